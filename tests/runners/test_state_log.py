@@ -52,7 +52,7 @@ class Worker:
         log = opened(store)
         self._apply([by_owner(changes)])
         self.token = log.append(
-            Delta(meta, by_owner(changes)), lambda owner, key: self.entries.get((owner, key)), self.contents
+            Delta(meta, by_owner(changes)), lambda owner: lambda key: self.entries.get((owner, key)), self.contents
         )
         assert list(self.contents.keys) == [record.identity for record in log.records]
         assert by_place(self.contents.newest).keys() == self.entries.keys()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 __all__ = ["SettledKeys"]
 
@@ -89,19 +89,21 @@ class SettledKeys(MutableMapping[bytes, bytes]):
             self.held_bytes += _size(encoded, entry)
         self._held[encoded] = entry
 
-    def several(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the entries of those of some keys that have one."""
+    def several(self, keys: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield those of some keys that have an entry, with the entry."""
         get = self._held.get if self._spilled is None else self.get
-        return {encoded: entry for encoded in keys if (entry := get(encoded)) is not None}
+        return ((encoded, entry) for encoded, entry in zip(keys, map(get, keys), strict=True) if entry is not None)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         """Set several entries."""
         if self._spilled is not None:
             self.update(entries)
             return
-        replaced = filter(None, map(self._held.get, entries))
-        self.bytes += sum(map(len, entries.values())) - sum(map(len, replaced))
-        self._held.update(entries)
+        held, added = self._held, 0
+        for encoded, entry in entries.items():  # one at a time, while the place of the key is in the processor's cache
+            added += len(entry) - len(held.get(encoded, b""))
+            held[encoded] = entry
+        self.bytes += added
 
     def __delitem__(self, encoded: bytes) -> None:
         if self.pop(encoded) is None:

@@ -320,6 +320,29 @@ def test_keys_without_windows_leave_nothing_in_memory() -> None:
     assert keys == [(1, 1), (2, 2), (3, 3), (2, 2), (0, 0), (0, 0), (0, 0), (0, 0)]
 
 
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        pytest.param(4, [1, 2, 3, 4, 4], id="all-fit"),
+        pytest.param(3, [1, 2, 3, 0, 0], id="another-micro-batch-would-not"),
+    ],
+)
+def test_columns_are_discarded_before_they_are_for_more_cells_than_are_kept(kept: int, expected: list[int]) -> None:
+    strategy = scripting.fixed(dm.DefaultTrigger()).strategy
+    node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
+    run = Run(node, kept, core_of(node, kept))
+    script = scripting.script("e 0@1, e 1@1, e 2@1, e 3@1, e 0@2, e 1@2")
+    by_value = [
+        attrs.evolve(now, elements=tuple(attrs.evolve(element, key=element.value) for element in now.elements))
+        for now in instants_of(script, strategy, PERCENTILES)
+    ]
+    keys = []
+    for first, last in ((0, 1), (1, 2), (2, 3), (3, 4), (4, 6)):
+        run.run(by_value[first:last])
+        keys.append(keys_in_columns(run.machine))
+    assert keys == expected
+
+
 def test_a_key_is_read_back_when_it_is_touched_and_no_sooner() -> None:
     strategy = scripting.fixed(dm.DefaultTrigger()).strategy
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())

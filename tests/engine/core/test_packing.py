@@ -5,13 +5,17 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
+from dataflow_model.runners.engine.core.packed_form import Layout
 from dataflow_model.runners.engine.core.unpacking import is_packed, key_state
 from dataflow_model.runners.engine.key_store import StoredKey
 from tests.support import scripting
@@ -80,6 +84,31 @@ def test_integers_take_few_bytes_and_only_the_key_is_pickled() -> None:
     state = stored(RETRACTING, dm.Sum()).state
     assert state.endswith(pickle.dumps("k"))
     assert len(state) < 200
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda columns: st.lists(
+            st.lists(st.tuples(*[st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200) | st.just(0)] * columns)),
+            min_size=1,
+        )
+    ),
+    st.binary(max_size=3),
+)
+def test_rows_of_integers_are_read_back_as_columns(rows_by_key: list[list[tuple[int, ...]]], between: bytes) -> None:
+    rows = [row for rows in rows_by_key for row in rows]
+    assume(rows)
+    columns = list(np.array(rows, np.int64).T)
+    layout = Layout.of(columns)
+    assert Layout.read(layout.written(), len(columns)) == layout
+    packed = layout.rows(columns, len(rows))
+    size = layout.row.itemsize
+    counts = np.array(list(map(len, rows_by_key)))
+    ends = np.cumsum(counts)
+    parts = [packed[begin * size : end * size] for begin, end in zip(ends - counts, ends, strict=True)]
+    begins = (ends - counts) * size + np.arange(1, len(counts) + 1) * len(between)
+    read = layout.columns(between + between.join(parts), begins, counts)
+    assert read.tolist() == np.concatenate(columns).tolist()
 
 
 @pytest.mark.parametrize(("combine", "packed"), PACKED)

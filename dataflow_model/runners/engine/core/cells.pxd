@@ -5,12 +5,12 @@ cdef int64_t _FIRST_CAPACITY
 cdef int64_t _NONE
 cdef int64_t _REOPENED
 cdef int64_t _BIT_SETS
-cdef int64_t _COLUMNS
+cdef int64_t _AT_ONCE
 
 @cython.final
 cdef class CellTable:
     cdef public int64_t words, stride, counts, waits, lines, never, width, capacity, used, live, free_count, freed_count
-    cdef public int64_t touched_count
+    cdef public int64_t touched_count, first_bit, first_counter, first_queued, first_deadline
     cdef public bint linked
     cdef public int64_t[:] key, start, end, kind, chain, flags, pending, held, earliest, latest, held_at
     cdef public int64_t[:] index, on_time_index, standing, after, before
@@ -24,7 +24,7 @@ cdef class CellTable:
     cpdef int64_t find(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
     @cython.locals(slot=int64_t, row=int64_t, at=int64_t, head=int64_t)
     cpdef int64_t open(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
-    @cython.locals(place=int64_t)
+    @cython.locals(count=int64_t, first=int64_t, last=int64_t, place=int64_t)
     cpdef int open_all(self, int64_t[::1] keys, int64_t[::1] starts, int64_t[::1] ends, int64_t[::1] kinds, int64_t[::1] slots) except -1
     @cython.locals(key=int64_t, head=int64_t, other=int64_t)
     cpdef void close(self, int64_t slot) noexcept

@@ -9,7 +9,7 @@ from dataflow_model.runners.engine.core.columns import column, every, lengthened
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["COLLECTED", "HAD_ON_TIME", "HAS_CLOSED", "PENDING_ON_TIME", "REOPENED", "TIMED", "CellTable"]
+__all__ = ["COLLECTED", "COLUMNS", "HAD_ON_TIME", "HAS_CLOSED", "PENDING_ON_TIME", "REOPENED", "TIMED", "CellTable"]
 
 # The bits of a slot's `flags`.
 PENDING_ON_TIME: Final = 1
@@ -23,7 +23,17 @@ _FIRST_CAPACITY: Final = 8
 _NONE: Final = -1
 _REOPENED: Final = REOPENED
 _BIT_SETS: Final = 3
-_COLUMNS: Final = 16
+_AT_ONCE: Final = 512
+COLUMNS: Final = {
+    name: place
+    for place, name in enumerate(
+        (
+            *("key", "start", "end", "kind", "chain", "flags", "pending", "held", "earliest", "latest", "held_at"),
+            *("index", "on_time_index", "standing", "after", "before"),
+        )
+    )
+}
+"""The places of the columns with one number for each slot in a row."""
 
 
 class CellTable:
@@ -57,6 +67,7 @@ class CellTable:
         standing: the newest value that has been emitted and not retracted; −1 if there is none.
         width: the length of a row. The columns with several numbers for a slot have those of slot *n* from
             *n* × `width` on.
+        first_bit, first_counter, first_queued, first_deadline: where these columns begin in a row.
         bits: three sets of places for each slot: finished, timer set, condition met.
         counters, deadlines: for each slot, by the number of the place that needs one.
         queued: the earliest deadline in a queue, for each slot by line.
@@ -78,7 +89,11 @@ class CellTable:
         self.used = 0
         self.live = 0
         size = _FIRST_CAPACITY
-        self.width = _COLUMNS + self.stride + counters + deadlines + lines
+        self.first_bit = len(COLUMNS)
+        self.first_counter = self.first_bit + self.stride
+        self.first_queued = self.first_counter + counters
+        self.first_deadline = self.first_queued + lines
+        self.width = self.first_deadline + deadlines
         self.rows: array[int] = column(size * self.width, _NONE)
         self.divide()
         self.heads: array[int] = column(2 * size, _NONE)
@@ -149,9 +164,14 @@ class CellTable:
         self, keys: array[int], starts: array[int], ends: array[int], kinds: array[int], slots: array[int]
     ) -> None:
         """Open a slot for each of several keys and windows that have none, and write it to `slots`."""
-        self.reserve(len(slots))
-        for place in range(len(slots)):
-            slots[place] = self.open(keys[place], starts[place], ends[place], kinds[place])
+        count = len(slots)
+        self.reserve(count)
+        for first in range(0, count, _AT_ONCE):
+            last = min(first + _AT_ONCE, count)
+            for place in range(first, last):  # reads what `open` will read, so that many cache misses overlap
+                slots[place] = self.heads[self.bucket(keys[place], starts[place], ends[place], kinds[place])]
+            for place in range(first, last):
+                slots[place] = self.open(keys[place], starts[place], ends[place], kinds[place])
 
     def close(self, slot: int) -> None:
         """Free a slot; it can be reused after `recycle`."""
@@ -260,26 +280,26 @@ class CellTable:
     def divide(self) -> None:
         """Make each column a view of its part of the rows."""
         rows, width = self.rows, self.width
-        self.key: array[int] = every(rows, 0, width)
-        self.start: array[int] = every(rows, 1, width)
-        self.end: array[int] = every(rows, 2, width)
-        self.kind: array[int] = every(rows, 3, width)
-        self.chain: array[int] = every(rows, 4, width)
-        self.flags: array[int] = every(rows, 5, width)
-        self.pending: array[int] = every(rows, 6, width)
-        self.held: array[int] = every(rows, 7, width)
-        self.earliest: array[int] = every(rows, 8, width)
-        self.latest: array[int] = every(rows, 9, width)
-        self.held_at: array[int] = every(rows, 10, width)
-        self.index: array[int] = every(rows, 11, width)
-        self.on_time_index: array[int] = every(rows, 12, width)
-        self.standing: array[int] = every(rows, 13, width)
-        self.after: array[int] = every(rows, 14, width)
-        self.before: array[int] = every(rows, 15, width)
-        self.bits: array[int] = every(rows, _COLUMNS, 1)
-        self.counters: array[int] = every(rows, _COLUMNS + self.stride, 1)
-        self.queued: array[int] = every(rows, _COLUMNS + self.stride + self.counts, 1)
-        self.deadlines: array[int] = every(rows, _COLUMNS + self.stride + self.counts + self.lines, 1)
+        self.key: array[int] = every(rows, COLUMNS["key"], width)
+        self.start: array[int] = every(rows, COLUMNS["start"], width)
+        self.end: array[int] = every(rows, COLUMNS["end"], width)
+        self.kind: array[int] = every(rows, COLUMNS["kind"], width)
+        self.chain: array[int] = every(rows, COLUMNS["chain"], width)
+        self.flags: array[int] = every(rows, COLUMNS["flags"], width)
+        self.pending: array[int] = every(rows, COLUMNS["pending"], width)
+        self.held: array[int] = every(rows, COLUMNS["held"], width)
+        self.earliest: array[int] = every(rows, COLUMNS["earliest"], width)
+        self.latest: array[int] = every(rows, COLUMNS["latest"], width)
+        self.held_at: array[int] = every(rows, COLUMNS["held_at"], width)
+        self.index: array[int] = every(rows, COLUMNS["index"], width)
+        self.on_time_index: array[int] = every(rows, COLUMNS["on_time_index"], width)
+        self.standing: array[int] = every(rows, COLUMNS["standing"], width)
+        self.after: array[int] = every(rows, COLUMNS["after"], width)
+        self.before: array[int] = every(rows, COLUMNS["before"], width)
+        self.bits: array[int] = every(rows, self.first_bit, 1)
+        self.counters: array[int] = every(rows, self.first_counter, 1)
+        self.queued: array[int] = every(rows, self.first_queued, 1)
+        self.deadlines: array[int] = every(rows, self.first_deadline, 1)
 
     def grow(self, size: int) -> None:
         """Increase the number of slots to a power of two."""

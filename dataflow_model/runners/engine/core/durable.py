@@ -14,10 +14,11 @@ import numpy as np
 from dataflow_model.runners.engine.core.columns import taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.keyed import CoreMachine
+from dataflow_model.runners.engine.core.packed_form import PACKED
 from dataflow_model.runners.engine.core.packing import pack
 from dataflow_model.runners.engine.core.program import compile_tree
 from dataflow_model.runners.engine.core.states import TreeColumns, restore
-from dataflow_model.runners.engine.core.unpacking import is_packed, unpack
+from dataflow_model.runners.engine.core.unpacking import unpack
 from dataflow_model.runners.engine.core.waiting import WaitingKeys
 from dataflow_model.runners.engine.key_store import CLOCK, earliest, head_bytes
 from dataflow_model.runners.engine.lanes import array_of
@@ -65,22 +66,33 @@ class _StoredKeys:
         self.begin = head_bytes(lines + 1)
         self._loaded: dict[bytes, bytes] = {}
         """The keys that are in columns, with the heads of their stored form."""
+        self._not_waiting: set[bytes] = set()
+        """Those of them that may not be among the waiting keys with this head; the others need not be added again."""
         self._lines = lines
-        self._waiting = WaitingKeys(lines + 1, self._waiting_head)
+        self._waiting = WaitingKeys(lines + 1, self._popped_head)
 
     def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the stored form of keys to load into columns, without those that are loaded already, or are new."""
-        entries = self.entries.several([encoded for encoded in keys if encoded not in self._loaded])
-        self._note_loaded(entries)
+        loaded, begin = self._loaded, self.begin
+        entries: dict[bytes, bytes] = {}
+        for encoded, entry in self.entries.several([encoded for encoded in keys if encoded not in loaded]):
+            entries[encoded] = entry
+            loaded[encoded] = entry[:begin]
         return entries
 
     def due(self, untils: Iterable[int]) -> list[bytes]:
         """Return the keys outside the columns with a deadline up to the clock of a line; the caller loads them."""
-        return [encoded for line, until in enumerate(untils) for encoded in self._waiting.take(line, until)]
+        due = [encoded for line, until in enumerate(untils) for encoded in self._waiting.take(line, until)]
+        self._not_waiting.update(due)
+        return due
 
     def store(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Store changed keys that are in columns, with `None` for those that were removed."""
-        self._note_loaded(self._put(changes))
+        loaded, begin = self._loaded, self.begin
+        entries = self._put(changes).items()
+        changed = {encoded: head for encoded, entry in entries if loaded.get(encoded) != (head := entry[:begin])}
+        loaded.update(changed)
+        self._not_waiting.update(changed)
 
     def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Store keys that another process has changed; no key may be in columns."""
@@ -89,8 +101,9 @@ class _StoredKeys:
 
     def unload(self) -> None:
         """Record that all keys have been removed from the columns."""
-        loaded, self._loaded = self._loaded, {}
-        self._wait(loaded)
+        loaded, not_waiting = self._loaded, self._not_waiting
+        self._loaded, self._not_waiting = {}, set()
+        self._wait({encoded: loaded[encoded] for encoded in not_waiting if encoded in loaded})
 
     def hold(self) -> int | None:
         """Return the earliest event time of pending output of the keys outside the columns."""
@@ -100,18 +113,16 @@ class _StoredKeys:
         """Return the next deadline of the keys outside the columns, for each line."""
         return tuple(map(self._waiting.first, range(self._lines)))
 
-    def _note_loaded(self, entries: Mapping[bytes, bytes]) -> None:
-        """Record that keys are in columns."""
-        self._loaded.update(self._heads(entries))
-
     def _heads(self, entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         begin = self.begin
         return {encoded: entry[:begin] for encoded, entry in entries.items()}
 
-    def _put(self, changes: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+    def _put(self, changes: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes]:
         """Put changes into the entries, and forget removed keys; return the changes of the others."""
-        fresh = {encoded: entry for encoded, entry in changes.items() if entry is not None}
-        if len(fresh) < len(changes):
+        every: Any = changes
+        fresh: Mapping[bytes, bytes] = every
+        if None in changes.values():
+            fresh = {encoded: entry for encoded, entry in changes.items() if entry is not None}
             for encoded in changes.keys() - fresh.keys():
                 self.entries.pop(encoded)
                 self._loaded.pop(encoded, None)
@@ -123,11 +134,18 @@ class _StoredKeys:
         self._waiting.add(heads.items())
         if self._waiting.size() > _FEW + 2 * len(self.entries):
             self._waiting.clear()
-            self._waiting.add((encoded, head) for encoded in self.entries if (head := self._waiting_head(encoded)))
+            self._waiting.add((encoded, self._waiting_head(encoded)) for encoded in self.entries)
+
+    def _popped_head(self, encoded: bytes) -> bytes:
+        """Return the head of a key outside the columns; note a key in columns, which no longer waits."""
+        if encoded in self._loaded:
+            self._not_waiting.add(encoded)
+            return b""
+        return self._waiting_head(encoded)
 
     def _waiting_head(self, encoded: bytes) -> bytes:
-        """Return the head of a key outside the columns; `b""` for other keys."""
-        entry = None if encoded in self._loaded else self.entries.peek(encoded)
+        """Return the head of a stored key; `b""` for other keys."""
+        entry = self.entries.peek(encoded)
         return b"" if entry is None else entry[: self.begin]
 
 
@@ -157,27 +175,29 @@ class _DurableGrouping(CoreGrouping):
         self._stored = stored
         self._thaw = thaw
         self._touched: set[bytes] = set()
+        self._loaded = 0
         self.keys.fresh = []
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Load keys that are stored but not in columns."""
         begin = self._stored.begin
-        packed: dict[bytes | None, bytes] = {}
+        entries = self._stored.load(keys)
+        if not entries:
+            return
+        self._note_touched()
+        before = self.machine.cells.live
+        pickled = [encoded for encoded, entry in entries.items() if entry[begin] != PACKED]
         states: dict[int, KeyState] = {}
-        for encoded, entry in self._stored.load(keys).items():
-            if is_packed(entry, begin):
-                packed[encoded] = entry
-                continue
-            state = self._thaw(entry[begin:])
+        for encoded in pickled:
+            state = self._thaw(entries.pop(encoded)[begin:])
             number = self.keys.find(encoded)
             states[self.keys.number(state.key) if number is None else number] = state
-        if packed or states:
-            self._note_touched()
-            if packed:
-                unpack(self, packed, self._thaw, begin)
-            if states:
-                restore(self, TreeColumns(self.program), states)
-            self.machine.cells.forget_touched()
+        if entries:
+            unpack(self, entries, self._thaw, begin)
+        if states:
+            restore(self, TreeColumns(self.program), states)
+        self._loaded += self.machine.cells.live - before
+        self.machine.cells.forget_touched()
 
     def recycle(self) -> None:
         """Release the last chunk, and record which keys it has changed."""
@@ -191,21 +211,28 @@ class _DurableGrouping(CoreGrouping):
         """
         self.recycle()
         touched = list(self._touched)
-        numbers = zip(touched, self.keys.find_all(touched), strict=True)
-        encoded = {number: key for key, number in numbers if number is not None}
-        packed = pack(self, encoded, freeze)
-        gone = [key for key in self._touched if key not in packed and key in self._stored.entries]
-        changes: dict[bytes, bytes | None] = {**dict.fromkeys(gone), **packed}
         self._touched.clear()
-        return changes
+        numbers = zip(self.keys.find_all(touched), touched, strict=True)
+        encoded = {number: key for number, key in numbers if number is not None}
+        packed = pack(self, encoded, freeze)
+        if len(packed) == len(touched):
+            return packed
+        gone = [key for key in touched if key not in packed and key in self._stored.entries]
+        return {**dict.fromkeys(gone), **packed}
 
     def is_changed(self) -> bool:
         """Return whether keys have changed since the changes were last taken."""
         return bool(self._touched) or self.machine.cells.touched_count > 0
 
-    def is_larger_than(self, cells: int) -> bool:
-        """Return whether there are columns for more cells than this, or this many windows of users' classes."""
-        return self.machine.cells.used > cells or len(self._windows) > cells
+    def will_exceed(self, cells: int) -> bool:
+        """Return whether there are columns for more cells than this, or will be after another such micro-batch.
+
+        So many windows of users' classes are too many as well.
+        """
+        loaded, self._loaded = self._loaded, 0
+        table = self.machine.cells
+        every = table.live * len(self._stored.entries) // max(self.keys.in_use(), 1)  # about as many are stored
+        return max(table.used, min(table.used + loaded, every)) > cells or len(self._windows) > cells
 
     def has_objects(self) -> bool:
         """Return whether cells have accumulators or states that are Python objects, whose memory is not known."""
@@ -219,7 +246,7 @@ class _DurableGrouping(CoreGrouping):
     def _admit(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
         numbers = super()._admit(keys)
         fresh, self.keys.fresh = self.keys.fresh, []
-        self.load([self.keys.encoded[number] for number in fresh or ()])
+        self.load(list(map(self.keys.encoded.__getitem__, fresh or ())))
         return numbers
 
     def _note_touched(self) -> None:
@@ -320,7 +347,7 @@ class DurableMachine(CoreMachine):
         """Return the keys that have changed since the last call, with `None` for those that were removed."""
         changes = self._grouping.take_changes(freeze)
         self._stored.store(changes)
-        if self._grouping.is_larger_than(self._kept) or (self._is_bounded and self._grouping.has_objects()):
+        if self._grouping.will_exceed(self._kept) or (self._is_bounded and self._grouping.has_objects()):
             self._drop_columns()
         self._stored.entries.spill()
         return changes

@@ -15,6 +15,8 @@ cdef class IntegerNumbers:
     cpdef int64_t find(self, int64_t[::1] integers, int64_t[::1] found) except -1
     @cython.locals(place=int64_t)
     cpdef put(self, int64_t integer, int64_t number)
+    @cython.locals(row=int64_t)
+    cpdef put_all(self, int64_t[::1] integers, int64_t first)
     @cython.locals(free=int64_t, place=int64_t, bucket=int64_t)
     cpdef remove(self, int64_t integer)
     @cython.locals(integers=int64_t[::1], numbers=int64_t[::1], before=int64_t, row=int64_t, place=int64_t)

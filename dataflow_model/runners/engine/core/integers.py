@@ -69,6 +69,11 @@ class IntegerNumbers:
         self.integers[place] = integer
         self.numbers[place] = number
 
+    def put_all(self, integers: Sequence[int], first: int) -> None:
+        """Set the numbers of several integers, which are consecutive from `first` on."""
+        for row in range(len(integers)):
+            self.put(integers[row], first + row)
+
     def remove(self, integer: int) -> None:
         """Remove an integer that has a number, and move those behind it that it kept from their buckets."""
         free = self.place(integer)

@@ -113,7 +113,10 @@ class KeyTable:
 
         Many new keys at once are faster together than with `number`.
         """
-        encoded = list(map(encode_key, keys))
+        if not keys:
+            return
+        kind = type(keys[0])
+        encoded = [b"i%d" % key for key in keys] if kind is int else list(map(encode_key, keys))
         if self._free or not self._numbers.keys().isdisjoint(encoded):
             for key in keys:
                 self.number(key)
@@ -126,11 +129,10 @@ class KeyTable:
         self._looked_up_as.update(zip(numbers, keys, strict=True))
         if self.fresh is not None:
             self.fresh += numbers
-        for key, number in zip(keys, numbers, strict=True):
-            if type(key) is int:
-                self._integers.put(key, number)
-            else:
-                self._plain[type(key)][key] = number
+        if kind is int:
+            self._integers.put_all(column_of(np.array(keys, np.int64)), numbers[0])
+        else:
+            self._plain[kind].update(zip(keys, numbers, strict=True))
 
     def number(self, key: Any) -> int:
         """Return the number of a key."""
@@ -174,6 +176,14 @@ class KeyTable:
         self._column = None
         self.varied = self.varied or not _looks_one_way(key)
 
+    def all_pickled(self, numbers: Sequence[int], freeze: Callable[[Any], bytes]) -> list[bytes]:
+        """Return keys as `freeze` pickles them."""
+        known = list(map(self._pickled.get, numbers))
+        return [
+            self.pickled(number, freeze) if pickled is None else pickled
+            for number, pickled in zip(numbers, known, strict=True)
+        ]
+
     def pickled(self, number: int, freeze: Callable[[Any], bytes]) -> bytes:
         """Return a key as `freeze` pickles it."""
         pickled = self._pickled.get(number)
@@ -189,7 +199,10 @@ class KeyTable:
         Returns:
             the places of the other keys, and of those without a number.
         """
-        shown = self.shown
+        shown: Any = self.shown
+        if None not in numbers and _ONE_WAY.issuperset(map(type, map(shown.__getitem__, numbers))):
+            self._pickled.update(zip(numbers, pickled, strict=True))
+            return []
         are_known = [number is not None and type(shown[number]) in _ONE_WAY for number in numbers]
         self._pickled.update(itertools.compress(zip(numbers, pickled, strict=True), are_known))
         return [place for place, is_known in enumerate(are_known) if not is_known]

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import functools
 import struct
+from array import array
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import numpy as np
 
+from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
+from dataflow_model.runners.engine.core.moving import read_packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +28,17 @@ if TYPE_CHECKING:
     from dataflow_model.triggers import TreeState
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["FURTHER", "HEADER", "IN_COLUMNS", "PACKED", "Column", "KeyObjects", "Layout", "column_counts"]
+__all__ = [
+    "CELL_COLUMNS",
+    "FURTHER",
+    "HEADER",
+    "IN_COLUMNS",
+    "PACKED",
+    "Column",
+    "KeyObjects",
+    "Layout",
+    "column_counts",
+]
 
 Column: TypeAlias = "NDArray[np.int64]"
 
@@ -41,9 +54,11 @@ FURTHER: Final = 2
 
 _FORMATS: Final = (None, "<i1", "<i4", "<i8")
 """The format of a column in rows, by its code."""
+_SIZES: Final = (0, 1, 4, 8)
 _CODE_BITS: Final = 2
 _BOUNDS: Final = ((1, -(2**7), 2**7), (2, -(2**31), 2**31))
-_CELL_COLUMNS: Final = 11
+CELL_COLUMNS: Final = 11
+"""The number of columns of cells before the bits, counters and deadlines of their trigger trees."""
 _STANDING_COLUMNS: Final = 7
 
 
@@ -113,14 +128,18 @@ class Layout:
                 rows[str(at)] = values
         return rows.tobytes()
 
-    def columns(self, rows: bytes, count: int) -> list[Column]:
-        """Return the columns of `count` rows."""
-        if not self.row.itemsize:
-            return [np.zeros(count, np.int64) for _ in self.codes]
-        table = np.frombuffer(rows, self.row)
-        return [
-            table[str(at)].astype(np.int64) if code else np.zeros(count, np.int64) for at, code in enumerate(self.codes)
-        ]
+    def columns(self, packed: bytes, begins: Column, counts: Column) -> array[int]:
+        """Return the columns of rows, one after the other.
+
+        Args:
+            packed: the bytes.
+            begins: where the rows of each key begin.
+            counts: how many rows each key has.
+        """
+        columns = column(int(counts.sum()) * len(self.codes))
+        sizes = array("q", [_SIZES[code] for code in self.codes])
+        read_packed(packed, column_of(begins), column_of(counts), sizes, columns)
+        return columns
 
 
 def _code_of(values: Column) -> int:
@@ -149,4 +168,4 @@ def column_counts(core: CoreGrouping, codes: bytes | None) -> tuple[int, int]:
         assert core.form is not None, "its accumulators are in columns of kernels"  # noqa: S101 - the plan is the same
         accumulators, outputs = KernelColumns.counts(core.form, codes.decode())
     sets = 3 * program.words
-    return _CELL_COLUMNS + sets + program.counters + program.deadlines + accumulators, _STANDING_COLUMNS + outputs
+    return CELL_COLUMNS + sets + program.counters + program.deadlines + accumulators, _STANDING_COLUMNS + outputs

@@ -5,13 +5,15 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from array import array
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from dataflow_model.runners.engine.cells import WHATEVER_COMES
-from dataflow_model.runners.engine.core.cells import COLLECTED, REOPENED, TIMED
-from dataflow_model.runners.engine.core.columns import places_in_rows, taken
+from dataflow_model.runners.engine.core.cells import COLLECTED, COLUMNS, REOPENED, TIMED
+from dataflow_model.runners.engine.core.columns import column, column_of, taken
+from dataflow_model.runners.engine.core.moving import copy_parts, from_rows
 from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, LOW_LINE, SET
 from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_COLUMNS, PACKED, KeyObjects, Layout
 from dataflow_model.runners.engine.core.program import ASK, USER
@@ -31,9 +33,15 @@ if TYPE_CHECKING:
 __all__ = ["pack"]
 
 _NEVER: Final = int(MAX_TIMESTAMP)
+_TAKEN: Final = (
+    *("key", "start", "end", "kind", "flags", "pending", "held"),
+    *("index", "on_time_index", "earliest", "latest", "standing"),
+)
+_Parts: TypeAlias = "tuple[bytes, NDArray[np.int64]]"
+"""Bytes with a part for each key, and where each part begins, and the last one ends."""
 
 
-def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any], bytes]) -> dict[bytes, bytes]:
+def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
     """Return what is stored of keys, by encoded key, see `StoredKey`; keys without cells are left out.
 
     Args:
@@ -68,49 +76,86 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
 
     keys = numbers[begins].tolist()
     counts, standing_counts = np.diff(bounds).tolist(), np.diff(standing_bounds).tolist()
-    parts = zip(
-        _heads(*_dues(core, at, begins, of_cell, entries)),
-        map(head, map(objects.__contains__, range(len(keys))), counts, standing_counts),
-        _cut(layout.rows(cells, len(slots)), bounds, layout.row.itemsize),
-        _cut(standing_layout.rows(standing, len(entries)), standing_bounds, standing_layout.row.itemsize),
+    headers = map(head, map(objects.__contains__, range(len(keys))), counts, standing_counts)
+    stored = _joined(
         [
-            freeze((core.keys.shown[number], *objects[place].parts()))
-            if place in objects
-            else core.keys.pickled(number, freeze)
-            for place, number in enumerate(keys)
-        ],
-        strict=True,
+            _heads(*_dues(core, at, begins, of_cell, entries)),
+            _apart(list(headers)),
+            (layout.rows(cells, len(slots)), np.array(bounds) * layout.row.itemsize),
+            (standing_layout.rows(standing, len(entries)), np.array(standing_bounds) * standing_layout.row.itemsize),
+            _apart(_rest(core, keys, objects, freeze)),
+        ]
     )
-    return dict(zip(map(encoded.__getitem__, keys), map(b"".join, parts), strict=True))
+    return dict(zip(map(encoded.__getitem__, keys), stored, strict=True))
 
 
-def _cut(rows: bytes, bounds: Sequence[int], size: int) -> list[bytes]:
-    """Return rows of `size` bytes in parts."""
-    return [rows[begin * size : end * size] for begin, end in itertools.pairwise(bounds)]
+def _rest(
+    core: CoreGrouping, keys: Sequence[int], objects: Mapping[int, KeyObjects], freeze: Callable[[Any], bytes]
+) -> list[bytes]:
+    """Return the pickle of each key, see `packed_form`; `objects` are by the place of the key."""
+    if not objects:
+        return core.keys.all_pickled(keys, freeze)
+    return [
+        freeze((core.keys.shown[number], *objects[place].parts()))
+        if place in objects
+        else core.keys.pickled(number, freeze)
+        for place, number in enumerate(keys)
+    ]
 
 
-def _heads(dues: Column, are_set: NDArray[np.bool_]) -> list[bytes]:
+def _joined(sources: Sequence[_Parts]) -> list[bytes]:
+    """Return for each key its part of each source, one after the other."""
+    sizes: NDArray[np.int64] = np.sum([np.diff(bounds) for _, bounds in sources], axis=0)
+    ends = np.cumsum(sizes)
+    target, places = bytearray(int(ends[-1])), column_of(ends - sizes)
+    for source, bounds in sources:
+        copy_parts(source, column_of(bounds), target, places)
+    whole = bytes(target)
+    return [whole[begin:end] for begin, end in itertools.pairwise([0, *ends.tolist()])]
+
+
+def _apart(parts: Sequence[bytes]) -> _Parts:
+    """Return parts as one, with their bounds."""
+    bounds = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum(list(map(len, parts)), out=bounds[1:])
+    return b"".join(parts), bounds
+
+
+def _heads(dues: Column, are_set: NDArray[np.bool_]) -> _Parts:
     """Return the bytes that stored keys begin with, see `StoredKey`; there is a row for each key."""
     count, width = dues.shape
     heads = np.empty(count, [("count", "u1"), ("are_set", "?", (width,)), ("dues", "<i8", (width,))])
     heads["count"], heads["are_set"], heads["dues"] = width, are_set, np.where(are_set, dues, 0)
-    return _cut(heads.tobytes(), range(count + 1), heads.itemsize)
+    return heads.tobytes(), np.arange(count + 1) * heads.itemsize
 
 
 class _CellColumns:
-    """The columns of cells at some slots, each of which is taken once."""
+    """The columns of cells at some slots.
+
+    Attributes:
+        slots: the slots.
+        bits, counters, deadlines: what the cells have several of, with a row for each cell.
+    """
 
     def __init__(self, core: CoreGrouping, slots: NDArray[np.intp]) -> None:
-        self._cells = core.machine.cells
+        cells = core.machine.cells
         self.slots = slots
-        self._taken: dict[str, Column] = {}
+        further = (
+            range(cells.first_bit, cells.first_counter),
+            range(cells.first_counter, cells.first_queued),
+            range(cells.first_deadline, cells.width),
+        )
+        places = [*map(COLUMNS.__getitem__, _TAKEN), *itertools.chain(*further)]
+        columns = column(len(places) * len(slots))
+        from_rows(cells.rows, cells.width, column_of(slots), array("q", places), columns)
+        taken = np.frombuffer(columns, np.int64).reshape(len(places), len(slots))
+        self._by_name = dict(zip(_TAKEN, taken, strict=False))
+        cuts = itertools.accumulate(map(len, further), initial=len(_TAKEN))
+        self.bits, self.counters, self.deadlines = (taken[begin:end].T for begin, end in itertools.pairwise(cuts))
 
-    def __call__(self, name: str, width: int | None = None) -> Column:
-        """Return a column by its name in `CellTable`; a row of `width` numbers for each cell, if that is given."""
-        if name not in self._taken:
-            places = self.slots if width is None else places_in_rows(self.slots, self._cells.width, width)
-            self._taken[name] = np.asarray(getattr(self._cells, name))[places]
-        return self._taken[name]
+    def __call__(self, name: str) -> Column:
+        """Return a column by its name in `CellTable`."""
+        return self._by_name[name]
 
 
 def _chains(core: CoreGrouping, current: Column) -> tuple[NDArray[np.intp], Column]:
@@ -139,10 +184,10 @@ def _chains(core: CoreGrouping, current: Column) -> tuple[NDArray[np.intp], Colu
 
 def _cell_columns(core: CoreGrouping, at: _CellColumns, standing: Column) -> list[Column]:
     """Return the columns of cells; times are relative to the start of the window, modulo 2**64."""
-    cells, program = core.machine.cells, core.program
+    program = core.program
     start, flags = at("start"), at("flags") & ~COLLECTED
     timed = flags & TIMED != 0
-    bits, deadlines = at("bits", cells.stride), at("deadlines", cells.waits).copy()
+    bits, deadlines = at.bits, at.deadlines.copy("K")
     for place, first in enumerate(program.deadline):
         if first >= 0:  # the deadline of a timer that is not set has no meaning
             width = program.lines if program.operation[place] == USER else 1
@@ -160,7 +205,7 @@ def _cell_columns(core: CoreGrouping, at: _CellColumns, standing: Column) -> lis
         np.where(timed, at("latest") - start, 0),
         standing,
         *bits.T,
-        *at("counters", cells.counts).T,
+        *at.counters.T,
         *deadlines.T,
     ]
 
@@ -256,10 +301,10 @@ def _dues(
 ) -> tuple[Column, NDArray[np.bool_]]:
     """Return the next deadlines of each key, by line, and its hold, and which are set; `begins` are its first cells."""
     machine, program = core.machine, core.program
-    cells, panes = machine.cells, machine.standing.panes
+    panes = machine.standing.panes
     end, flags = at("end"), at("flags")
     is_reopened = flags & REOPENED != 0
-    bits, deadlines = at("bits", cells.stride), at("deadlines", cells.waits)
+    bits, deadlines = at.bits, at.deadlines
     lateness = machine.lateness
     least = [np.full(len(end), _NEVER) for _ in range(program.lines)]
     waits = [np.zeros(len(end), np.bool_) for _ in least]

@@ -181,7 +181,9 @@ def slots_of(core: CoreGrouping, numbers: Collection[int]) -> NDArray[np.intp]:
     wanted = np.zeros(len(core.keys) + 1, np.bool_)  # a free slot has the key −1, the last one
     wanted[list(numbers)] = True
     slots = np.flatnonzero(wanted[keys])
-    return slots[np.lexsort([taken(of, cells.used)[slots] for of in (cells.end, cells.start, cells.key)])]
+    key, start, end = (taken(of, cells.used)[slots] for of in (cells.key, cells.start, cells.end))
+    is_next = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (start[1:] > start[:-1]))
+    return slots if is_next.all() else slots[np.lexsort([end, start, key])]
 
 
 def states_of(core: CoreGrouping, trees: TreeColumns, numbers: Collection[int]) -> dict[int, KeyState]:

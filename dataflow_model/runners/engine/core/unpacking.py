@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from array import array
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
-from dataflow_model.runners.engine.core.columns import column, column_of, places_in_rows, taken
+from dataflow_model.runners.engine.core.cells import COLUMNS
+from dataflow_model.runners.engine.core.columns import column, column_of, taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
+from dataflow_model.runners.engine.core.moving import to_rows
 from dataflow_model.runners.engine.core.packed_form import (
+    CELL_COLUMNS,
     FURTHER,
     HEADER,
     IN_COLUMNS,
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.packed_form import Column
 
 __all__ = ["is_packed", "key_state", "unpack"]
+
+_RESTORED: Final = ("flags", "pending", "held", "index", "on_time_index", "earliest", "latest", "standing")
+"""The last of the `CELL_COLUMNS`, by their names in `CellTable`."""
 
 
 def is_packed(stored: bytes, begin: int = 0) -> bool:
@@ -66,8 +73,7 @@ class _Alike:
         has_objects: whether they have further objects.
         counts: the number of rows of cells, and of emitted values, of each.
         rows, standing_rows, rest: where parts begin in the bytes of a key: its rows, and its pickle.
-        keys: their numbers; `None` for a key that has none yet.
-        stored: their bytes.
+        places: which keys they are of those that are unpacked together.
     """
 
     form: _Form
@@ -76,12 +82,11 @@ class _Alike:
     rows: int
     standing_rows: int
     rest: int
-    keys: list[int | None] = attrs.field(factory=list)
-    stored: list[bytes] = attrs.field(factory=list)
+    places: list[int] = attrs.field(factory=list)
 
     @classmethod
     def read(cls, core: CoreGrouping, stored: bytes, begin: int) -> _Alike:
-        """Return an empty group for a key whose state begins at `begin`."""
+        """Return an empty group for a key with these bytes, whose state begins at `begin`."""
         _, flags, count, standing_count = HEADER.unpack_from(stored, begin)
         kernels = 0 if core.form is None else len(core.form.kernels)
         at = begin + HEADER.size
@@ -99,25 +104,41 @@ class _Alike:
         rest = standing_rows + standing_count * form.standing.row.itemsize
         return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest)
 
-    def numbered(self, core: CoreGrouping, thaw: Callable[[bytes], Any]) -> dict[int, KeyObjects]:
-        """Give each key a number; return what is not an integer, by the place of the key."""
+
+@attrs.define
+class _Stored:
+    """Keys that are unpacked together.
+
+    Attributes:
+        packed: their bytes, one after the other.
+        begins, ends: where the bytes of each key begin and end.
+        numbers: of each key; `None` for one that has none yet.
+    """
+
+    packed: bytes
+    begins: list[int]
+    ends: list[int]
+    numbers: list[int | None]
+
+    def numbered(self, core: CoreGrouping, group: _Alike, thaw: Callable[[bytes], Any]) -> dict[int, KeyObjects]:
+        """Give each key of a group a number; return what is not an integer, by the number of the key in the group."""
         objects: dict[int, KeyObjects] = {}
-        pickles = [stored[self.rest :] for stored in self.stored]
-        places = range(len(pickles)) if self.has_objects else core.keys.know_pickled(self.keys, pickles)
-        for place in places:
-            key, *parts = thaw(pickles[place]) if self.has_objects else (thaw(pickles[place]),)
-            number = self.keys[place]
+        packed, begins, ends, rest = self.packed, self.begins, self.ends, group.rest
+        pickles = [packed[begins[place] + rest : ends[place]] for place in group.places]
+        known = [self.numbers[place] for place in group.places]
+        others = range(len(pickles)) if group.has_objects else core.keys.know_pickled(known, pickles)
+        for other in others:
+            key, *parts = thaw(pickles[other]) if group.has_objects else (thaw(pickles[other]),)
+            number = known[other]
             if number is None:
-                number = self.keys[place] = core.keys.number(key)
+                number = self.numbers[group.places[other]] = core.keys.number(key)
             core.keys.show_as(number, key)
             if parts:
-                objects[place] = KeyObjects(*parts)
+                objects[other] = KeyObjects(*parts)
         return objects
 
 
-def unpack(
-    core: CoreGrouping, stored: Mapping[bytes | None, bytes], thaw: Callable[[bytes], Any], begin: int = 0
-) -> None:
+def unpack(core: CoreGrouping, stored: Mapping[Any, bytes], thaw: Callable[[bytes], Any], begin: int = 0) -> None:
     """Create the cells of keys, which must have none yet.
 
     Args:
@@ -126,41 +147,48 @@ def unpack(
         thaw: loads what `freeze` has pickled.
         begin: the number of bytes before a state.
     """
+    packed = b"".join(stored.values())
+    ends = list(itertools.accumulate(map(len, stored.values())))
+    keys = _Stored(packed, [0, *ends[:-1]], ends, core.keys.find_all(stored))
     alike: dict[bytes, _Alike] = {}
-    end = begin
-    for number, state in zip(core.keys.find_all(stored), stored.values(), strict=True):
-        group = alike.get(state[begin:end])
+    header_end = begin
+    for place, first in enumerate(keys.begins):
+        group = alike.get(packed[first + begin : first + header_end])
         if group is None:
-            group = _Alike.read(core, state, begin)
-            end = group.rows
-            group = alike.setdefault(state[begin:end], group)
-        group.keys.append(number)
-        group.stored.append(state)
+            group = _Alike.read(core, packed[first : ends[place]], begin)
+            header_end = group.rows
+            group = alike.setdefault(packed[first + begin : first + header_end], group)
+        group.places.append(place)
     groups_by_form: dict[_Form, list[_Alike]] = {}
     for group in alike.values():
         groups_by_form.setdefault(group.form, []).append(group)
     for form, groups in groups_by_form.items():
-        _unpack_form(core, form, groups, thaw)
+        _unpack_form(core, form, keys, groups, thaw)
 
 
-def _unpack_form(core: CoreGrouping, form: _Form, groups: Sequence[_Alike], thaw: Callable[[bytes], Any]) -> None:
+def _unpack_form(
+    core: CoreGrouping, form: _Form, stored: _Stored, groups: Sequence[_Alike], thaw: Callable[[bytes], Any]
+) -> None:
     """Create the cells of keys of one form."""
     machine = core.machine
     objects_of: dict[int, KeyObjects] = {}
-    numbers: list[int | None] = []
+    places: list[int] = []
     for group in groups:
-        objects_of.update({len(numbers) + place: objects for place, objects in group.numbered(core, thaw).items()})
-        numbers += group.keys
+        objects = stored.numbered(core, group, thaw)
+        objects_of.update({len(places) + number: of_key for number, of_key in objects.items()})
+        places += group.places
     machine.cells.admit_keys(len(core.keys))
-    keys = np.array(numbers, np.int64)
-    counts, standing_counts = np.repeat(
-        np.array([group.counts for group in groups]), [len(group.keys) for group in groups], axis=0
-    ).T
-    rows = [stored[group.rows : group.standing_rows] for group in groups for stored in group.stored]
-    standing_rows = [stored[group.standing_rows : group.rest] for group in groups for stored in group.stored]
-    columns = form.cells.columns(b"".join(rows), int(counts.sum()))
-    standing_columns = form.standing.columns(b"".join(standing_rows), int(standing_counts.sum()))
-    start, length, kind, flags, pending, held, index, on_time_index, earliest, latest, standing, *others = columns
+    keys = np.array([stored.numbers[place] for place in places], np.int64)
+    firsts = np.array([stored.begins[place] for place in places])
+    keys_of_groups = [len(group.places) for group in groups]
+    counts, standing_counts, rows, standing_rows = np.repeat(
+        np.array([(*group.counts, group.rows, group.standing_rows) for group in groups]).T, keys_of_groups, axis=1
+    )
+    in_columns = form.cells.columns(stored.packed, firsts + rows, counts)
+    columns = _divided(in_columns, form.cells)
+    in_standing_columns = form.standing.columns(stored.packed, firsts + standing_rows, standing_counts)
+    standing_columns = _divided(in_standing_columns, form.standing)
+    start, length, kind, *_, on_time_index, earliest, latest, standing = columns[:CELL_COLUMNS]
     entry_start, entry_length, entry_kind, time, flags_of_panes, indexes, on_time_indexes, *outputs = standing_columns
     bounds, standing_bounds = ([0, *np.cumsum(of).tolist()] for of in (counts, standing_counts))
     _renumber_windows(core, objects_of, ((kind, bounds), (entry_kind, standing_bounds)))
@@ -177,30 +205,28 @@ def _unpack_form(core: CoreGrouping, form: _Form, groups: Sequence[_Alike], thaw
     _put(panes.flags, of_entries, flags_of_panes)
     _put(panes.index, of_entries, indexes)
     _put(panes.on_time_index, of_entries, on_time_indexes - 1)
-    places = _as_places(slots)
-    _put(cells.flags, places, flags)
-    _put(cells.pending, places, pending)
-    _put(cells.held, places, held)
-    _put(cells.index, places, index)
-    _put(cells.on_time_index, places, on_time_index - 1)
-    _put(cells.earliest, places, earliest + start)
-    _put(cells.latest, places, latest + start)
-    sets, counters, deadlines = itertools.accumulate((cells.stride, cells.counts, cells.waits))
-    for of, in_rows in (
-        (cells.bits, others[:sets]),
-        (cells.counters, others[sets:counters]),
-        (cells.deadlines, others[counters:deadlines]),
-    ):
-        if in_rows:
-            np.asarray(of)[places_in_rows(slots, cells.width, len(in_rows))] = np.stack(in_rows, axis=1)
+    on_time_index -= 1
+    earliest += start
+    latest += start
+    further = *range(cells.first_bit, cells.first_queued), *range(cells.first_deadline, cells.width)
+    places_in_row = array("q", [*map(COLUMNS.__getitem__, _RESTORED), *further])
+    first, end = CELL_COLUMNS - len(_RESTORED), CELL_COLUMNS + len(further)
+    of_rows: Any = memoryview(in_columns)[first * len(slots) : end * len(slots)]
+    to_rows(cells.rows, cells.width, opened, places_in_row, of_rows)
     _link(core, slots, standing, entries)
     if form.codes is not None:
         assert core.form is not None  # noqa: S101 - it was read with one
-        of_kernels = KernelColumns(core.form, form.codes.decode(), others[deadlines:], outputs)
+        of_kernels = KernelColumns(core.form, form.codes.decode(), columns[end:], outputs)
         core.restore_columns(of_kernels, slots, entries)
     if objects_of:
         _restore_objects(core, objects_of, slots.tolist(), bounds, entries.tolist(), standing_bounds)
     machine.restore_all(opened)
+
+
+def _divided(columns: array[int], layout: Layout) -> list[Column]:
+    """Return views of columns that follow each other."""
+    values = np.frombuffer(columns, np.int64) if len(columns) else np.empty(0, np.int64)
+    return list(values.reshape(len(layout.codes), -1))
 
 
 def _renumber_windows(

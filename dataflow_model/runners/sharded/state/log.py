@@ -21,7 +21,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, uns
 from dataflow_model.runners.sharded.state.earlier import by_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Sized
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 
     from dataflow_model.errors import StateCorruption
 
@@ -115,9 +115,10 @@ class Contents:
         for owner, of_owner in entries.items():
             newest = self.newest.setdefault(owner, {})
             newest.update(dict.fromkeys(of_owner, identity))
-            for key, entry in of_owner.items():
-                if entry is None:
-                    del newest[key]
+            if None in of_owner.values():
+                for key, entry in of_owner.items():
+                    if entry is None:
+                        del newest[key]
 
     def keep_only(self, records: Sequence[Record]) -> None:
         """Forget all records but these, since the number of one that is gone may be given to a new one."""
@@ -181,12 +182,12 @@ class StateLog:
                 return None
         return path[::-1]
 
-    def append(self, delta: Delta, current: Callable[[str, bytes], Any], contents: Contents) -> str:
+    def append(self, delta: Delta, current: Callable[[str], Callable[[bytes], Any]], contents: Contents) -> str:
         """Append a delta, merge records that are due, write the head, and return its token.
 
         Args:
             delta: the changes of this micro-batch; entries of the oldest record may be added.
-            current: a function from an owner and a key to the newest entry.
+            current: a function from an owner to one that returns the newest entry of a key.
             contents: the keys in the records; the caller keeps it with its cache, and it is changed in place.
         """
         token = uuid.uuid4().hex
@@ -205,7 +206,7 @@ class StateLog:
             tokens = (*(token for record in run for token in record.tokens), *merged.tokens)[-_TOKENS_KEPT:]
             merged = Record(run[0].sequence, merged.level + 1, run[0].parent, tokens, ())
         if merged_records:
-            newest = {owner: {key: current(owner, key) for key in of_owner} for owner, of_owner in keys.items()}
+            newest = {owner: _entries(of_owner, current(owner)) for owner, of_owner in keys.items()}
             delta = Delta(delta.meta, newest)
         contents.note(merged, delta.entries)
         if merged_records and not self.records:  # there is no older record in which a deletion would have to hide a key
@@ -218,7 +219,7 @@ class StateLog:
         self.store.put_head(seal(self.records))
         return token
 
-    def _move_oldest(self, delta: Delta, current: Callable[[str, bytes], Any], contents: Contents) -> None:
+    def _move_oldest(self, delta: Delta, current: Callable[[str], Callable[[bytes], Any]], contents: Contents) -> None:
         """Move entries that are not outdated from the oldest records to a delta, while most of the log is outdated.
 
         At most as many are moved as there are changes, but some in any case. Records of which nothing is needed any
@@ -229,17 +230,18 @@ class StateLog:
         count = contents.count() + changes
         while self.records and budget and count > 2 * contents.needed() + FEW_OUTDATED:
             oldest = self.records[0]
-            keys_by_owner = contents.keys[oldest.identity]
+            identity = oldest.identity
+            keys_by_owner = contents.keys[identity]
             for owner in list(keys_by_owner):
                 newest, changed = contents.newest[owner], delta.entries.setdefault(owner, {})
                 while budget and (keys := keys_by_owner.pop(owner)):
                     keys_by_owner[owner], last = keys[:-budget], keys[-budget:]
-                    moved = [key for key in last if newest.get(key) == oldest.identity and key not in changed]
-                    changed.update({key: current(owner, key) for key in moved})
+                    moved = [key for key in last if newest.get(key) == identity and key not in changed]
+                    changed.update(_entries(moved, current(owner)))
                     count += len(moved) - len(last)
                     budget -= len(moved)
             if not keys_by_owner:
-                del contents.keys[oldest.identity], self.records[0]
+                del contents.keys[identity], self.records[0]
                 self._remove(oldest)
 
     def _is_due(self, level: int, count: int, contents: Contents) -> bool:
@@ -291,6 +293,10 @@ def without_removed(entries: Entries) -> Entries:
         owner: {key: entry for key, entry in of_owner.items() if entry is not None}
         for owner, of_owner in entries.items()
     }
+
+
+def _entries(keys: Iterable[bytes], current: Callable[[bytes], Any]) -> dict[bytes, Any]:
+    return {key: current(key) for key in keys}
 
 
 def _count(by_owner: Mapping[str, Sized]) -> int:

@@ -19,6 +19,8 @@ from dataflow_model.runners.sharded.state.meta import ShardMeta
 from dataflow_model.runners.sharded.unpicklable import unpicklable_state
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.state.log import Entries, Record, StateStore
     from dataflow_model.runners.sharded.task import Task
@@ -59,7 +61,7 @@ class ShardState:
         if not token and program.seed is not None:  # as if a micro-batch had written it before the first one
             index = program.labels.index(label)
             delta = program.seed.of_shard(program, cls._new(program, depth).shard, index)
-            token = log.append(delta, lambda owner, key: delta.entries[owner][key], Contents())
+            token = log.append(delta, lambda owner: delta.entries[owner].__getitem__, Contents())
         state = task.worker.take_shard(program, depth, label)
         how = "fresh"
         if state is None or state.token != token:
@@ -139,8 +141,8 @@ class ShardState:
             for producer, low in self.meta.watermarks.items()
         }
 
-    def _current(self, owner: str, key: bytes) -> Any:
-        return self.shard.engines[owner].stored(key)
+    def _current(self, owner: str) -> Callable[[bytes], Any]:
+        return self.shard.engines[owner].stored
 
     def let_go(self) -> None:
         """Tear down a cached shard, ignoring errors, which do not concern the run that replaces it."""

@@ -1,0 +1,116 @@
+"""Integers moved between columns, the rows of the table of cells, and the bytes of packed keys.
+
+Several columns of equal length follow each other in one array, so that a loop over rows fills all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from array import array
+
+__all__ = ["copy_parts", "from_rows", "read_packed", "to_rows"]
+
+
+def from_rows(rows: array[int], width: int, slots: array[int], places: array[int], columns: array[int]) -> None:
+    """Copy numbers from rows into columns.
+
+    Args:
+        rows: the rows, one after the other.
+        width: the length of a row.
+        slots: the numbers of the rows to copy from.
+        places: where the numbers of each column are in a row.
+        columns: receives the columns.
+
+    Example:
+        >>> from array import array
+        >>> columns = array("q", [0] * 4)
+        >>> from_rows(array("q", range(9)), 3, array("q", [2, 0]), array("q", [0, 2]), columns)
+        >>> columns.tolist()
+        [6, 0, 8, 2]
+    """
+    count = len(slots)
+    for row in range(count):
+        first = slots[row] * width
+        for column in range(len(places)):
+            columns[column * count + row] = rows[first + places[column]]
+
+
+def to_rows(rows: array[int], width: int, slots: array[int], places: array[int], columns: array[int]) -> None:
+    """Copy columns into rows; see `from_rows`.
+
+    Example:
+        >>> from array import array
+        >>> rows = array("q", [0] * 6)
+        >>> to_rows(rows, 3, array("q", [1]), array("q", [0, 2]), array("q", [7, 8]))
+        >>> rows.tolist()
+        [0, 0, 0, 7, 0, 8]
+    """
+    count = len(slots)
+    for row in range(count):
+        first = slots[row] * width
+        for column in range(len(places)):
+            rows[first + places[column]] = columns[column * count + row]
+
+
+def read_packed(packed: bytes, begins: array[int], counts: array[int], sizes: array[int], columns: array[int]) -> None:
+    """Copy the signed integers of packed rows into columns.
+
+    Args:
+        packed: the bytes, least significant byte first.
+        begins: where rows begin that follow each other.
+        counts: how many there are from each of these places on.
+        sizes: the number of bytes of each column in a row.
+        columns: receives the columns; those without bytes are left out.
+
+    Example:
+        >>> from array import array
+        >>> columns = array("q", [0] * 6)
+        >>> packed = bytes([9, 1, 255, 255, 2])
+        >>> read_packed(packed, array("q", [1]), array("q", [2]), array("q", [1, 0, 1]), columns)
+        >>> columns.tolist()
+        [1, -1, 0, 0, -1, 2]
+    """
+    total = 0
+    for part in range(len(counts)):
+        total += counts[part]
+    row = 0
+    for part in range(len(begins)):
+        at = begins[part]
+        for _ in range(counts[part]):
+            for column in range(len(sizes)):
+                size = sizes[column]
+                if size:
+                    at += size
+                    value = packed[at - 1]
+                    if value > 127:  # noqa: PLR2004 - the sign
+                        value -= 256
+                    for byte in range(at - 2, at - size - 1, -1):
+                        value = value * 256 + packed[byte]
+                    columns[column * total + row] = value
+            row += 1
+
+
+def copy_parts(source: bytes, bounds: array[int], target: bytearray, places: array[int]) -> None:
+    """Copy parts of bytes to different places, and move each place behind its part.
+
+    Args:
+        source: the bytes.
+        bounds: where each part begins, and where the last one ends.
+        target: receives the parts.
+        places: where each part is copied to.
+
+    Example:
+        >>> from array import array
+        >>> target, places = bytearray(5), array("q", [3, 0])
+        >>> copy_parts(b"abcde", array("q", [0, 2, 5]), target, places)
+        >>> target, places.tolist()
+        (bytearray(b'cdeab'), [5, 3])
+    """
+    for part in range(len(places)):
+        to = places[part]
+        for byte in range(bounds[part], bounds[part + 1]):
+            target[to] = source[byte]
+            to += 1
+        places[part] = to
