@@ -203,7 +203,7 @@ class Handle:
     asked = []
 
     def getValueState(self, *variable):
-        self.asked.append(variable)
+        self.asked.append([variable[0], *(schema.simpleString() for schema in variable[1:])])
 
     getMapState = getValueState
 
@@ -245,5 +245,6 @@ def test_a_process_that_only_asks_for_state_variables_does_not_import_the_packag
     serializer: Any = CloudPickleSerializer  # it has no types
     command = serializer().dumps(processor(spark, KeyedStage, program_with(b"").pack(), 1))
     ran = subprocess.run([sys.executable, "-c", PRE_INIT], input=command, capture_output=True, check=True)
-    variables = [("head", "records binary"), ("log", "sequence long, part int", "payload binary")]
+    schemas = ["struct<sequence:bigint,part:int>", "struct<payload:binary>"]
+    variables = [["head", "struct<records:binary>"], ["log", *schemas]]
     assert ran.stdout.decode().strip() == f"{variables} False"

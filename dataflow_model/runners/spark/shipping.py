@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+    from pyspark.sql.types import StructType
 
 __all__ = ["MOST_ALONG", "Stage", "processor", "register_sink", "register_source", "ship_package", "ship_program"]
 
@@ -35,9 +36,9 @@ MOST_ALONG: Final = 1 << 20
 class Stage(Protocol):
     """What `processor` makes a stateful processor of: created with its arguments and its state variables by name."""
 
-    VALUES: ClassVar[Mapping[str, str]]
-    """The schemas of its variables with one value."""
-    MAPS: ClassVar[Mapping[str, tuple[str, str]]]
+    VALUES: ClassVar[Mapping[str, StructType]]
+    """The schemas of its variables with one value; the JVM would have to parse text once for each task."""
+    MAPS: ClassVar[Mapping[str, tuple[StructType, StructType]]]
     """The schemas of keys and values of its variables that are maps."""
 
     def run(self, key: Any, rows: Iterator[Any]) -> Iterator[Any]:
@@ -249,8 +250,8 @@ def _sink(title: str, find: Callable[[], Any] | None, installed: Callable[[], An
 
 def _travelling_processor(
     find: Callable[[], Any],
-    values: Mapping[str, str],
-    maps: Mapping[str, tuple[str, str]],
+    values: Mapping[str, StructType],
+    maps: Mapping[str, tuple[StructType, StructType]],
     arguments: bytes,
 ) -> StatefulProcessor:
     """Return a processor that contains what it needs to find its stage."""

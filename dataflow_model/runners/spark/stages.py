@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
@@ -140,8 +141,13 @@ class _SparkStore:
 class KeyedStage:
     """A keyed stage in Spark's stateful processor; the grouping key is the shard. See `Stage`."""
 
-    VALUES: ClassVar[Mapping[str, str]] = {"head": "records binary"}
-    MAPS: ClassVar[Mapping[str, tuple[str, str]]] = {"log": ("sequence long, part int", "payload binary")}
+    VALUES: ClassVar[Mapping[str, StructType]] = {"head": StructType().add("records", BinaryType())}
+    MAPS: ClassVar[Mapping[str, tuple[StructType, StructType]]] = {
+        "log": (
+            StructType().add("sequence", LongType()).add("part", IntegerType()),
+            StructType().add("payload", BinaryType()),
+        )
+    }
 
     packed: PackedProgram
     depth: int
