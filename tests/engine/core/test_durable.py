@@ -240,6 +240,10 @@ def test_scripts_drawn_on_a_grid() -> None:
     check_seeds(range(FAST // 2))
 
 
+def test_panes_keep_their_values_if_a_trigger_reads_one_before_the_first_value_stands() -> None:
+    check_seeds(range(19_160, 19_161))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(PARTS))

@@ -214,8 +214,9 @@ class KernelFold:
             self._fired_touched = _extended(self._fired_touched, panes)
             note_touched(log, begin, self._touched, self._fired_touched)
         if len(self._places):
+            untraced = begin if len(self._sources) else 0  # a trigger may have read a value before any value stood
             self._sources = _extended(self._sources, panes)
-            trace(log, begin, self._places, self._sources)
+            trace(log, untraced, self._places, self._sources)
         self._folded = log.count
 
     def values(self) -> list[Any] | NDArray[Any] | pa.StructArray:
