@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 import attrs
@@ -13,13 +14,16 @@ from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co
 from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from dataflow_model.time import Duration, InstantLike
 
 __all__ = [
+    "BundleFn",
     "CallableDoFn",
     "DeadLetter",
     "DoFn",
@@ -286,6 +290,22 @@ class FilterFn(CallableDoFn):
         """Yield the element if the function returns true."""
         if self.fn(element, *args, **kwargs):
             yield element
+
+
+class BundleFn(DoFn):
+    """One output for each element of a bundle, computed for all of them together; users write other kinds."""
+
+    @abc.abstractmethod
+    def outputs(
+        self, values: Sequence[Any], times: Sequence[int], record_hashes: Callable[[], NDArray[np.int64]]
+    ) -> Iterable[Any]:
+        """Yield the outputs in order.
+
+        Args:
+            values: the elements.
+            times: their event times, in microseconds.
+            record_hashes: returns a hash in `[0, 2**32)` of each element's record id, if they have ids.
+        """
 
 
 class VectorizedMapFn(CallableDoFn):

@@ -7,10 +7,12 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import numpy as np
 
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.dofn import BundleFn
 from dataflow_model.plan.record_ids import has_record_ids
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior, TimestampCombiner
@@ -20,14 +22,15 @@ from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.triggers import AfterAny, Repeatedly, TimeDomain
 from dataflow_model.triggers.delays import Deadline
-from dataflow_model.values import encode_key
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.time import Duration, EventTime
+    from dataflow_model.time import Duration
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.triggers import TriggerContext
 
@@ -78,12 +81,12 @@ def combine_in_parts(pcoll: PCollection, combine: CombineFn[Any, Any, Any], fano
     takes_back = pcoll.ref in retracted_collections(plan) and strategy.accumulates
     key, value = typehints.pair_types(pcoll.element_type)
     in_parts: Any = tuple[tuple[key, int], value]  # type: ignore[valid-type] # built at run time
-    part_of = _PartOfRecord(fanout) if has_record_ids(plan, pcoll.ref) else _PartOfValue(fanout)
+    split = SplitFn(fanout, by_record=has_record_ids(plan, pcoll.ref))
     partial, total = _two_stages(combine, takes_back=takes_back)
     merging = attrs.evolve(strategy.after_grouping(pipeline.scope), merged=strategy.merged)
     parts = _Stage(partial, _of_parts(strategy, takes_back=takes_back), merging, tuple[tuple[key, int], Any])  # type: ignore[valid-type]
     totals = _Stage(total, merging, strategy.after_grouping(pipeline.scope), tuple[key, output_type])  # type: ignore[valid-type]
-    accumulators = pcoll | "Split" >> Map(part_of).with_output_types(in_parts) | "Parts" >> parts
+    accumulators = pcoll | "Split" >> _Split(split, in_parts) | "Parts" >> parts
     whole: Any = tuple[key, Any]  # type: ignore[valid-type] # built at run time
     return accumulators | "Join" >> Map(_without_part).with_output_types(whole) | "Total" >> totals
 
@@ -211,6 +214,27 @@ class WhenReached(Deadline):
         return "when the watermark reaches the earliest new element"
 
 
+class _Split(PTransform):
+    """Gives each element its part.
+
+    Args:
+        fn: the function.
+        pairs: the type of its output.
+    """
+
+    input_kind = "collection"
+
+    def __init__(self, fn: SplitFn, pairs: Any) -> None:
+        self._fn = fn
+        self._pairs = pairs
+
+    def expand(self, pcoll: PCollection) -> PCollection[Any]:
+        """Add the node."""
+        pipeline = pcoll.pipeline
+        node = nodes.ParDo(label=pipeline.scope, input=pcoll.ref, fn=self._fn)
+        return pipeline.add_main(node, strategy=pcoll.strategy, element_type=self._pairs)
+
+
 class _Stage(PTransform):
     """A grouping under a strategy of its own.
 
@@ -240,36 +264,45 @@ class _Stage(PTransform):
         return pipeline.add_main(node, strategy=self._after, element_type=self._pairs)
 
 
-class _Parts:
-    """Gives a pair its part, which replaces the key by the pair of both."""
+@attrs.frozen(eq=False)
+class SplitFn(BundleFn):
+    """Replaces the key of each pair by the key and the number of one of its parts.
 
-    def __init__(self, fanout: int | Callable[[Any], int]) -> None:
-        self.fanout = fanout
+    Attributes:
+        fanout: the number of parts of a key, or a function from a key to it.
+        by_record: whether the part follows from the record's place in its source. Otherwise it follows from the value
+            and its event time, which a retraction repeats.
+    """
 
-    def split(self, pair: Any, encoded: Callable[[Any], bytes], distinct: Any) -> tuple[tuple[Any, int], Any]:
-        key, value = pair
-        fanout = self.fanout(key) if callable(self.fanout) else self.fanout
+    fanout: int | Callable[[Any], int]
+    by_record: bool
+
+    def outputs(
+        self, values: Sequence[Any], times: Sequence[int], record_hashes: Callable[[], NDArray[np.int64]]
+    ) -> Iterable[tuple[tuple[Any, int], Any]]:
+        """Yield the pairs with their new keys."""
+        hashes = record_hashes() if self.by_record else _value_hashes(values, times)
+        if isinstance(self.fanout, int):
+            parts: Iterable[int] = (hashes % self.fanout).tolist()
+        else:
+            parts = map(self._part, values, hashes.tolist())
+        return (((key, part), value) for (key, value), part in zip(values, parts, strict=True))
+
+    def _part(self, pair: tuple[Any, Any], hashed: int) -> int:
+        assert callable(self.fanout)  # noqa: S101 - the caller has looked
+        fanout = self.fanout(pair[0])
         if not isinstance(fanout, int):
             raise InvalidType(
-                f"`fanout` must return an int, got {fanout!r} for the key {key!r}",
+                f"`fanout` must return an int, got {fanout!r} for the key {pair[0]!r}",
                 hint="return 16 for 16 parts, and 1 for a key that is not to be split",
             )
-        part = zlib.crc32(encoded(distinct)) % fanout if fanout > 1 else 0
-        return (key, part), value
+        return hashed % fanout if fanout > 1 else 0
 
 
-class _PartOfRecord(_Parts):
-    """Takes the part from the position of the record in its source."""
-
-    def __call__(self, pair: Any, record_id: tuple[Any, ...]) -> tuple[tuple[Any, int], Any]:
-        return self.split(pair, encode_key, record_id)
-
-
-class _PartOfValue(_Parts):
-    """Takes the part from the value and its event time, which a retraction repeats."""
-
-    def __call__(self, pair: Any, timestamp: EventTime) -> tuple[tuple[Any, int], Any]:
-        return self.split(pair, _bytes_of, (int(timestamp), pair[1]))
+def _value_hashes(pairs: Sequence[Any], times: Sequence[int]) -> NDArray[np.int64]:
+    """Return a hash in `[0, 2**32)` of each value and its event time."""
+    encoded = (_bytes_of((int(time), pair[1])) for pair, time in zip(pairs, times, strict=True))
+    return np.fromiter(map(zlib.crc32, encoded), np.int64, len(pairs))
 
 
 def _bytes_of(element: Any) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataflow_model.values.keys import encode_key, shard_hash
+from dataflow_model.values.keys import are_alike, encode_key, shard_hash
 from dataflow_model.values.pairs import as_pair, checked_pairs, is_pair
 from dataflow_model.values.panes import NO_FIRING, Pane, PaneInfo, PaneTiming
 from dataflow_model.values.windows import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Window, encode_window, interval
@@ -16,6 +16,7 @@ __all__ = [
     "PaneInfo",
     "PaneTiming",
     "Window",
+    "are_alike",
     "as_pair",
     "checked_pairs",
     "encode_key",

@@ -10,6 +10,7 @@ import datetime
 import decimal
 import enum
 import functools
+import itertools
 import math
 import struct
 import types
@@ -32,15 +33,18 @@ from dataflow_model.values.scalar_keys import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["encode_key", "shard_hash", "shown_key"]
+__all__ = ["are_alike", "encode_key", "shard_hash", "shown_key"]
 
 _LENGTH: Final = struct.Struct(">I")
 _DOUBLE: Final = struct.Struct(">d")
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _MOST_DECIMAL_BITS: Final = 2048
 _DEEPEST: Final = 100
+_PLAIN: Final = frozenset({int, str, bytes, bool})
+_PLAIN_PARTS: Final = frozenset({int, str, bytes, type(None)})
+"""Types of which values may stand side by side in one place of a tuple: those of two of them are never equal."""
 
 
 def encode_key(key: Any) -> bytes:
@@ -76,6 +80,26 @@ def encode_key(key: Any) -> bytes:
             f"the key {shown(key)} of type {type(key).__name__} cannot be encoded: {type(error).__name__}: {error}"
         )
         raise KeyEncodingError(problem, hint="map it to plain values before grouping") from error
+
+
+def are_alike(keys: Sequence[Any]) -> bool:
+    """Return whether all keys are of one type, and two of that type are the same key if and only if they are equal.
+
+    Tuples and named tuples of integers, texts, bytes and `None` are; what is nested deeper is not looked at.
+
+    Example:
+        >>> are_alike([1, 2]), are_alike([("UA", 1), ("AA", None)])
+        (True, True)
+        >>> are_alike([1, True]), are_alike([("UA", 1), ("UA", True)]), are_alike([0.0, -0.0])
+        (False, False, False)
+    """
+    kinds = set(map(type, keys))
+    if len(kinds) != 1:
+        return False
+    [kind] = kinds
+    return kind in _PLAIN or (
+        _compares_its_parts(kind) and set(map(type, itertools.chain.from_iterable(keys))) <= _PLAIN_PARTS
+    )
 
 
 def shown_key(key: Any) -> Any:
@@ -188,6 +212,16 @@ def _encode_tuple(key: Iterable[Any], depth: int) -> bytes:
 
 def _encode_frozenset(key: Iterable[Any], depth: int) -> bytes:
     return b"z" + b"".join(sorted([_sized(_encode_part(part, depth)) for part in key]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _compares_its_parts(kind: type[Any]) -> bool:
+    """Return whether a type is that of tuples or named tuples, which its parts tell apart."""
+    return (
+        issubclass(kind, tuple)
+        and not kind.__dictoffset__
+        and all(getattr(kind, name) is getattr(tuple, name) for name in ("__eq__", "__hash__", "__iter__"))
+    )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -19,7 +19,8 @@ from dataflow_model.values import encode_key
 
 ONE_KIND = [st.integers(-3, 3), st.sampled_from(["a", "ab", "b", ""]), st.binary(max_size=1)]
 MIXED = st.one_of(st.sampled_from([0, 1, True, False, 1.0, -0.0, None, (1, "a"), (True, "a")]), *ONE_KIND)
-KEYS = st.one_of(*(st.lists(keys, max_size=12) for keys in [*ONE_KIND, MIXED]))
+PAIRS = [st.tuples(ONE_KIND[1], ONE_KIND[0]), st.tuples(MIXED, MIXED)]
+KEYS = st.one_of(*(st.lists(keys, max_size=12) for keys in [*ONE_KIND, *PAIRS, MIXED]))
 
 
 @given(KEYS, st.data())

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import itertools
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.errors import KeyEncodingError, UserCodeError
 from dataflow_model.time import EventTime
-from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, encode_key, shard_hash
+from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, are_alike, encode_key, shard_hash
 
 ATOMS = (
     st.none()
@@ -94,6 +95,47 @@ def _typed(key: Any) -> Any:
 @given(KEYS, KEYS)
 def test_two_keys_have_equal_bytes_just_when_type_and_value_are_equal(left: Any, right: Any) -> None:
     assert (encode_key(left) == encode_key(right)) == (_typed(left) == _typed(right))
+
+
+SMALL = st.sampled_from([0, 1, True, False, 1.0, 0.0, -0.0, "", "1", b"1", None, decimal.Decimal(1), np.int64(1)])
+TUPLES = st.tuples(SMALL, SMALL) | st.tuples(st.integers(0, 1) | st.text("a", max_size=1) | st.none(), st.just("a"))
+
+
+@given(st.lists(SMALL | TUPLES | TUPLES.map(lambda parts: Route(*parts)) | st.tuples(TUPLES), max_size=4))
+def test_alike_keys_are_the_same_just_when_they_are_equal(keys: list[Any]) -> None:
+    if are_alike(keys):
+        for left, right in itertools.combinations(keys, 2):
+            assert (left == right) == (encode_key(left) == encode_key(right))
+            assert left != right or repr(left) == repr(right)
+
+
+class LooseRoute(NamedTuple):
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LooseRoute) and self.name.lower() == other.name.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.name.lower())
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ([1, -1], True),
+        ([("a", None), (1, b"1"), ("a", 1, 2)], True),
+        ([Route("a", "b"), Route("a", "c")], True),
+        ([Route("a", "b"), ("a", "b")], False),
+        ([Route("a", "b"), Leg("a", "b")], False),
+        ([LooseRoute("a")], False),
+        ([(1, True)], False),
+        ([(1, (2, 3))], False),
+        ([None, None], False),
+        ([], False),
+    ],
+)
+def test_alike_are_keys_of_one_type_with_plain_parts(keys: list[Any], expected: bool) -> None:
+    assert are_alike(keys) == expected
 
 
 def test_keys_that_python_calls_equal_are_told_apart_by_type() -> None:

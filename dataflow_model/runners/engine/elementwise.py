@@ -13,7 +13,16 @@ import numpy as np
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.metrics.collecting import enter, gave, took
-from dataflow_model.plan.dofn import DoFn, FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue, TimestampFn
+from dataflow_model.plan.dofn import (
+    BundleFn,
+    DoFn,
+    FilterFn,
+    FlatMapFn,
+    MapFn,
+    TaggedOutput,
+    TimestampedValue,
+    TimestampFn,
+)
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import (
     MAIN,
@@ -49,7 +58,7 @@ from dataflow_model.runners.engine.lanes import (
 )
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import numbered_by_cause
-from dataflow_model.runners.engine.record_ids import record_ids
+from dataflow_model.runners.engine.record_ids import record_hashes, record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.runners.engine.vectorized import run_on_columns
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
@@ -253,6 +262,8 @@ class Fragment:
             self._lifetimes[node.label] = lifetime
         if node.fn.takes_batches and not (node.fn.takes_elements and columns_of(flow.values) is None):
             return self._on_columns(node, flow)
+        if isinstance(node.fn, BundleFn):
+            return {MAIN: self._on_bundle(node.fn, node.label, flow)}
         bare = not (node.parameters or node.args or node.kwargs or node.dead_letters)
         if bare and type(node.fn) is FlatMapFn:
             return _flat_map(node, flow)
@@ -264,6 +275,15 @@ class Fragment:
         if plain and isinstance(node.fn, FilterFn):
             return {MAIN: _filter(node, flow)}
         return self._par_do_each(node, flow)
+
+    def _on_bundle(self, fn: BundleFn, label: str, flow: Flow) -> Flow:
+        record_hashes_of = functools.partial(record_hashes, self._plan, self._producer, self._root, flow.causes)
+        values: list[Any] = []
+        try:
+            values.extend(fn.outputs(flow.values, flow.times, record_hashes_of))
+        except Exception as error:
+            raise user_error(error, label, flow.values[len(values)]) from error
+        return Flow(values, flow.causes, flow.times, flow.windows)
 
     def _on_columns(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
         with life_cycle(node.label, "start_bundle"):

@@ -72,6 +72,7 @@ __all__ = [
     "replayed",
     "rising",
     "rising_by_key",
+    "sequence_of",
     "shard_by_order",
     "sorting",
     "stood_in",
@@ -129,6 +130,12 @@ def origin_of(order: Order) -> str:
     """Return the name of the origin of a source's element."""
     origin: str = order[0]
     return origin
+
+
+def sequence_of(order: Order) -> int:
+    """Return the number of a source's element in its origin."""
+    sequence: int = order[1]
+    return sequence
 
 
 def place_in_source(order: Order, label: str) -> tuple[str, int]:

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["DeferredOrders", "InstantLane", "OrderLane", "RisingOrders", "RowOrders", "dense_ranks", "made_orders"]
+__all__ = [
+    "DeferredOrders",
+    "InstantLane",
+    "OrderLane",
+    "RisingOrders",
+    "RowOrders",
+    "dense_ranks",
+    "made_orders",
+    "numbers_within",
+]
 
 _MOST: Final = 2**63 - 1
 
@@ -195,15 +204,10 @@ class OrderLane(Lane[Any]):
         """
         if self.numbers is not None or self.before or self.behind:
             return None
-        places = np.arange(len(causes))
-        begins = np.ones(len(causes), np.bool_)
-        begins[1:] = causes[1:] != causes[:-1]
-        if len(causes) == len(self) and begins.all():  # each is the only one of its cause
-            numbered = copy.copy(self)
-            numbered.numbers = np.zeros(len(self), np.int64)
-            return numbered
-        numbered = self._selected(causes)
-        numbered.numbers = places - np.maximum.accumulate(np.where(begins, places, 0))
+        numbers = numbers_within(causes)
+        alone = len(causes) == len(self) and not numbers.any()  # each is the only one of its cause
+        numbered = copy.copy(self) if alone else self._selected(causes)
+        numbered.numbers = numbers
         return numbered
 
     def between(self, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Self:
@@ -242,6 +246,22 @@ class OrderLane(Lane[Any]):
         selected.select(places)
         selected.numbers = None if self.numbers is None else self.numbers[places]
         return selected
+
+
+def numbers_within(causes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of each element among those with its cause.
+
+    Args:
+        causes: the cause of each element, ascending.
+
+    Example:
+        >>> numbers_within(np.array([3, 3, 7, 7, 7, 8]))
+        array([0, 1, 0, 1, 2, 0])
+    """
+    places = np.arange(len(causes))
+    begins = np.ones(len(causes), np.bool_)
+    begins[1:] = causes[1:] != causes[:-1]
+    return places - np.maximum.accumulate(np.where(begins, places, 0))
 
 
 class RowOrders(OrderLane):

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from dataflow_model.plan.nodes import Read
-from dataflow_model.runners.engine.order import place_in_source
+from dataflow_model.runners.engine.lanes import taken
+from dataflow_model.runners.engine.order import origin_of, place_in_source, sequence_of
+from dataflow_model.runners.engine.order_lanes import RowOrders, numbers_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from dataflow_model.plan.graph import Plan
     from dataflow_model.runners.engine.bundle import Bundle
 
-__all__ = ["record_ids"]
+__all__ = ["record_hashes", "record_ids"]
+
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+"""A factor by which neighbours end up far apart: 2**64 divided by the golden ratio."""
 
 
 def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -> Iterator[tuple[Any, ...]]:
@@ -30,16 +40,13 @@ def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -
         root: the source's bundle.
         causes: the place in the bundle of each element's cause.
     """
-    read = plan[producer]
-    while not isinstance(read, Read):
-        read = plan[read.inputs[0].label]
+    read = _read_of(plan, producer)
     label, source = read.label, read.source
     named = operator.attrgetter(*source.id_columns) if source.id_columns else None
     number, last = 0, -1
-    for cause in causes:
+    for cause, order in zip(causes, taken(root.orders, causes), strict=True):
         number = number + 1 if cause == last else 0
         last = cause
-        order = root.orders[cause]
         if named is not None:
             place = named(root.values[cause])
             yield (label, *(place if len(source.id_columns) > 1 else (place,)), number)
@@ -47,3 +54,33 @@ def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -
             yield (label, *place_in_source(order, label), number)
         else:
             yield (*order, number)
+
+
+def record_hashes(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -> NDArray[np.int64]:
+    """Return a hash in `[0, 2**32)` of the id of each element, given the same arguments as for `record_ids`."""
+    source = _read_of(plan, producer).source
+    if source.id_columns:
+        place_of = operator.attrgetter(*source.id_columns)
+        places = np.array([zlib.crc32(repr(place_of(value)).encode()) for value in root.values], np.uint64)
+    elif isinstance(root.orders, RowOrders):
+        names = np.array([zlib.crc32(name.encode()) for name in root.orders.names], np.uint64)
+        places = _mixed(names[root.orders.codes]) + root.orders.sequences.astype(np.uint64)
+    else:
+        names = np.array([zlib.crc32(origin_of(order).encode()) for order in root.orders], np.uint64)
+        places = _mixed(names) + np.array([sequence_of(order) for order in root.orders], np.uint64)
+    of_element = np.asarray(causes, np.int64)
+    numbers = numbers_within(of_element).astype(np.uint64)
+    return (_mixed(_mixed(places[of_element]) + numbers) >> np.uint64(32)).astype(np.int64)
+
+
+def _read_of(plan: Plan, producer: str) -> Read:
+    node = plan[producer]
+    while not isinstance(node, Read):
+        node = plan[node.inputs[0].label]
+    return node
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return other numbers instead, such that small differences change many digits."""
+    mixed = numbers * _ODD
+    return mixed ^ (mixed >> np.uint64(32))

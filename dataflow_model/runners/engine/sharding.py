@@ -5,7 +5,7 @@ For a memoised ParDo it depends on the value, since an element and its retractio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dataflow_model.runners.engine.order import shard_by_order
 from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
-from dataflow_model.values import checked_pairs, encode_key, shard_hash
+from dataflow_model.values import are_alike, checked_pairs, encode_key, shard_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,15 +84,10 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
         indices: NDArray[np.int32] = column.indices.to_numpy()
         return list(map(encode_key, column.dictionary.to_pylist())), indices.astype(np.int64)
     keys = [key for key, _ in checked_pairs(pairs, label)]
-    kinds = set(map(type, keys))
-    if len(kinds) == 1 and kinds <= _PLAIN:
+    if are_alike(keys):
         place_of = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         return list(map(encode_key, place_of)), np.fromiter(map(place_of.__getitem__, keys), np.int64, len(keys))
     places: dict[bytes, int] = {}
     numbers = (places.setdefault(encoded_key(label, pair), len(places)) for pair in pairs)
     codes = np.fromiter(numbers, np.int64, len(pairs))
     return list(places), codes
-
-
-_PLAIN: Final = frozenset({int, str, bytes, bool})
-"""Types whose values are equal if and only if their encodings are; nested values may be equal but differ in type."""

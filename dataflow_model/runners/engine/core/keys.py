@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +13,7 @@ from dataflow_model.runners.engine.core.columns import column, column_of, taken
 from dataflow_model.runners.engine.core.integers import IntegerNumbers
 from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT, TAKE_BACK
 from dataflow_model.runners.engine.lanes import ranks_of_bytes
-from dataflow_model.values import encode_key
+from dataflow_model.values import are_alike, encode_key
 from dataflow_model.values.keys import shown_key
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyTable"]
 
-_PLAIN: Final = frozenset({str, bytes})
-"""Types for which two values are the same key exactly if they are equal; integers are too, but have their own table."""
 _SMALLEST: Final = -(2**63)
 _LARGEST: Final = 2**63 - 1
 _COLUMNS: Final = {int: pa.int64(), str: pa.string()}
@@ -60,9 +57,10 @@ class KeyTable:
         self.encoded: list[bytes] = []
         self._numbers: dict[bytes | None, int] = {}
         self._integers = IntegerNumbers()
-        self._plain: dict[type, dict[Any, int]] = {kind: {} for kind in _PLAIN}
+        self._alike: dict[type, dict[Any, int]] = {}
+        """By type, the keys that are equal only to the same key; integers have a table of their own."""
         self._looked_up_as: dict[int, Any] = {}
-        """By number, the key in the table of integers or in that of its plain type."""
+        """By number, the key in the table of integers or in that of its type."""
         self._pickled: dict[int | None, bytes] = {}
         """By number, keys that have been pickled and that equal keys represent in the same way."""
         self._free: list[int] = []
@@ -91,15 +89,17 @@ class KeyTable:
             encoded = chunked.combine_chunks().dictionary_encode()
             places: NDArray[np.int32] = encoded.indices.to_numpy()
             return self.numbers(encoded.dictionary.to_pylist())[places]
-        kinds = set(map(type, keys))
-        if kinds == {int}:
-            with contextlib.suppress(OverflowError):
-                return self._numbers_of_integers(np.array(keys, np.int64))
-        plain = self._plain.get(kinds.pop()) if len(kinds) == 1 else None
-        if plain is None:
+        if not are_alike(keys):
             return np.fromiter(map(self.number, keys), np.int64, len(keys))
-        self._add(list(set(keys).difference(plain)))
-        return np.fromiter(map(plain.__getitem__, keys), np.int64, len(keys))
+        kind = type(keys[0])
+        if kind is int:
+            try:
+                return self._numbers_of_integers(np.array(keys, np.int64))
+            except OverflowError:
+                return np.fromiter(map(self.number, keys), np.int64, len(keys))
+        alike = self._alike.setdefault(kind, {})
+        self._add(list(set(keys).difference(alike)))
+        return np.fromiter(map(alike.__getitem__, keys), np.int64, len(keys))
 
     def _numbers_of_integers(self, keys: NDArray[Any]) -> NDArray[np.int64]:
         integers, numbers = column_of(keys), column(len(keys))
@@ -109,7 +109,9 @@ class KeyTable:
         return taken(numbers, len(keys))
 
     def _add(self, keys: list[Any]) -> None:
-        """Assign numbers to different keys that are all 64-bit integers, texts or bytes, and not in their type's table.
+        """Assign numbers to different keys that are alike, none of which is in the table of its type.
+
+        Integers have at most 64 bits.
 
         Many new keys at once are faster together than with `number`.
         """
@@ -132,7 +134,7 @@ class KeyTable:
         if kind is int:
             self._integers.put_all(column_of(np.array(keys, np.int64)), numbers[0])
         else:
-            self._plain[kind].update(zip(keys, numbers, strict=True))
+            self._alike[kind].update(zip(keys, numbers, strict=True))
 
     def number(self, key: Any) -> int:
         """Return the number of a key."""
@@ -152,11 +154,12 @@ class KeyTable:
                 self.fresh.append(number)
         elif not self.varied:
             self.varied = not _looks_one_way(key)
-        if type(key) is int and _SMALLEST <= key <= _LARGEST:
-            self._integers.put(key, number)
-            self._looked_up_as[number] = key
-        elif type(key) in _PLAIN:
-            self._plain[type(key)][key] = number
+        if type(key) is int:
+            if _SMALLEST <= key <= _LARGEST:
+                self._integers.put(key, number)
+                self._looked_up_as[number] = key
+        elif are_alike([key]):
+            self._alike.setdefault(type(key), {})[key] = number
             self._looked_up_as[number] = key
         return number
 
@@ -255,7 +258,7 @@ class KeyTable:
                 if type(key) is int:
                     self._integers.remove(key)
                 elif key is not None:
-                    self._plain[type(key)].pop(key)
+                    self._alike[type(key)].pop(key)
                 self._pickled.pop(number, None)
                 self._free.append(number)
                 self.shown[number], self.encoded[number] = None, b""
