@@ -12,9 +12,10 @@ from hypothesis import given
 from dataflow_model.errors import InvalidType
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.by_key import sorted_by_key
-from dataflow_model.runners.engine.lanes import Integers, Pairs
+from dataflow_model.runners.engine.lanes import Integers
 from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.engine.sharding import encoded_keys
+from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.values import encode_key
 
 ONE_KIND = [st.integers(-3, 3), st.sampled_from(["a", "ab", "b", ""]), st.binary(max_size=1)]

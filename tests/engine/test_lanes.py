@@ -21,14 +21,10 @@ from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.lanes import (
-    ColumnValues,
     Integers,
     Intervals,
     Lane,
-    Pairs,
     Repeated,
-    RowValues,
-    in_columns,
     joined,
     part,
     ranks_of,
@@ -37,6 +33,7 @@ from dataflow_model.runners.engine.lanes import (
 )
 from dataflow_model.runners.engine.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, RowOrders
+from dataflow_model.runners.engine.value_lanes import ColumnValues, Pairs, RowValues, in_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +61,8 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
         lambda: Pairs(
             pa.chunked_array([numbers]), pa.chunked_array([pa.array([{"n": int(n)} for n in others], _STRUCT)]), _ROW
         ),
+        lambda: _pairs([((n, str(m)), (m, 0.5)) for n, m in zip(numbers.tolist(), others.tolist(), strict=True)]),
+        lambda: _pairs([(_ROW(number), 1) for number in numbers.tolist()]),
         lambda: ColumnValues(pa.chunked_array([numbers])),
         lambda: RowOrders.of_origin("origin", numbers),
         lambda: RowOrders(("b", "a"), np.abs(numbers) % 2, others).between((1,), (-1,)),
@@ -74,6 +73,12 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
         ),
     ]
     return draw(st.sampled_from(kinds))() if of is None else kinds[of]()
+
+
+def _pairs(pairs: list[Any]) -> Pairs:
+    columns = in_columns([*pairs, pairs[0]] if pairs else [((0, ""), (0, 0.5))])
+    assert isinstance(columns, Pairs)
+    return columns.part(0, len(pairs))
 
 
 def _is_there(orders: RowOrders | None) -> RowOrders:
@@ -106,7 +111,7 @@ def test_the_pickle_of_a_part_of_columns_holds_that_part_alone(kind: Any) -> Non
 
 @given(st.data())
 def test_lanes_and_lists_are_joined_as_lists_are(data: st.DataObject) -> None:
-    kind = data.draw(st.integers(0, 11))
+    kind = data.draw(st.integers(0, 13))
     lane, others = data.draw(lanes(kind)), data.draw(st.lists(lanes(kind) | lanes(), max_size=3))
     items, further = list(lane), [list(other) for other in others]
     everything = list(itertools.chain(items, *further))
@@ -236,6 +241,9 @@ def test_functions_give_the_same_on_lanes_as_on_lists(
         [(1, 1.5), (2, float("inf"))],
         [(b"a", None), (b"", None)],
         [("a", "x")],
+        [(("a", 1), (0.5, None)), (("b", -3), (-0.0, None))],
+        [(_ROW(1), ("x",)), (_ROW(2), ("y",))],
+        [((None, 1.5), 1)],
     ],
 )
 def test_pairs_of_plain_types_become_columns_and_read_as_before(pairs: list[Any]) -> None:
@@ -253,7 +261,12 @@ def test_pairs_of_plain_types_become_columns_and_read_as_before(pairs: list[Any]
         [("a", 1), (b"a", 1)],
         [("a", 2**63)],
         [("\ud800", 1)],
-        [(("a", "b"), 1)],
+        [(("a", "b"), 1), (("a", 1), 1)],
+        [(("a", "b"), 1), (("a",), 1)],
+        [(("a", ("b",)), 1)],
+        [((), 1)],
+        [(_ROW(1), 1), ((1,), 1)],
+        [("a", (1, True))],
         [("a", 1, 2)],
         [["a", 1]],
     ],

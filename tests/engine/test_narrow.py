@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc, to_narrow_ipc
 from dataflow_model.runners.engine.columns.narrow import narrowed, widened
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs
+from dataflow_model.runners.engine.lanes import Integers, Intervals
 from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.runners.sharded.compact import dump_compact
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values.pickles import load

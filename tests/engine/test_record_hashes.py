@@ -21,7 +21,7 @@ PLAN = PIPELINE.plan()
 
 def hashes(orders: Any, causes: list[int]) -> list[int]:
     """Return the hashes of elements that have been made of records with these orders."""
-    return record_hashes(PLAN, "Create", bundle(orders), causes).tolist()
+    return list(map(int, record_hashes(PLAN, "Create", bundle(orders), causes)))
 
 
 def bundle(orders: Any) -> Bundle:

@@ -23,8 +23,9 @@ from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.core.operations import PANE_LATE, PANE_ON_TIME
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, Repeated
+from dataflow_model.runners.engine.lanes import Integers, Intervals, Repeated
 from dataflow_model.runners.engine.records import BundleRecords
+from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.transforms.endpoints import Create
 from dataflow_model.transforms.pipeline import Pipeline

@@ -46,20 +46,12 @@ from dataflow_model.runners.engine.bundle import Bundle, updates_of
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.columns.chunks import assigned_columns
 from dataflow_model.runners.engine.flows import Flow, Outputs
-from dataflow_model.runners.engine.lanes import (
-    Integers,
-    Intervals,
-    Lane,
-    Pairs,
-    RowValues,
-    array_of,
-    columns_of,
-    taken,
-)
+from dataflow_model.runners.engine.lanes import Integers, Intervals, Lane, array_of, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import numbered_by_cause
 from dataflow_model.runners.engine.record_ids import record_hashes, record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
+from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, columns_of
 from dataflow_model.runners.engine.vectorized import run_on_columns
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
 from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair

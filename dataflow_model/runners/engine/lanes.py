@@ -7,16 +7,12 @@ and `joined` select and concatenate items of both lanes and lists.
 from __future__ import annotations
 
 import abc
-import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import numpy as np
-import pyarrow as pa
 
-from dataflow_model.plan.rows import rows_of, values_of
-from dataflow_model.runners.engine.columns.ipc import from_ipc, to_narrow_ipc
 from dataflow_model.values import GLOBAL_WINDOW, Window
 from dataflow_model.values import interval as interval_of
 
@@ -26,18 +22,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "ColumnValues",
     "Integers",
     "Intervals",
     "Lane",
-    "Pairs",
     "Repeated",
-    "RowValues",
     "array_of",
-    "columns_of",
-    "in_columns",
     "joined",
-    "list_of",
     "part",
     "ranks_of",
     "ranks_of_bytes",
@@ -240,221 +230,6 @@ class Intervals(Lane["tuple[Window, ...]"]):
         return (GLOBAL_WINDOW,) if self.is_global else (interval_of(start, end),)
 
 
-class RowValues(Lane[Any]):
-    """Rows of a source, which become named tuples when they are read.
-
-    Attributes:
-        table: the rows.
-    """
-
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
-        self._rows: list[Any] | None = None
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-    def items(self) -> Iterator[Any]:
-        """Return an iterator over the rows."""
-        return iter(self._made())
-
-    def item(self, row: int) -> Any:
-        """Return a row."""
-        return self._made()[row]
-
-    def part(self, start: int, stop: int) -> RowValues:
-        """Return the rows `[start, stop)`."""
-        return RowValues(self.table.slice(start, stop - start))
-
-    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> RowValues:
-        """Return the rows at these places."""
-        return RowValues(self.table.take(pa.array(np.asarray(rows, np.int64))))
-
-    @classmethod
-    def joined(cls, lanes: Sequence[Any]) -> RowValues | None:
-        """Return the rows of all; `None` if their columns differ."""
-        tables = [lane.table for lane in lanes]
-        if all(table.schema.equals(tables[0].schema) for table in tables):
-            return RowValues(pa.concat_tables(tables))
-        return None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (RowValues, to_narrow_ipc(self.table))
-
-    def _made(self) -> list[Any]:
-        if self._rows is None:
-            batches = [rows_of(batch) for batch in self.table.to_batches()]
-            self._rows = batches[0] if len(batches) == 1 else list(itertools.chain.from_iterable(batches))
-        return self._rows
-
-
-class Pairs(Lane["tuple[Any, Any]"]):
-    """Pairs of a key and a value, each of them a column.
-
-    Attributes:
-        keys, values: the columns.
-        row: the type of the values, if they are rows whose fields are those of the structs in `values`.
-    """
-
-    def __init__(
-        self, keys: pa.ChunkedArray, values: pa.ChunkedArray, row: type[tuple[Any, ...]] | None = None
-    ) -> None:
-        self.keys, self.values, self.row = keys, values, row
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (Pairs, to_narrow_ipc(pa.table({"key": self.keys, "value": self.values})), self.row)
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def items(self) -> Iterator[tuple[Any, Any]]:
-        """Return an iterator over the pairs."""
-        return zip(_values(self.keys), list_of(self.values, self.row), strict=True)
-
-    def item(self, row: int) -> tuple[Any, Any]:
-        """Return a pair."""
-        [pair] = self.part(row, row + 1)
-        return pair
-
-    def part(self, start: int, stop: int) -> Pairs:
-        """Return the pairs `[start, stop)`."""
-        return Pairs(self.keys.slice(start, stop - start), self.values.slice(start, stop - start), self.row)
-
-    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Pairs:
-        """Return the pairs at these places."""
-        places = pa.array(np.asarray(rows, np.int64))
-        return Pairs(self.keys.take(places), self.values.take(places), self.row)
-
-    def keys_are_alike(self) -> bool:
-        """Return whether all keys are of one type for which equal values are the same key.
-
-        Example:
-            >>> numbers = pa.chunked_array([[4, 6]])
-            >>> [Pairs(pa.chunked_array([keys]), numbers).keys_are_alike() for keys in (["a", "b"], ["a", None])]
-            [True, False]
-        """
-        kind = self.keys.type
-        tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-        return not self.keys.null_count and any(is_kind(kind) for is_kind in tests)
-
-    def numbers_or_values(self) -> NDArray[Any] | list[Any]:
-        """Return the values, as an array if all are 64-bit integers, or all are floats."""
-        kind = self.values.type
-        if not self.values.null_count:
-            if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
-                return np.asarray(self.values.to_numpy(), np.int64)
-            if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-                return np.asarray(self.values.to_numpy(), np.float64)
-        return list_of(self.values, self.row)
-
-    @classmethod
-    def joined(cls, lanes: Sequence[Any]) -> Pairs | None:
-        """Return the pairs of all; `None` if their types differ."""
-        row = lanes[0].row
-        keys, values = _chunked([lane.keys for lane in lanes]), _chunked([lane.values for lane in lanes])
-        if keys is None or values is None or any(lane.row is not row for lane in lanes):
-            return None
-        return Pairs(keys, values, row)
-
-
-class ColumnValues(Lane[Any]):
-    """Plain values in a column, which become Python values when they are read.
-
-    Attributes:
-        column: the values.
-
-    Example:
-        >>> ColumnValues(pa.chunked_array([[3, None]])).taken([1, 0])
-        [None, 3]
-    """
-
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        self.column = column
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (ColumnValues, to_narrow_ipc(pa.table({"value": self.column})))
-
-    def __len__(self) -> int:
-        return len(self.column)
-
-    def items(self) -> Iterator[Any]:
-        """Return an iterator over the values."""
-        return iter(_values(self.column))
-
-    def item(self, row: int) -> Any:
-        """Return a value."""
-        [value] = self.part(row, row + 1)
-        return value
-
-    def part(self, start: int, stop: int) -> ColumnValues:
-        """Return the values `[start, stop)`."""
-        return ColumnValues(self.column.slice(start, stop - start))
-
-    def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> ColumnValues:
-        """Return the values at these places."""
-        return ColumnValues(self.column.take(pa.array(np.asarray(rows, np.int64))))
-
-    @classmethod
-    def joined(cls, lanes: Sequence[Any]) -> ColumnValues | None:
-        """Return the values of all; `None` if their types differ."""
-        column = _chunked([lane.column for lane in lanes])
-        return None if column is None else ColumnValues(column)
-
-
-def columns_of(values: Sequence[Any]) -> pa.Table | None:
-    """Return elements as columns, with the column names of sinks; `None` if they are Python objects.
-
-    Example:
-        >>> columns_of(ColumnValues(pa.chunked_array([[3, 5]]))).to_pydict(), columns_of([3, 5])
-        ({'value': [3, 5]}, None)
-    """
-    if isinstance(values, RowValues):
-        return values.table
-    if isinstance(values, ColumnValues):
-        return pa.table({"value": values.column})
-    if isinstance(values, Pairs):
-        if not pa.types.is_struct(values.values.type):
-            return pa.table({"key": values.keys, "value": values.values})
-        fields: tuple[str, ...] = getattr(values.row, "_fields", ())
-        if fields and "key" not in fields:  # other structs have columns of their own
-            return pa.table({"key": values.keys, **dict(zip(fields, values.values.flatten(), strict=True))})
-    return None
-
-
-def in_columns(pairs: Sequence[Any]) -> Sequence[Any]:
-    """Return pairs in columns if all keys are of one plain type, and all values too; otherwise the pairs themselves.
-
-    Example:
-        >>> isinstance(in_columns([("a", 1), ("b", 2)]), Pairs), in_columns([("a", 1), ("b", 2.5)])
-        (True, [('a', 1), ('b', 2.5)])
-    """
-    if isinstance(pairs, Lane) or set(map(type, pairs)) != {tuple} or set(map(len, pairs)) != {2}:
-        return pairs
-    keys = _plain_column([key for key, _ in pairs])
-    values = None if keys is None else _plain_column([value for _, value in pairs])
-    return pairs if keys is None or values is None else Pairs(keys, values)
-
-
-_PLAIN: Final[Mapping[type[Any], pa.DataType]] = {
-    int: pa.int64(),
-    float: pa.float64(),
-    str: pa.string(),
-    bytes: pa.binary(),
-    type(None): pa.null(),
-}
-
-
-def _plain_column(items: Sequence[Any]) -> pa.ChunkedArray | None:
-    """Return values of one plain type as a column; `None` if they are of several types, or too large for it."""
-    kind, *others = set(map(type, items))
-    if others or kind not in _PLAIN:
-        return None
-    try:
-        return pa.chunked_array([pa.array(items, _PLAIN[kind])])
-    except (OverflowError, ValueError):  # an integer of more than 64 bits, or text that UTF-8 cannot encode
-        return None
-
-
 def part(items: Sequence[T], start: int, stop: int) -> Sequence[T]:
     """Return the items `[start, stop)`."""
     return items.part(start, stop) if isinstance(items, Lane) else items[start:stop]
@@ -499,23 +274,6 @@ def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
     return numbers.array if isinstance(numbers, Integers) else np.fromiter(numbers, np.int64, len(numbers))
 
 
-def list_of(column: pa.ChunkedArray, row: type[tuple[Any, ...]] | None = None) -> list[Any]:
-    """Return a column's values as Python values.
-
-    Args:
-        column: the values.
-        row: the type of the values, if they are rows whose fields are those of the structs.
-
-    Example:
-        >>> list_of(pa.chunked_array([[{"a": 1, "b": 2.5}]]), tuple)
-        [(1, 2.5)]
-    """
-    if row is None:
-        return _values(column)
-    fields = [_values(field) for field in column.flatten()]
-    return list(map(functools.partial(tuple.__new__, row), zip(*fields, strict=True)))
-
-
 def ranks_of(items: Sequence[Any]) -> NDArray[np.int64]:
     """Return the place of each item among all of them in order; equal items rank as they stand.
 
@@ -544,28 +302,9 @@ def ranks_of_bytes(items: Sequence[bytes]) -> NDArray[np.int64]:
     return ranks
 
 
-def _chunked(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray | None:
-    """Return the values of several columns as one column; `None` if their types differ."""
-    kind = columns[0].type
-    if any(column.type != kind for column in columns):
-        return None
-    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], kind)
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    values = [values_of(chunk) for chunk in column.chunks]
-    return values[0] if len(values) == 1 else list(itertools.chain.from_iterable(values))
-
-
 def _equal(mine: object, other: object) -> bool:
     return bool(mine == other)
 
 
 def _intervals(starts: NDArray[np.int64], lengths: NDArray[np.int64], is_global: bool) -> Intervals:  # noqa: FBT001
     return Intervals(starts, starts + lengths, is_global=is_global)
-
-
-def _unpacked(kind: type[Any], content: bytes, *further: Any) -> Any:
-    """Restore a lane of columns from its pickle."""
-    table = from_ipc(content)
-    return kind(table) if kind is RowValues else kind(*table.columns, *further)

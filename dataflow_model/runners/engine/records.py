@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dataflow_model.plan.record_columns import LazyRecords, PaneColumns, RecordColumns, columns_of, values_of
-from dataflow_model.runners.engine import lanes
+from dataflow_model.runners.engine import value_lanes
 from dataflow_model.runners.engine.bundle import retracted, windows_apart
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
 from dataflow_model.runners.engine.lanes import Intervals, array_of, taken
@@ -60,7 +60,7 @@ class BundleRecords(LazyRecords):
     @functools.cached_property
     def columns(self) -> pa.Table | None:
         """The elements as columns, if they are columns."""
-        return lanes.columns_of(self._bundle.values)
+        return value_lanes.columns_of(self._bundle.values)
 
     def __len__(self) -> int:
         return len(self._bundle)

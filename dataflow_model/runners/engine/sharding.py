@@ -11,11 +11,11 @@ import numpy as np
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
-from dataflow_model.runners.engine.lanes import Pairs
 from dataflow_model.runners.engine.order import shard_by_order
 from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
+from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.values import are_alike, checked_pairs, encode_key, shard_hash
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
         ([b'sUA', b'sAA'], array([0, 1, 0]))
     """
     if isinstance(pairs, Pairs) and pairs.keys_are_alike():
-        column = pairs.keys.combine_chunks().dictionary_encode()
-        indices: NDArray[np.int32] = column.indices.to_numpy()
-        return list(map(encode_key, column.dictionary.to_pylist())), indices.astype(np.int64)
+        coded = pairs.coded_keys()
+        return list(map(encode_key, coded.values)), coded.places
     keys = [key for key, _ in checked_pairs(pairs, label)]
     if are_alike(keys):
         place_of = {key: place for place, key in enumerate(dict.fromkeys(keys))}

@@ -15,8 +15,9 @@ from dataflow_model.metrics.collecting import in_scratch
 from dataflow_model.plan.dofn import VectorizedFilterFn
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.shapes import columns_of_values, fitted_columns
-from dataflow_model.runners.engine.lanes import ColumnValues, RowValues, columns_of, taken
+from dataflow_model.runners.engine.lanes import taken
 from dataflow_model.runners.engine.user_code import batch_error, listed, user_error
+from dataflow_model.runners.engine.value_lanes import ColumnValues, RowValues, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.kernels import split_by_shard as split_table
-from dataflow_model.runners.engine.lanes import Integers, Pairs, RowValues, array_of, in_columns, taken
+from dataflow_model.runners.engine.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.observing import GoodRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, pass_stages
 from dataflow_model.runners.engine.order_lanes import InstantLane, RowOrders
@@ -25,6 +25,7 @@ from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
+from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, in_columns
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 from dataflow_model.time import MIN_TIMESTAMP
@@ -277,7 +278,7 @@ def pack_arrivals(
             payload = _packed_elements(task, PackedBundle(cut, _instants(bundle, places), bundle))
             yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
             continue
-        if isinstance(node, GroupByKeyAndWindow) and node.combine.kernel_form() is not None:
+        if isinstance(node, GroupByKeyAndWindow):
             bundle.values = in_columns(bundle.values)
         for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
             part = bundle if len(rows) == len(bundle) else bundle.take(rows)

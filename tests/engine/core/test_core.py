@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.compiled import why_strategy_not_compiled
 from dataflow_model.runners.engine.bundle import Update
-from dataflow_model.runners.engine.lanes import Pairs
+from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.testing import strategies
 from tests.support import scripting
 from tests.support.core_driving import (

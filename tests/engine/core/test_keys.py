@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.integers import IntegerNumbers
 from dataflow_model.runners.engine.core.keys import KeyTable
+from dataflow_model.runners.engine.value_lanes import Pairs, in_columns
 from dataflow_model.values import encode_key
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _COLLIDING = st.integers(-20, 20).map(lambda number: number << 35) | st.integers(-20, 20)
 
@@ -77,12 +75,10 @@ def test_equal_keys_share_a_number_until_it_is_released(
         known = {key: number for key, number in known.items() if number not in gone}
 
 
-def _column(keys: list[Any]) -> Sequence[Any] | pa.ChunkedArray:
+def _column(keys: list[Any]) -> Any:
     """Return keys as a column if a column can hold them, and as they are otherwise."""
-    alike = {type(key) for key in keys} in ({int}, {str}) and all(
-        type(key) is str or -(2**63) <= key < 2**63 for key in keys
-    )
-    return pa.chunked_array([keys]) if alike else keys
+    pairs = in_columns([(key, None) for key in keys]) if keys else []
+    return pairs.integers_or_keys() if isinstance(pairs, Pairs) and pairs.keys_are_alike() else keys
 
 
 @pytest.mark.parametrize(("other", "plain"), [(np.int64(5), 5), (np.str_("a"), "a")])

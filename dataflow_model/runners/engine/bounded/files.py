@@ -11,11 +11,12 @@ import pyarrow as pa
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle, all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.lanes import Integers, RowValues, array_of
+from dataflow_model.runners.engine.lanes import Integers, array_of
 from dataflow_model.runners.engine.observing import GoodRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, of_row
 from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.engine.timeline import ReplayProgress
+from dataflow_model.runners.engine.value_lanes import RowValues
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:

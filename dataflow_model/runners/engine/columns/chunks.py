@@ -12,8 +12,9 @@ from dataflow_model.errors import InvalidType, shown
 from dataflow_model.runners.engine.columns.accumulators import fits
 from dataflow_model.runners.engine.columns.partials import partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of
+from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
 from dataflow_model.runners.engine.user_code import column_error
+from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def partials_by_instant(
     elements, last = chunk.elements.bundle, len(chunk.instants) - 1
     values, times, windows = elements.values, elements.times, elements.windows
     if not (isinstance(values, Pairs) and isinstance(times, Integers) and isinstance(windows, Intervals)):
+        return None
+    if values.key_row is not None or (values.row is not None and lift.kernel != "count"):
         return None
     reached = np.array([watermarks.low for watermarks in chunk.watermarks], np.int64)
     before = np.concatenate([[watermark], reached[:-1]])

@@ -29,7 +29,6 @@ from dataflow_model.runners.engine.watermarks import WatermarkLane
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
@@ -243,7 +242,7 @@ class _DurableGrouping(CoreGrouping):
         """Return whether the trigger waits for one of these signals."""
         return not self._signals.keys().isdisjoint(names)
 
-    def _admit(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
+    def _admit(self, keys: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
         numbers = super()._admit(keys)
         fresh, self.keys.fresh = self.keys.fresh, []
         self.load(list(map(self.keys.encoded.__getitem__, fresh or ())))

@@ -52,7 +52,7 @@ class Chunk:
     """Instants in order, and the elements in each.
 
     Attributes:
-        keys: the keys by row; a column if all are alike, see `Pairs.keys_are_alike`.
+        keys: the keys by row; an array if all are 64-bit integers.
         values: the values by row; an array if all are 64-bit integers, or all are floats.
         elements: the rows in each of their windows.
         clock, watermark, closes, until: by instant: the clocks, whether its tick is complete, and the number of
@@ -61,7 +61,7 @@ class Chunk:
         signals: by instant, the names of the signals that take effect at its beginning.
     """
 
-    keys: Sequence[Any] | pa.ChunkedArray
+    keys: Sequence[Any] | NDArray[Any]
     values: Sequence[Any] | NDArray[Any]
     elements: Placements
     clock: NDArray[np.int64]
@@ -230,7 +230,7 @@ class CoreGrouping:
             return ()
         return self._values.tolist() if isinstance(self._values, np.ndarray) else self._values
 
-    def _admit(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
+    def _admit(self, keys: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
         """Return the numbers of a chunk's keys, after making room for them."""
         numbers = self.numbers = self.keys.numbers(keys)
         self.machine.cells.admit_keys(len(self.keys))
@@ -320,9 +320,7 @@ class CoreGrouping:
         panes = _taken(self.machine.panes.key, self.machine.panes.count)
         shown = None
         if self.keys.varied:
-            looks: Any = chunk.keys
-            if isinstance(looks, pa.ChunkedArray):
-                looks = looks.to_pylist()
+            looks = chunk.keys.tolist() if isinstance(chunk.keys, np.ndarray) else chunk.keys
             shown = self.keys.shown_by_pane(self.machine.log, self.numbers, looks, live, panes)
         self._fold()
         values = self.fold.emitted if self.kernels is None else self.kernels.values()

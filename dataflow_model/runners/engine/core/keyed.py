@@ -35,11 +35,12 @@ from dataflow_model.runners.engine.core.operations import (
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
 from dataflow_model.runners.engine.core.placing import placed
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Pairs, array_of, list_of
+from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import ELEMENT, rising_by_key
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, made_orders
 from dataflow_model.runners.engine.user_code import at_window, user_error
+from dataflow_model.runners.engine.value_lanes import Pairs, list_of
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values import PaneTiming, checked_pairs, encode_key
@@ -209,12 +210,12 @@ class CoreMachine:
             self._count(name, getattr(machine, name) - dropped)
         return panes
 
-    def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | pa.ChunkedArray, Sequence[Any] | NDArray[Any]]:
+    def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | NDArray[Any], Sequence[Any] | NDArray[Any]]:
         """Return keys and values of the elements, if all are pairs."""
         assert self._takes_back or not bundle.updates, f"{self.label!r} takes nothing back"  # noqa: S101 - see the plan
         elements = bundle.values
         if isinstance(elements, Pairs) and elements.keys_are_alike():
-            return elements.keys, elements.numbers_or_values()
+            return elements.integers_or_keys(), elements.numbers_or_values()
         checked_pairs(elements, self.label)
         return [key for key, _ in elements], [value for _, value in elements]
 

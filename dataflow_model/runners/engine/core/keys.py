@@ -13,6 +13,7 @@ from dataflow_model.runners.engine.core.columns import column, column_of, taken
 from dataflow_model.runners.engine.core.integers import IntegerNumbers
 from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT, TAKE_BACK
 from dataflow_model.runners.engine.lanes import ranks_of_bytes
+from dataflow_model.runners.engine.value_lanes import Coded
 from dataflow_model.values import are_alike, encode_key
 from dataflow_model.values.keys import shown_key
 
@@ -75,20 +76,16 @@ class KeyTable:
         """Return how many keys have a number."""
         return len(self._numbers)
 
-    def numbers(self, keys: Sequence[Any] | pa.ChunkedArray) -> NDArray[np.int64]:
+    def numbers(self, keys: Sequence[Any] | NDArray[Any]) -> NDArray[np.int64]:
         """Return the number of each key; a key that is new gets one.
 
         Args:
-            keys: the keys; those of a column have to be alike, see `Pairs.keys_are_alike`.
+            keys: the keys; an array if all are 64-bit integers.
         """
-        if isinstance(keys, pa.ChunkedArray):
-            chunked: Any = keys
-            kind = chunked.type
-            if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
-                return self._numbers_of_integers(chunked.to_numpy())
-            encoded = chunked.combine_chunks().dictionary_encode()
-            places: NDArray[np.int32] = encoded.indices.to_numpy()
-            return self.numbers(encoded.dictionary.to_pylist())[places]
+        if isinstance(keys, np.ndarray):
+            return self._numbers_of_integers(keys)
+        if isinstance(keys, Coded):
+            return self.numbers(keys.values)[keys.places]
         if not are_alike(keys):
             return np.fromiter(map(self.number, keys), np.int64, len(keys))
         kind = type(keys[0])
