@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from dataflow_model.time import Duration, InstantLike
 
 __all__ = [
-    "BundleFn",
     "CallableDoFn",
     "DeadLetter",
     "DoFn",
     "FilterFn",
     "FlatMapFn",
     "MapFn",
+    "SplitFn",
     "TaggedOutput",
     "TimestampedValue",
     "VectorizedFilterFn",
@@ -292,19 +292,19 @@ class FilterFn(CallableDoFn):
             yield element
 
 
-class BundleFn(DoFn):
-    """One output for each element of a bundle, computed for all of them together; users write other kinds."""
+class SplitFn(DoFn):
+    """The pairs of a bundle with keys that are pairs, of the key and the number of one of its parts."""
 
     @abc.abstractmethod
-    def outputs(
-        self, values: Sequence[Any], times: Sequence[int], record_hashes: Callable[[], NDArray[np.int64]]
-    ) -> Iterable[Any]:
-        """Yield the outputs in order.
+    def parts(
+        self, pairs: Sequence[Any], times: Sequence[int], record_hashes: Callable[[], NDArray[np.int64]]
+    ) -> Iterable[int]:
+        """Yield the part of each pair, in order.
 
         Args:
-            values: the elements.
+            pairs: the pairs.
             times: their event times, in microseconds.
-            record_hashes: returns a hash in `[0, 2**32)` of each element's record id, if they have ids.
+            record_hashes: returns a hash in `[0, 2**32)` of each pair's record id, if they have ids.
         """
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import CombineFn
-from dataflow_model.plan.dofn import BundleFn
+from dataflow_model.plan.dofn import SplitFn
 from dataflow_model.plan.record_ids import has_record_ids
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior, TimestampCombiner
@@ -81,7 +81,7 @@ def combine_in_parts(pcoll: PCollection, combine: CombineFn[Any, Any, Any], fano
     takes_back = pcoll.ref in retracted_collections(plan) and strategy.accumulates
     key, value = typehints.pair_types(pcoll.element_type)
     in_parts: Any = tuple[tuple[key, int], value]  # type: ignore[valid-type] # built at run time
-    split = SplitFn(fanout, by_record=has_record_ids(plan, pcoll.ref))
+    split = HashedParts(fanout, by_record=has_record_ids(plan, pcoll.ref))
     partial, total = _two_stages(combine, takes_back=takes_back)
     merging = attrs.evolve(strategy.after_grouping(pipeline.scope), merged=strategy.merged)
     parts = _Stage(partial, _of_parts(strategy, takes_back=takes_back), merging, tuple[tuple[key, int], Any])  # type: ignore[valid-type]
@@ -224,7 +224,7 @@ class _Split(PTransform):
 
     input_kind = "collection"
 
-    def __init__(self, fn: SplitFn, pairs: Any) -> None:
+    def __init__(self, fn: HashedParts, pairs: Any) -> None:
         self._fn = fn
         self._pairs = pairs
 
@@ -265,8 +265,8 @@ class _Stage(PTransform):
 
 
 @attrs.frozen(eq=False)
-class SplitFn(BundleFn):
-    """Replaces the key of each pair by the key and the number of one of its parts.
+class HashedParts(SplitFn):
+    """Spreads the pairs of each key evenly over its parts.
 
     Attributes:
         fanout: the number of parts of a key, or a function from a key to it.
@@ -277,16 +277,15 @@ class SplitFn(BundleFn):
     fanout: int | Callable[[Any], int]
     by_record: bool
 
-    def outputs(
-        self, values: Sequence[Any], times: Sequence[int], record_hashes: Callable[[], NDArray[np.int64]]
-    ) -> Iterable[tuple[tuple[Any, int], Any]]:
-        """Yield the pairs with their new keys."""
-        hashes = record_hashes() if self.by_record else _value_hashes(values, times)
+    def parts(
+        self, pairs: Sequence[Any], times: Sequence[int], record_hashes: Callable[[], NDArray[np.int64]]
+    ) -> Iterable[int]:
+        """Yield the part of each pair."""
+        hashes = record_hashes() if self.by_record else _value_hashes(pairs, times)
         if isinstance(self.fanout, int):
-            parts: Iterable[int] = (hashes % self.fanout).tolist()
-        else:
-            parts = map(self._part, values, hashes.tolist())
-        return (((key, part), value) for (key, value), part in zip(values, parts, strict=True))
+            parts: list[int] = (hashes % self.fanout).tolist()
+            return parts
+        return map(self._part, pairs, hashes.tolist())
 
     def _part(self, pair: tuple[Any, Any], hashed: int) -> int:
         assert callable(self.fanout)  # noqa: S101 - the caller has looked

@@ -14,11 +14,11 @@ import numpy as np
 from dataflow_model.errors import InvalidType
 from dataflow_model.metrics.collecting import enter, gave, took
 from dataflow_model.plan.dofn import (
-    BundleFn,
     DoFn,
     FilterFn,
     FlatMapFn,
     MapFn,
+    SplitFn,
     TaggedOutput,
     TimestampedValue,
     TimestampFn,
@@ -51,10 +51,10 @@ from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import numbered_by_cause
 from dataflow_model.runners.engine.record_ids import record_hashes, record_ids
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
-from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, columns_of
+from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, columns_of, in_columns, split
 from dataflow_model.runners.engine.vectorized import run_on_columns
 from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
-from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair
+from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair, checked_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -254,8 +254,8 @@ class Fragment:
             self._lifetimes[node.label] = lifetime
         if node.fn.takes_batches and not (node.fn.takes_elements and columns_of(flow.values) is None):
             return self._on_columns(node, flow)
-        if isinstance(node.fn, BundleFn):
-            return {MAIN: self._on_bundle(node.fn, node.label, flow)}
+        if isinstance(node.fn, SplitFn):
+            return {MAIN: self._split(node.fn, node.label, flow)}
         bare = not (node.parameters or node.args or node.kwargs or node.dead_letters)
         if bare and type(node.fn) is FlatMapFn:
             return _flat_map(node, flow)
@@ -268,14 +268,17 @@ class Fragment:
             return {MAIN: _filter(node, flow)}
         return self._par_do_each(node, flow)
 
-    def _on_bundle(self, fn: BundleFn, label: str, flow: Flow) -> Flow:
-        record_hashes_of = functools.partial(record_hashes, self._plan, self._producer, self._root, flow.causes)
-        values: list[Any] = []
+    def _split(self, fn: SplitFn, label: str, flow: Flow) -> Flow:
+        pairs = in_columns(flow.values)
+        if not isinstance(pairs, Pairs):
+            checked_pairs(pairs, label)
+        hashes_of = functools.partial(record_hashes, self._plan, self._producer, self._root, flow.causes)
+        parts: list[int] = []
         try:
-            values.extend(fn.outputs(flow.values, flow.times, record_hashes_of))
+            parts.extend(fn.parts(pairs, flow.times, hashes_of))
         except Exception as error:
-            raise user_error(error, label, flow.values[len(values)]) from error
-        return Flow(values, flow.causes, flow.times, flow.windows)
+            raise user_error(error, label, pairs[len(parts)]) from error
+        return Flow(split(pairs, parts), flow.causes, flow.times, flow.windows)
 
     def _on_columns(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
         with life_cycle(node.label, "start_bundle"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Coded", "ColumnValues", "Pairs", "RowValues", "columns_of", "in_columns", "list_of"]
+__all__ = ["Coded", "ColumnValues", "Pairs", "RowValues", "columns_of", "in_columns", "list_of", "split"]
 
 
 class RowValues(Lane[Any]):
@@ -292,6 +292,19 @@ _PLAIN: Final[Mapping[type[Any], pa.DataType]] = {
     bytes: pa.binary(),
     type(None): pa.null(),
 }
+
+
+def split(pairs: Sequence[Any], parts: Sequence[int]) -> Sequence[Any]:
+    """Return pairs with the pair of key and part in place of each key.
+
+    Example:
+        >>> split([("a", 1), ("b", 2.5)], [3, 0])
+        [(('a', 3), 1), (('b', 0), 2.5)]
+    """
+    if isinstance(pairs, Pairs) and pairs.key_row is None:
+        keys = _struct([pairs.keys, pa.chunked_array([pa.array(parts, pa.int64())])])
+        return Pairs(keys, pairs.values, pairs.row, tuple)
+    return [((key, part), value) for (key, value), part in zip(pairs, parts, strict=True)]
 
 
 def _column(items: Sequence[Any]) -> tuple[pa.ChunkedArray, type[tuple[Any, ...]] | None] | None:
