@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NewType
 import numpy as np
 
 from dataflow_model.runners.engine.lanes import array_of
-from dataflow_model.runners.engine.order_lanes import OrderLane, RowOrders
+from dataflow_model.runners.engine.order_lanes import OrderLane
 from dataflow_model.values import encode_window
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ def rising_by_key(orders: Sequence[Order], firsts: Sequence[int]) -> Sequence[Or
         >>> rising_by_key([of_row("a", 2), of_row("a", 1), of_row("a", 0)], [0, 2])
         [('a', 2, 0), ('a', 2, 1), ('a', 0, 0)]
     """
-    if isinstance(orders, RowOrders):
+    if isinstance(orders, OrderLane):
         return orders.rising(firsts)
     bounds = itertools.pairwise([*firsts, len(orders)])
     return [order for begin, end in bounds for order in rising(orders[begin:end])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from dataflow_model.runners.engine.lanes import Lane, ranks_of, taken
+from dataflow_model.runners.engine.lanes import Lane, joined, ranks_of, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -202,7 +202,7 @@ class OrderLane(Lane[Any]):
             causes: of each element, the place here of what it was made of, rising; the result is `None` if these
                 have a number already.
         """
-        if self.numbers is not None or self.before or self.behind:
+        if not self.is_bare():
             return None
         numbers = numbers_within(causes)
         alone = len(causes) == len(self) and not numbers.any()  # each is the only one of its cause
@@ -226,19 +226,43 @@ class OrderLane(Lane[Any]):
             >>> RowOrders.of_origin("a", np.array([4, 3])).sorting()
             array([1, 0])
         """
-        keys = [*self._all_keys(), *major]
+        keys = [*self.all_keys(), *major]
         return None if _rise(keys) else np.lexsort(keys)
 
     def ranked(self) -> NDArray[np.int64]:
         """Return numbers by which the orders compare; equal orders have equal ones."""
-        return dense_ranks(self._all_keys())
+        return dense_ranks(self.all_keys())
+
+    def rising(self, firsts: Sequence[int]) -> RisingOrders:
+        """Return ascending orders for the elements of each key; see `order.rising_by_key`.
+
+        Example:
+            >>> RowOrders.of_origin("a", np.array([2, 1, 0])).rising([0, 2])
+            [('a', 2, 0), ('a', 2, 1), ('a', 0, 0)]
+        """
+        rows = np.arange(len(self))
+        in_order = self.sorting()
+        by_rank = rows if in_order is None else in_order
+        ranks = np.empty(len(self), np.int64)
+        ranks[by_rank] = rows
+        begins = np.zeros(len(self), np.int64)
+        begins[list(firsts)] = 1
+        behind = (np.cumsum(begins) - 1) * len(self)  # the ranks of a later key are greater
+        greatest = np.maximum.accumulate(ranks + behind) - behind
+        first = np.maximum.accumulate(np.where(begins == 1, rows, 0))
+        return RisingOrders(self.taken(by_rank[greatest]), rows - first)
 
     @property
     def form(self) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
         """What two columns have in common that can be one."""
         return self.numbers is None, self.before, self.behind
 
-    def _all_keys(self) -> list[NDArray[np.int64]]:
+    def is_bare(self) -> bool:
+        """Return whether nothing has been added to the orders as they were at first."""
+        return self.numbers is None and not self.before and not self.behind
+
+    def all_keys(self) -> list[NDArray[np.int64]]:
+        """Return arrays by which the orders compare, the least significant first."""
         return [*([] if self.numbers is None else [self.numbers]), *self.keys()]
 
     def _selected(self, places: slice | NDArray[np.int64]) -> Self:
@@ -321,25 +345,6 @@ class RowOrders(OrderLane):
             together.numbers = np.concatenate(numbers)
         return together
 
-    def rising(self, firsts: Sequence[int]) -> RisingOrders:
-        """Return ascending orders for the elements of each key; see `order.rising_by_key`.
-
-        Example:
-            >>> RowOrders.of_origin("a", np.array([2, 1, 0])).rising([0, 2])
-            [('a', 2, 0), ('a', 2, 1), ('a', 0, 0)]
-        """
-        rows = np.arange(len(self))
-        in_order = self.sorting()
-        by_rank = rows if in_order is None else in_order
-        ranks = np.empty(len(self), np.int64)
-        ranks[by_rank] = rows
-        begins = np.zeros(len(self), np.int64)
-        begins[list(firsts)] = 1
-        behind = (np.cumsum(begins) - 1) * len(self)  # the ranks of a later key are greater
-        greatest = np.maximum.accumulate(ranks + behind) - behind
-        first = np.maximum.accumulate(np.where(begins == 1, rows, 0))
-        return RisingOrders(self.taken(by_rank[greatest]), rows - first)
-
     def codes_among(self, places: Mapping[str, int]) -> NDArray[np.int64]:
         """Return the codes when the names of origins have other places."""
         recoded = [places[name] for name in self.names]
@@ -356,7 +361,7 @@ class RisingOrders(OrderLane):
         ranks: for each element, its number among those of its key.
     """
 
-    def __init__(self, tops: RowOrders, ranks: NDArray[np.int64]) -> None:
+    def __init__(self, tops: OrderLane, ranks: NDArray[np.int64]) -> None:
         self.tops, self.ranks = tops, ranks
 
     def __len__(self) -> int:
@@ -372,17 +377,24 @@ class RisingOrders(OrderLane):
 
     def keys(self) -> list[NDArray[np.int64]]:
         """Return the numbers, then what the greatest orders compare by."""
-        numbers = [] if self.tops.numbers is None else [self.tops.numbers]
-        return [self.ranks, *numbers, *self.tops.keys()]
+        return [self.ranks, *self.tops.all_keys()]
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
         """Keep only the orders at these places."""
         self.tops, self.ranks = self.tops.taken(np.arange(len(self))[places]), self.ranks[places]
 
     @classmethod
-    def joined(cls, lanes: Sequence[Any]) -> None:
-        """Return `None`: each bucket has its own."""
-        del lanes
+    def joined(cls, lanes: Sequence[Any]) -> RisingOrders | None:
+        """Return the orders of all; `None` if they differ in form."""
+        first: RisingOrders = lanes[0]
+        tops: Sequence[Any] = joined(*(lane.tops for lane in lanes))
+        if any(lane.form != first.form for lane in lanes) or not isinstance(tops, OrderLane):
+            return None
+        together = copy.copy(first)
+        together.tops, together.ranks = tops, np.concatenate([lane.ranks for lane in lanes])
+        if first.numbers is not None:
+            together.numbers = np.concatenate([lane.numbers for lane in lanes])
+        return together
 
 
 class DeferredOrders(OrderLane):
@@ -406,7 +418,12 @@ class DeferredOrders(OrderLane):
         return self._count
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
+        made = self.bare()
+        if not isinstance(made, OrderLane) or not made.is_bare():
+            return list, (list(self),)
+        columns = copy.copy(made)
+        columns.numbers, columns.before, columns.behind = self.numbers, self.before, self.behind
+        return _restored, (columns,)
 
     def bare(self) -> Iterable[tuple[Any, ...]]:
         """Return the orders as they were made."""
@@ -419,8 +436,8 @@ class DeferredOrders(OrderLane):
 
     def keys(self) -> list[NDArray[np.int64]]:
         """Return the ranks of the orders among those that were made."""
-        ranks = ranks_of(self._source.orders)
-        return [ranks if self._places is None else ranks[self._places]]
+        made = self.bare()
+        return made.all_keys() if isinstance(made, OrderLane) else [ranks_of(list(made))]
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
         """Keep only the orders at these places."""
@@ -437,9 +454,13 @@ class DeferredOrders(OrderLane):
 
 
 def made_orders(orders: Sequence[Any]) -> Sequence[Any]:
-    """Return orders as columns if they are a source's; otherwise as a list, which is quicker to compare."""
+    """Return orders as columns if they were made so; otherwise as a list."""
     made = orders.bare() if isinstance(orders, DeferredOrders) else orders
-    return made if isinstance(made, RowOrders) else list(made)
+    return made if isinstance(made, OrderLane) else list(made)
+
+
+def _restored(orders: OrderLane) -> OrderLane:
+    return orders
 
 
 class _Source:

@@ -23,9 +23,10 @@ from dataflow_model.runners.engine.order import (
     numbered_by_cause,
     of_rows,
     pass_stages,
+    rising_by_key,
     sorting,
 )
-from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.engine.order_lanes import DeferredOrders, RisingOrders, RowOrders
 from dataflow_model.runners.sharded.compact import dump_compact
 from dataflow_model.values import Window, interval
 from dataflow_model.values.pickles import load
@@ -133,6 +134,27 @@ def test_panes_of_several_shards_stay_columns_and_compare_as_lists_do(parts: lis
     expected = firings(plain.updates, len(plain)).tolist()
     assert len(set(zip(numbers, expected, strict=True))) == len(set(numbers)) == len(set(expected))
     assert [number < 0 for number in numbers] == [number < 0 for number in expected]
+
+
+@given(st.lists(bundles(COLUMNS), min_size=1, max_size=3), st.data())
+def test_orders_of_panes_rise_by_key_in_columns_as_in_a_list(parts: list[Bundle], data: st.DataObject) -> None:
+    together, expected = Bundle(), list[Order]()
+    for part in parts:
+        part.orders = part.take(data.draw(st.permutations(range(len(part))))).orders
+        later = data.draw(st.sets(st.integers(1, len(part) - 1))) if len(part) > 1 else set()
+        firsts = [0, *sorted(later)] if len(part) else []
+        of_part = numbered_by_cause(list(rising_by_key(list(part.orders), firsts)), range(len(part)))
+        rising: Any = rising_by_key(part.orders, firsts)
+        part.orders = numbered_by_cause(DeferredOrders(len(part), lambda made=rising: made), range(len(part)))  # type: ignore[misc]
+        assert list(load(dump_compact(part.orders))) == list(part.orders) == of_part
+        expected += of_part
+        together.extend(load(dump_compact(part)))
+    assert list(together.orders) == expected
+    if expected:
+        assert isinstance(together.orders, RisingOrders)
+        in_order = sorting(together.orders)
+        rows = range(len(expected)) if in_order is None else in_order
+        assert [expected[row] for row in rows] == sorted(expected)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans())))

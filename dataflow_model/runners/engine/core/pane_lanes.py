@@ -181,6 +181,11 @@ class _Timers:
             tuple(itertools.chain.from_iterable(part.names for part in parts)),
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        numbers, codes = np.unique(self.keys, return_inverse=True)
+        names = tuple(self.names[number] for number in numbers.tolist())
+        return _Timers, (self.deadlines, self.starts, self.ends, self.windows, codes, self.encodings, names)
+
     def causes(self) -> Iterator[Cause]:
         """Return an iterator over the timers as causes."""
         columns = (self.deadlines, self.ends, self.starts, self.windows, self.keys)
