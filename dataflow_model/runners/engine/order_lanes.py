@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import copy
 import functools
-import itertools
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -418,12 +417,18 @@ class DeferredOrders(OrderLane):
         return self._count
 
     def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.made(),)
+
+    def made(self) -> Sequence[Any]:
+        """Return the orders, made: as columns if they were made so, otherwise as a list."""
         made = self.bare()
+        if self.is_bare() and isinstance(made, OrderLane):
+            return made
         if not isinstance(made, OrderLane) or not made.is_bare():
-            return list, (list(self),)
+            return list(self)
         columns = copy.copy(made)
         columns.numbers, columns.before, columns.behind = self.numbers, self.before, self.behind
-        return _restored, (columns,)
+        return columns
 
     def bare(self) -> Iterable[tuple[Any, ...]]:
         """Return the orders as they were made."""
@@ -450,16 +455,15 @@ class DeferredOrders(OrderLane):
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> DeferredOrders:
         """Return the orders of all."""
-        return cls(sum(map(len, lanes)), lambda: list(itertools.chain.from_iterable(lanes)))
+        return cls(sum(map(len, lanes)), lambda: joined([], *(lane.made() for lane in lanes)))
 
 
 def made_orders(orders: Sequence[Any]) -> Sequence[Any]:
-    """Return orders as columns if they were made so; otherwise as a list."""
-    made = orders.bare() if isinstance(orders, DeferredOrders) else orders
-    return made if isinstance(made, OrderLane) else list(made)
+    """Return orders that may have been deferred, made."""
+    return orders.made() if isinstance(orders, DeferredOrders) else orders
 
 
-def _restored(orders: OrderLane) -> OrderLane:
+def _restored(orders: Sequence[Any]) -> Sequence[Any]:
     return orders
 
 
