@@ -159,9 +159,10 @@ class _Wrapping(CombineFn[Any, Any, Any]):
 class Partial(_Wrapping):
     """A combiner whose output is its accumulator."""
 
-    def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Add an input."""
-        return self.combine.add_input(accumulator, element)
+    @property
+    def add_input(self) -> Callable[[Any, Any], Any]:  # without a call in between, for each element
+        """The other combiner's method, which adds an input."""
+        return self.combine.add_input
 
     def extract_output(self, accumulator: Any) -> Any:
         """Return the accumulator, or a copy."""

@@ -207,7 +207,12 @@ def _encode_part(part: Any, depth: int) -> bytes:
 
 
 def _encode_tuple(key: Iterable[Any], depth: int) -> bytes:
-    return b"t" + b"".join([_sized(_encode_part(part, depth)) for part in key])
+    encoded = [b"t"]
+    for part in key:  # most keys that are encoded one by one are tuples
+        encoder = _ENCODERS.get(type(part))
+        body = encoder(part) if encoder is not None else _encode_nested(part, depth + 1)
+        encoded += _LENGTH.pack(len(body)), body
+    return b"".join(encoded)
 
 
 def _encode_frozenset(key: Iterable[Any], depth: int) -> bytes:

@@ -17,7 +17,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, UserCodeError
 from dataflow_model.plan.explain import explain
-from dataflow_model.runners.engine import lanes
+from dataflow_model.runners.engine import value_lanes
 from tests.support.vectorized import Either
 
 if TYPE_CHECKING:
@@ -424,8 +424,8 @@ def test_from_file_to_file_no_row_becomes_an_object(
     def refuse(batch: pa.RecordBatch) -> Any:
         raise AssertionError("a row was made")
 
-    monkeypatch.setattr(lanes, "rows_of", refuse)
-    monkeypatch.setattr(lanes, "values_of", refuse)
+    monkeypatch.setattr(value_lanes, "rows_of", refuse)
+    monkeypatch.setattr(value_lanes, "values_of", refuse)
     p = dm.Pipeline(runner=runners(tmp_path)[streams])
     rows = p | dm.io.ReadParquet(write_numbers(tmp_path / "rows"), event_time="at")
     odd = rows | dm.Filter(lambda batch: batch["n"].to_numpy() % 2 == 1, vectorized=True)

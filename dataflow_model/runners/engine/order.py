@@ -330,7 +330,7 @@ def rising_by_key(orders: Sequence[Order], firsts: Sequence[int]) -> Sequence[Or
 
     Args:
         orders: the orders.
-        firsts: the place of each key's first element.
+        firsts: the place of each key's first element; where it would be for a key without elements.
 
     Example:
         >>> rising_by_key([of_row("a", 2), of_row("a", 1), of_row("a", 0)], [0, 2])

@@ -245,7 +245,7 @@ class OrderLane(Lane[Any]):
         ranks = np.empty(len(self), np.int64)
         ranks[by_rank] = rows
         begins = np.zeros(len(self), np.int64)
-        begins[list(firsts)] = 1
+        begins[[first for first in firsts if first < len(self)]] = 1
         behind = (np.cumsum(begins) - 1) * len(self)  # the ranks of a later key are greater
         greatest = np.maximum.accumulate(ranks + behind) - behind
         first = np.maximum.accumulate(np.where(begins == 1, rows, 0))

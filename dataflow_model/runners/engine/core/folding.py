@@ -31,7 +31,7 @@ class PythonFold:
         combine: the combiner.
 
     Attributes:
-        place: behind the operation at hand in the log, for whoever reports what the combiner raises; 0 if none is.
+        place: behind the operation in the log for which the combiner has raised an exception; 0 if it has not.
         emitted: the value of each pane since `begin`.
     """
 
@@ -56,40 +56,40 @@ class PythonFold:
             values: the elements by row.
             panes: the number of panes in the log.
         """
-        combine, accumulators, standing = self._combine, self._accumulators, self._standing
         begin, end = self._folded, log.count
         kinds, slots, arguments = (list(of[begin:end]) for of in (log.kind, log.slot, log.argument))
-        emitted = self.emitted
-        emitted.extend([None] * (panes - len(emitted)))
-        place, count = 0, end - begin
-        while place < count:
-            kind, slot, argument = kinds[place], slots[place], arguments[place]
-            place += 1
-            self.place = begin + place
-            if kind == ADD:
-                if slot in accumulators:
-                    accumulators[slot] = combine.add_input(accumulators[slot], values[argument])
-                else:
-                    accumulators[slot] = combine.add_input(combine.create_accumulator(), values[argument])
-            elif kind == FIRE:
-                accumulator = accumulators[slot] if slot in accumulators else combine.create_accumulator()
-                emitted[argument] = combine.extract_output(accumulator)
-            elif kind in {CLEAR, EXPIRE}:
-                accumulators.pop(slot, None)
-            elif kind == MERGE:
-                sources = [argument]
-                while place < count and kinds[place] == MERGE and slots[place] == slot:
-                    sources.append(arguments[place])
-                    place += 1
-                accumulators[slot] = combine.merge_accumulators([self._taken(source) for source in sources])
-            elif kind in {TAKE_BACK, EXCHANGE}:
-                accumulator = accumulators[slot] if slot in accumulators else combine.create_accumulator()
-                accumulators[slot] = combine.subtract_input(accumulator, values[argument])
-            elif kind == REPLACE:
-                standing[slot] = emitted[argument]
-            else:
-                emitted[argument] = standing.pop(slot)
-        self.place, self._folded = 0, end
+        self.emitted.extend([None] * (panes - len(self.emitted)))
+        accumulators, add_input, create = self._accumulators, self._combine.add_input, self._combine.create_accumulator
+        place = merged = 0
+        try:
+            for place, (kind, slot, argument) in enumerate(zip(kinds, slots, arguments, strict=True)):
+                if kind == ADD:  # nearly all are
+                    accumulator = accumulators[slot] if slot in accumulators else create()
+                    accumulators[slot] = add_input(accumulator, values[argument])
+                elif kind != MERGE:
+                    self._fold_one(kind, slot, argument, values)
+                elif place >= merged:
+                    merged = next(
+                        (row for row in range(place, len(kinds)) if kinds[row] != MERGE or slots[row] != slot), end
+                    )
+                    sources = [self._taken(source) for source in arguments[place:merged]]
+                    accumulators[slot] = self._combine.merge_accumulators(sources)
+        except BaseException:
+            self.place = begin + place + 1
+            raise
+        self._folded = end
+
+    def _fold_one(self, kind: int, slot: int, argument: int, values: Sequence[Any]) -> None:
+        if kind == FIRE:
+            self.emitted[argument] = self._combine.extract_output(self.accumulator(slot))
+        elif kind in {CLEAR, EXPIRE}:
+            self._accumulators.pop(slot, None)
+        elif kind in {TAKE_BACK, EXCHANGE}:
+            self._accumulators[slot] = self._combine.subtract_input(self.accumulator(slot), values[argument])
+        elif kind == REPLACE:
+            self._standing[slot] = self.emitted[argument]
+        else:
+            self.emitted[argument] = self._standing.pop(slot)
 
     def accumulator(self, slot: int) -> Any:
         """Return the accumulator of a slot."""
