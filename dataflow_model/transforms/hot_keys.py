@@ -160,8 +160,8 @@ class Partial(_Wrapping):
     """A combiner whose output is its accumulator."""
 
     @property
-    def add_input(self) -> Callable[[Any, Any], Any]:  # without a call in between, for each element
-        """The other combiner's method, which adds an input."""
+    def add_input(self) -> Callable[[Any, Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The method of the other combiner that adds an input, so that no call comes between for each element."""
         return self.combine.add_input
 
     def extract_output(self, accumulator: Any) -> Any:

@@ -101,7 +101,7 @@ SMALL = st.sampled_from([0, 1, True, False, 1.0, 0.0, -0.0, "", "1", b"1", None,
 TUPLES = st.tuples(SMALL, SMALL) | st.tuples(st.integers(0, 1) | st.text("a", max_size=1) | st.none(), st.just("a"))
 
 
-@given(st.lists(SMALL | TUPLES | TUPLES.map(lambda parts: Route(*parts)) | st.tuples(TUPLES), max_size=4))
+@given(st.lists(SMALL | TUPLES | TUPLES.map(Route._make) | st.tuples(TUPLES), max_size=4))
 def test_alike_keys_are_the_same_just_when_they_are_equal(keys: list[Any]) -> None:
     if are_alike(keys):
         for left, right in itertools.combinations(keys, 2):
