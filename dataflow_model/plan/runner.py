@@ -105,6 +105,8 @@ class PipelineResult(Protocol):
     def collected(self, label: str) -> list[Any]:
         """Return the records of the `io.Collect` sink with this full label, in emission order.
 
+        Before the run has ended, these are the records so far; call `wait_until_finish()` first for all of them.
+
         Raises:
             InvalidArgument: if no such sink has the label.
         """

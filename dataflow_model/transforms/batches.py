@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan.dofn import DoFn
@@ -103,7 +103,8 @@ class BatchElements(PTransform):
 
     Raises:
         InvalidArgument: for a number that is not positive.
-        InvalidType: for a bound that is no number.
+        InvalidType: for a bound that is no number, and for an argument of Beam's that there is not, such as
+            `min_batch_size`.
 
     Source: Beam's `BatchElements`, which adapts the size to the time that the next transform takes, and ends a list
         with each bundle.
@@ -118,7 +119,14 @@ class BatchElements(PTransform):
 
     input_kind = "collection"
 
-    def __init__(self, max_batch_size: int = 1000, *, max_age: DurationLike | None = None, shards: int = 8) -> None:
+    def __init__(
+        self, max_batch_size: int = 1000, *, max_age: DurationLike | None = None, shards: int = 8, **others: Never
+    ) -> None:
+        for name in others:
+            raise InvalidType(
+                f"BatchElements has no argument {name!r}",
+                hint="use max_batch_size=…, which all lists have that neither max_age=… nor the end of the input cuts short",
+            )
         if type(shards) is not int:
             raise InvalidType(f"`shards` must be an int, got {shards!r}", hint="use shards=8, for example")
         if shards < 1:

@@ -99,6 +99,13 @@ def test_the_bounds_of_lists_are_checked() -> None:
         dm.BatchElements(0)
 
 
+def test_batching_has_no_least_size_as_beam_has() -> None:
+    with pytest.raises(
+        dm.InvalidType, match=r"no argument 'min_batch_size'\nHint: use max_batch_size"
+    ):
+        dm.BatchElements(min_batch_size=5)  # type: ignore[arg-type]
+
+
 @on_hosts("process")
 def test_a_stream_fills_lists_whatever_its_micro_batches(
     host: str, tmp_path: Path, request: pytest.FixtureRequest

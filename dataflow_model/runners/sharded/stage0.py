@@ -267,16 +267,15 @@ def pack_arrivals(
         node = program.staged.taker(cut)
         stage = program.staged.depth_of(cut)
         places = at[cut] if isinstance(at, Mapping) else at
-        if isinstance(node, Write) and writer is not None:
-            writer.write(cut, records_of(bundle, PackedBundle(cut, _instants(bundle, places), bundle).instants()))
-            continue
-        if isinstance(node, Write):
-            payload = _packed_elements(task, PackedBundle(cut, _instants(bundle, places), bundle))
-            yield Row(task.home, stage, Kind.OUTPUT, payload)
-            continue
-        if cut in program.staged.owners:  # every shard receives the whole side input
-            payload = _packed_elements(task, PackedBundle(cut, _instants(bundle, places), bundle))
-            yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
+        if isinstance(node, Write) or cut in program.staged.owners:
+            whole = PackedBundle(cut, _instants(bundle, places), bundle)
+            if not isinstance(node, Write):  # every shard receives the whole side input
+                payload = _packed_elements(task, whole)
+                yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
+            elif writer is not None:
+                writer.write(cut, records_of(bundle, whole.instants()))
+            else:
+                yield Row(task.home, stage, Kind.OUTPUT, _packed_elements(task, whole))
             continue
         if isinstance(node, GroupByKeyAndWindow):
             bundle.values = in_columns(bundle.values)

@@ -35,6 +35,8 @@ KEYS = [b"a", b"b"]
 INPUTS = of_rows("in", range(4))
 COLUMNS: Any = RowOrders(("in", "at"), np.array([0, 1, 0, 1]), np.array([3, 0, 0, 3]))
 
+DEFERRED: Any = DeferredOrders(4, lambda: COLUMNS.rising([0, 2]))
+
 
 def window(start: int, end: int, kind: int) -> Window:
     assert kind == INTERVAL_KIND
@@ -136,7 +138,7 @@ def test_panes_of_several_shards_stay_columns_and_compare_as_lists_do(parts: lis
     assert [number < 0 for number in numbers] == [number < 0 for number in expected]
 
 
-@given(st.lists(bundles(COLUMNS), min_size=1, max_size=3), st.data())
+@given(st.sampled_from([COLUMNS, DEFERRED]).flatmap(lambda of: st.lists(bundles(of), min_size=1)), st.data())
 def test_orders_of_panes_rise_by_key_in_columns_as_in_a_list(parts: list[Bundle], data: st.DataObject) -> None:
     together, expected = Bundle(), list[Order]()
     for part in parts:

@@ -12,7 +12,7 @@ cdef class IntegerNumbers:
     @cython.locals(place=int64_t)
     cpdef int64_t place(self, int64_t integer) noexcept
     @cython.locals(missing=int64_t, row=int64_t, number=int64_t)
-    cpdef int64_t find(self, int64_t[::1] integers, int64_t[::1] found) except -1
+    cpdef int64_t find(self, int64_t[::1] integers, int64_t[::1] output) except -1
     @cython.locals(place=int64_t)
     cpdef put(self, int64_t integer, int64_t number)
     @cython.locals(row=int64_t)

@@ -25,8 +25,8 @@ class IntegerNumbers:
     Example:
         >>> table = IntegerNumbers()
         >>> table.put(70, 0)
-        >>> found = column(3)
-        >>> table.find(column(3, 70), found), found.tolist()
+        >>> output = column(3)
+        >>> table.find(column(3, 70), output), output.tolist()
         (0, [0, 0, 0])
     """
 
@@ -51,12 +51,12 @@ class IntegerNumbers:
             place = (place + 1) & (self.capacity - 1)
         return place
 
-    def find(self, integers: Sequence[int], found: array[int]) -> int:
-        """Write the number of each integer to `found`, −1 where it has none; return how many have none."""
+    def find(self, integers: Sequence[int], output: array[int]) -> int:
+        """Write the number of each integer to `output`, −1 where it has none; return how many have none."""
         missing = 0
         for row in range(len(integers)):
             number = self.numbers[self.place(integers[row])]
-            found[row] = number
+            output[row] = number
             missing += number < 0
         return missing
 

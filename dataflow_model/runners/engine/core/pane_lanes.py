@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.core.operations import (
 )
 from dataflow_model.runners.engine.lanes import Lane, joined, taken
 from dataflow_model.runners.engine.order import ELEMENT, timer_cause
-from dataflow_model.runners.engine.order_lanes import OrderLane, RowOrders, dense_ranks
+from dataflow_model.runners.engine.order_lanes import OrderLane, dense_ranks
 from dataflow_model.values import PaneInfo, PaneTiming, encode_window
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class _Timers:
         return [keys, windows, self.starts, self.ends, self.deadlines]
 
 
-def _ranks_of_distinct(items: Sequence[bytes]) -> NDArray[np.int64]:
+def _ranks_of_distinct(items: Sequence[Any]) -> NDArray[np.int64]:
     """Return the rank of each item; equal ones have the same."""
     ranks = {item: rank for rank, item in enumerate(sorted(set(items)))}
     return np.array([ranks[item] for item in items], np.int64)
@@ -242,9 +242,9 @@ class PaneOrders(OrderLane):
 
     def bare_item(self, row: int) -> tuple[Any, ...]:
         """Return the same for one pane."""
-        one = copy.copy(self)
-        one.select(slice(row, row + 1))
-        [order] = one.bare()
+        alone = copy.copy(self)
+        alone.select(slice(row, row + 1))
+        [order] = alone.bare()
         return order
 
     def keys(self) -> list[NDArray[np.int64]]:
@@ -280,7 +280,7 @@ class PaneOrders(OrderLane):
         if not all(isinstance(orders, OrderLane) for orders in of_elements):
             return None
         elements = joined(*of_elements) if of_elements else []
-        if of_elements and not isinstance(elements, RowOrders | PaneOrders):
+        if of_elements and not isinstance(elements, OrderLane):
             return None
         together = copy.copy(first)
         together.phases = np.concatenate([lane.phases for lane in lanes])
@@ -296,8 +296,7 @@ def _element_ranks(orders: Sequence[Any]) -> NDArray[np.int64]:
     """Return numbers by which orders compare; equal orders have equal ones."""
     if isinstance(orders, OrderLane):
         return orders.ranked()
-    ranks = {order: rank for rank, order in enumerate(sorted(set(orders)))}
-    return np.array([ranks[order] for order in orders], np.int64)
+    return _ranks_of_distinct(orders)
 
 
 class PaneUpdates(UpdateColumns):
