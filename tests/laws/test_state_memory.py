@@ -129,6 +129,7 @@ def memory_of(stream: MicroBatches) -> int:
             if isinstance(machine, DurableMachine):
                 used = machine._grouping.machine.cells.used
                 assert not used or not machine._grouping.has_objects()
+                assert isinstance(machine._stored.entries, SettledKeys)
                 held += machine._stored.entries.held_bytes + used * _CELL_BYTES
             else:
                 assert isinstance(machine, KeyedEngine)
@@ -181,6 +182,7 @@ def test_accumulators_that_are_objects_do_not_stay_in_columns_under_a_bound_that
     (state,) = stream.worker._shards.values()
     machine = state.shard.engines["lists"]
     assert isinstance(machine, DurableMachine)
+    assert isinstance(machine._stored.entries, SettledKeys)
     assert machine._stored.entries.held_bytes > 0
     assert machine._grouping.machine.cells.used == 0
 

@@ -91,19 +91,12 @@ class SettledKeys(MutableMapping[bytes, bytes]):
 
     def several(self, keys: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Yield those of some keys that have an entry, with the entry."""
-        get = self._held.get if self._spilled is None else self.get
-        return ((encoded, entry) for encoded, entry in zip(keys, map(get, keys), strict=True) if entry is not None)
+        entries = zip(keys, map(self.get, keys), strict=True)
+        return ((encoded, entry) for encoded, entry in entries if entry is not None)
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         """Set several entries."""
-        if self._spilled is not None:
-            self.update(entries)
-            return
-        held, added = self._held, 0
-        for encoded, entry in entries.items():  # one at a time, while the place of the key is in the processor's cache
-            added += len(entry) - len(held.get(encoded, b""))
-            held[encoded] = entry
-        self.bytes += added
+        self.update(entries)
 
     def __delitem__(self, encoded: bytes) -> None:
         if self.pop(encoded) is None:

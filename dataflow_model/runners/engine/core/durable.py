@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from dataflow_model.runners.engine.core.byte_table import ByteTable
 from dataflow_model.runners.engine.core.columns import taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.keyed import CoreMachine
@@ -61,7 +62,7 @@ class _StoredKeys:
     """
 
     def __init__(self, lines: int) -> None:
-        self.entries = SettledKeys()
+        self.entries: ByteTable | SettledKeys = ByteTable()
         self.begin = head_bytes(lines + 1)
         self._loaded: dict[bytes, bytes] = {}
         """The keys that are in columns, with the heads of their stored form."""
@@ -96,7 +97,17 @@ class _StoredKeys:
     def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Store keys that another process has changed; no key may be in columns."""
         self._wait(self._heads(self._put(changes)))
-        self.entries.spill()
+        self.spill()
+
+    def bound(self, most: int) -> None:
+        """Keep entries in memory up to about this many bytes, and the rest on disk; there are no entries yet."""
+        self.entries = SettledKeys()
+        self.entries.bound(most)
+
+    def spill(self) -> None:
+        """Move entries to disk if those in memory take more bytes than they may."""
+        if isinstance(self.entries, SettledKeys):
+            self.entries.spill()
 
     def unload(self) -> None:
         """Record that all keys have been removed from the columns."""
@@ -334,7 +345,7 @@ class DurableMachine(CoreMachine):
         """
         self._is_bounded = True
         self._kept = min(self._kept, most // 2 // _CELL_BYTES)
-        self._stored.entries.bound(most - most // 2)
+        self._stored.bound(most - most // 2)
 
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of stored keys, and their size in bytes."""
@@ -348,7 +359,7 @@ class DurableMachine(CoreMachine):
         self._stored.store(changes)
         if self._grouping.will_exceed(self._kept) or (self._is_bounded and self._grouping.has_objects()):
             self._drop_columns()
-        self._stored.entries.spill()
+        self._stored.spill()
         return changes
 
     def stored(self, name: bytes) -> Any:

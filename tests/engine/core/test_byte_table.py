@@ -1,0 +1,52 @@
+"""The table of stored keys, against a plain dictionary."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataflow_model.runners.engine.core.byte_table import ByteTable
+
+KEYS = [b"", *(b"i%d" % number for number in range(40))]
+SIZES = st.integers(1, 20) | st.sampled_from([40_000, 65_000, 70_000, 600_000])
+PUTS = st.dictionaries(st.sampled_from(KEYS), st.tuples(st.integers(0, 255), SIZES))
+STEPS = st.lists(st.tuples(PUTS, st.lists(st.sampled_from(KEYS))), max_size=8)
+SEGMENT = 1 << 18
+
+
+@given(STEPS)
+def test_a_table_of_bytes_is_a_dict(steps: list[tuple[dict[bytes, tuple[int, int]], list[bytes]]]) -> None:
+    table, known = ByteTable(), dict[bytes, bytes]()
+    for puts, removed in steps:
+        entries = {key: bytes([byte]) * size for key, (byte, size) in puts.items()}
+        table.put(entries)
+        known |= entries
+        for key in removed:
+            assert table.pop(key) == known.pop(key, None)
+        assert dict(table.several(KEYS)) == known
+        assert [table.peek(key) for key in KEYS] == [known.get(key) for key in KEYS]
+        assert [key in table for key in KEYS] == [key in known for key in KEYS]
+        assert sorted(table) == sorted(known)
+        assert (len(table), table.bytes) == (len(known), sum(map(len, known.values())))
+
+
+def test_entries_that_grow_one_after_the_other_leave_little_memory_unused() -> None:
+    keys = [b"i%d" % number for number in range(2_000)]
+    table, needed = ByteTable(), 0
+    for size in range(50, 2_050, 50):
+        table.put({key: bytes([size % 251]) * size for key in keys})
+        needed = len(keys) * size + sum(map(len, keys))
+        assert table.reserved <= 1.5 * needed + 3 * SEGMENT
+    assert len(table.memory) <= 2 * needed + 4 * SEGMENT
+    assert dict(table.several(keys)) == dict.fromkeys(keys, bytes([2_000 % 251]) * 2_000)
+
+
+def test_keys_that_are_removed_leave_their_memory_to_later_ones() -> None:
+    table = ByteTable()
+    for number in range(20):
+        keys = [b"%d %d" % (number, place) for place in range(1_000)]
+        table.put(dict.fromkeys(keys, bytes(600)))
+        for key in keys:
+            assert table.pop(key) == bytes(600)
+    assert (len(table), table.bytes) == (0, 0)
+    assert len(table.memory) <= 6 * SEGMENT
