@@ -16,6 +16,7 @@ from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, Watermar
 from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.chunk import Bucket, Chunk, Instants, PlacedBundle
 from dataflow_model.runners.engine.core.keyed import CoreMachine
+from dataflow_model.runners.engine.core.pane_lanes import PaneOrders
 from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -233,6 +234,10 @@ def by_instant(produced: Produced, count: int) -> list[list[tuple[Any, ...]]]:
     """Return what has been emitted at each instant."""
     assert set(produced.outputs) <= {MAIN}
     placed = produced.outputs.get(MAIN, PlacedBundle())
+    orders = placed.bundle.orders
+    if isinstance(orders, PaneOrders) and orders.instants is not None:
+        in_order = list(zip(placed.places, orders, strict=True))
+        assert in_order == sorted(in_order), "sinks do not sort these panes"
     rows: list[list[tuple[Any, ...]]] = [[] for _ in range(count)]
     for place, row in zip(placed.places, rows_of(placed.bundle), strict=True):
         rows[place].append(row)

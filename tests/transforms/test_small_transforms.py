@@ -100,9 +100,7 @@ def test_the_bounds_of_lists_are_checked() -> None:
 
 
 def test_batching_has_no_least_size_as_beam_has() -> None:
-    with pytest.raises(
-        dm.InvalidType, match=r"no argument 'min_batch_size'\nHint: use max_batch_size"
-    ):
+    with pytest.raises(dm.InvalidType, match=r"no argument 'min_batch_size'\nHint: use max_batch_size"):
         dm.BatchElements(min_batch_size=5)  # type: ignore[arg-type]
 
 

@@ -171,6 +171,14 @@ def test_a_turn_that_has_not_begun_in_the_merged_window_waits_for_no_timer() -> 
     check_script(text, scripting.sessions(trigger, lateness=60))
 
 
+def test_a_reopened_window_is_closed_once_although_a_merged_one_had_its_place_before() -> None:
+    strategy = scripting.sessions(dm.DefaultTrigger()).late_data(dm.LateData.DUPLICATE_WINDOW).strategy
+    instants = list(instants_of(scripting.script("e 1@900, e 2@1000, e 4@1005, w 50, e 8@0, w +inf"), strategy, ()))
+    core: Any = machines(strategy, dm.Sum(), ())[1]
+    answer_of(core, instants, list(range(1, len(instants))))
+    assert core._core.machine.cells.live == 0
+
+
 def check_updates(rows: Sequence[tuple[str, int, int | None]], windowing: dm.WindowInto, combine: Any = None) -> Any:
     """Run rows of sign, value and emission, all at second 1, an instant each; then two watermarks. Return the panes."""
     strategy, second = windowing.strategy, 1_000_000

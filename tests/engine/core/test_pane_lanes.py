@@ -44,7 +44,7 @@ def window(start: int, end: int, kind: int) -> Window:
 
 
 def column(
-    draw: st.DrawFn, count: int, of: st.SearchStrategy[int] | st.SearchStrategy[bool]
+    draw: Any, count: int, of: st.SearchStrategy[int] | st.SearchStrategy[bool]
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array(draw(st.lists(of, min_size=count, max_size=count)), np.int64)
 
@@ -114,6 +114,21 @@ def test_panes_in_columns_are_those_in_lists(bundle: Bundle, other: Bundle, data
     together_plain.extend(other.plain())
     assert together == together_plain
     assert together.part(start, stop) == together_plain.part(start, stop)
+
+
+@given(bundles(), st.data())
+def test_panes_that_are_known_to_be_in_order_sort_as_lists_do(bundle: Bundle, data: st.DataObject) -> None:
+    orders: Any = bundle.orders.taken(data.draw(st.permutations(range(len(bundle)))))  # type: ignore[attr-defined]
+    orders.instants = np.arange(len(orders))  # each at an instant of its own
+    for _ in range(2):
+        places = column(data.draw, len(orders), st.integers(0, 2))
+        expected = sorting(list(orders), places.tolist())
+        actual = orders.sorting(places)
+        assert (actual is None) == (expected is None)
+        assert actual is None or actual.tolist() == expected
+        start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(orders))] * 2)))
+        rows = data.draw(st.lists(st.integers(0, len(orders) - 1))) if len(orders) else []
+        orders = data.draw(st.sampled_from([orders.part(start, stop), orders.taken(rows)]))
 
 
 @given(st.lists(bundles(COLUMNS), min_size=1, max_size=3), st.booleans())

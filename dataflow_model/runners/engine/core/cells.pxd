@@ -5,7 +5,7 @@ cdef int64_t _FIRST_CAPACITY
 cdef int64_t _NONE
 cdef int64_t _REOPENED
 cdef int64_t _BIT_SETS
-cdef int64_t _AT_ONCE
+cdef int64_t _AT_ONCE, _LINE
 
 @cython.final
 cdef class CellTable:
@@ -16,12 +16,19 @@ cdef class CellTable:
     cdef public int64_t[:] index, on_time_index, standing, after, before
     cdef public int64_t[::1] rows, bits, counters, queued, deadlines
     cdef public int64_t[::1] heads, cells_of_key, first_of_key, last_of_key, free, freed, keys_freed
-    cdef public int64_t[::1] touched, is_touched
+    cdef public int64_t[::1] touched, is_touched, ahead
+    cdef public int64_t seen
 
     @cython.locals(mixed=uint64_t)
     cpdef int64_t bucket(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
     @cython.locals(slot=int64_t, is_key=cython.bint)
     cpdef int64_t find(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
+    @cython.locals(count=int64_t, place=int64_t, key=int64_t, bucket=int64_t)
+    cpdef int64_t find_ahead(self, int64_t[::1] keys, int64_t[::1] starts, int64_t[::1] ends, int64_t[::1] kinds, int64_t first) except -1
+    @cython.locals(seen=int64_t, place=int64_t, at=int64_t, end=int64_t)
+    cpdef void read_ahead(self, int64_t[::1] slots, int64_t first, int64_t last) noexcept
+    @cython.locals(seen=int64_t, place=int64_t, slot=int64_t, key=int64_t)
+    cpdef void close_ahead(self, int64_t[::1] slots, int64_t first, int64_t last) noexcept
     @cython.locals(slot=int64_t, row=int64_t, at=int64_t, head=int64_t)
     cpdef int64_t open(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
     @cython.locals(count=int64_t, first=int64_t, last=int64_t, place=int64_t)

@@ -24,6 +24,8 @@ _NONE: Final = -1
 _REOPENED: Final = REOPENED
 _BIT_SETS: Final = 3
 _AT_ONCE: Final = 512
+_LINE: Final = 8
+"""A line of the processor's cache holds this many numbers."""
 COLUMNS: Final = {
     name: place
     for place, name in enumerate(
@@ -108,6 +110,8 @@ class CellTable:
         self.touched: array[int] = column(size)
         self.is_touched: array[int] = column(size)
         self.touched_count = 0
+        self.ahead: array[int] = column(_AT_ONCE)
+        self.seen = 0
 
     # Finding and opening -------------------------------------------------------------------------------------------
 
@@ -128,6 +132,47 @@ class CellTable:
                 return slot
             slot = self.chain[slot]
         return _NONE
+
+    def find_ahead(self, keys: array[int], starts: array[int], ends: array[int], kinds: array[int], first: int) -> int:
+        """Read what finding the cells of the next elements will read; return how many elements these are.
+
+        The keys of elements that follow one another differ, so each would wait for memory anew. Reads that do not
+        depend on one another overlap.
+        """
+        count = min(_AT_ONCE, len(keys) - first)
+        for place in range(count):
+            key = keys[first + place]
+            if self.linked:
+                self.ahead[place] = self.last_of_key[key]
+            else:
+                bucket = self.bucket(key, starts[first + place], ends[first + place], kinds[first + place])
+                self.ahead[place] = self.heads[bucket]
+        self.read_ahead(self.ahead, 0, count)
+        return count
+
+    def read_ahead(self, slots: array[int], first: int, last: int) -> None:
+        """Read the rows of several slots, so that waits for memory overlap; −1 stands for no slot."""
+        seen = self.seen
+        for place in range(first, last):
+            if slots[place] >= 0:
+                at = slots[place] * self.width
+                end = at + self.width
+                while at < end:
+                    seen ^= self.rows[at]
+                    at += _LINE
+        self.seen = seen  # so that the compiler does not leave the loop out
+
+    def close_ahead(self, slots: array[int], first: int, last: int) -> None:
+        """Read what `close` will read of several slots, too."""
+        self.read_ahead(slots, first, last)
+        seen = self.seen
+        for place in range(first, last):
+            slot = slots[place]
+            key = self.key[slot]
+            if key >= 0:
+                seen ^= self.heads[self.bucket(key, self.start[slot], self.end[slot], self.kind[slot])]
+                seen ^= self.cells_of_key[key] ^ self.is_touched[key]
+        self.seen = seen
 
     def open(self, key: int, start: int, end: int, kind: int) -> int:
         """Return a new slot for a key and a window that have none."""

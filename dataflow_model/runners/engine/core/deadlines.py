@@ -9,61 +9,151 @@ from dataflow_model.runners.engine.core.columns import column, lengthened
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["DeadlineHeap"]
+__all__ = ["DeadlineQueue"]
 
 _FIRST_CAPACITY: Final = 8
+_RECENT: Final = 64
+_NONE: Final = -1
 
 
-class DeadlineHeap:
-    """A binary heap of (deadline, slot), earliest deadline first.
+class DeadlineQueue:
+    """A queue of (deadline, slot), earliest deadline first; entries with the same deadline are in no particular order.
+
+    Most cells have their deadline in common with many others, the end of a window. So entries with the same deadline
+    are in a list, and the lists in a binary heap: most entries are added and removed without moving any other. A
+    deadline that was added last long ago may have several lists.
 
     Deletion is lazy: the owner checks whether an entry is still valid when it pops it, and uses `clear` to rebuild the
-    heap once most entries are not.
+    queue once most entries are not.
+
+    Attributes:
+        size: the number of entries.
+        popped: the slots of the last `pop_until`.
 
     Example:
-        >>> heap = DeadlineHeap()
-        >>> _ = heap.push(7, 0), heap.push(3, 1)
-        >>> heap.first_time(), heap.first_slot(), heap.size
-        (3, 1, 2)
-        >>> heap.pop()
-        >>> heap.first_time()
+        >>> queue = DeadlineQueue()
+        >>> _ = queue.push(7, 0), queue.push(3, 1), queue.push(7, 2)
+        >>> queue.first_time(), queue.first_slot(), queue.size
+        (3, 1, 3)
+        >>> queue.pop()
+        >>> queue.first_time()
         7
+        >>> queue.pop_until(7), sorted(queue.popped[:2]), queue.size
+        (2, [0, 2], 0)
     """
 
     def __init__(self) -> None:
         self.size = 0
-        self.times: array[int] = column(_FIRST_CAPACITY)
         self.slots: array[int] = column(_FIRST_CAPACITY)
+        self.following: array[int] = column(_FIRST_CAPACITY)
+        self.used = 0
+        self.free = _NONE
+        self.lists = 0
+        self.times: array[int] = column(_FIRST_CAPACITY)
+        self.numbers: array[int] = column(_FIRST_CAPACITY)
+        self.time_of: array[int] = column(_FIRST_CAPACITY)
+        self.first_of: array[int] = column(_FIRST_CAPACITY)
+        self.recent: array[int] = column(_RECENT)
+        self.popped: array[int] = column(_FIRST_CAPACITY)
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self.size = self.used = self.lists = 0
+        self.free = _NONE
+        for number in range(len(self.numbers)):
+            self.numbers[number] = number
+            self.first_of[number] = _NONE
+        for place in range(_RECENT):
+            self.recent[place] = 0
 
     def first_time(self) -> int:
-        """Return the earliest deadline; the heap must not be empty."""
+        """Return the earliest deadline; the queue must not be empty."""
         return self.times[0]
 
     def first_slot(self) -> int:
-        """Return the slot that has the earliest deadline."""
-        return self.slots[0]
+        """Return a slot that has the earliest deadline."""
+        return self.slots[self.first_of[self.numbers[0]]]
 
     def push(self, time: int, slot: int) -> None:
         """Add a deadline."""
-        if self.size == len(self.times):
-            self.times = lengthened(self.times, 2 * self.size)
-            self.slots = lengthened(self.slots, 2 * self.size)
-        place = self.size
+        entry = self.entry()
+        self.slots[entry] = slot
+        number = self.list_of(time)
+        self.following[entry] = self.first_of[number]
+        self.first_of[number] = entry
         self.size += 1
+
+    def pop(self) -> None:
+        """Remove the entry of `first_slot`; the queue must not be empty."""
+        number = self.numbers[0]
+        entry = self.first_of[number]
+        self.first_of[number] = self.following[entry]
+        self.following[entry] = self.free
+        self.free = entry
+        self.size -= 1
+        if self.first_of[number] < 0:
+            self.remove_first()
+
+    def pop_until(self, until: int) -> int:
+        """Remove the entries with deadlines up to `until`; write their slots to `popped` and return their number."""
+        count = 0
+        while self.size > 0 and self.times[0] <= until:
+            if count == len(self.popped):
+                self.popped = lengthened(self.popped, 2 * count)
+            self.popped[count] = self.first_slot()
+            count += 1
+            self.pop()
+        return count
+
+    def entry(self) -> int:
+        """Return the place of a new entry."""
+        entry = self.free
+        if entry >= 0:
+            self.free = self.following[entry]
+            return entry
+        entry = self.used
+        if entry == len(self.slots):
+            self.slots = lengthened(self.slots, 2 * entry)
+            self.following = lengthened(self.following, 2 * entry)
+        self.used += 1
+        return entry
+
+    # Lists ---------------------------------------------------------------------------------------------------------
+
+    def list_of(self, time: int) -> int:
+        """Return the number of a list for a deadline, which is one that was used recently or a new one."""
+        mixed = time
+        mixed *= 668265263
+        place = (mixed >> 29) & (_RECENT - 1)
+        number = self.recent[place]
+        if self.first_of[number] < 0 or self.time_of[number] != time:
+            number = self.recent[place] = self.add_list(time)
+        return number
+
+    def add_list(self, time: int) -> int:
+        """Add a list, which is still empty, to the heap."""
+        place = self.lists
+        if place == len(self.times):
+            self.grow()
+        number = self.numbers[place]
+        self.time_of[number] = time
+        self.lists += 1
         while place > 0:
             above = (place - 1) >> 1
             if self.times[above] <= time:
                 break
-            self.times[place], self.slots[place] = self.times[above], self.slots[above]
+            self.times[place], self.numbers[place] = self.times[above], self.numbers[above]
             place = above
         self.times[place] = time
-        self.slots[place] = slot
+        self.numbers[place] = number
+        return number
 
-    def pop(self) -> None:
-        """Remove the earliest deadline; the heap must not be empty."""
-        self.size -= 1
-        size = self.size
-        time, slot = self.times[size], self.slots[size]
+    def remove_first(self) -> None:
+        """Remove the first list from the heap."""
+        self.lists -= 1
+        size, unused = self.lists, self.numbers[0]
+        time, number = self.times[size], self.numbers[size]
         place = 0
         while True:
             below = 2 * place + 1
@@ -73,11 +163,18 @@ class DeadlineHeap:
                 below += 1
             if self.times[below] >= time:
                 break
-            self.times[place], self.slots[place] = self.times[below], self.slots[below]
+            self.times[place], self.numbers[place] = self.times[below], self.numbers[below]
             place = below
         self.times[place] = time
-        self.slots[place] = slot
+        self.numbers[place] = number
+        self.numbers[size] = unused
 
-    def clear(self) -> None:
-        """Remove all deadlines."""
-        self.size = 0
+    def grow(self) -> None:
+        """Double the number of lists."""
+        size = self.lists
+        self.times = lengthened(self.times, 2 * size)
+        self.numbers = lengthened(self.numbers, 2 * size)
+        self.time_of = lengthened(self.time_of, 2 * size)
+        self.first_of = lengthened(self.first_of, 2 * size, _NONE)
+        for number in range(size, 2 * size):
+            self.numbers[number] = number

@@ -26,6 +26,8 @@ from dataflow_model.runners.engine.core.program import USER, compile_tree
 from dataflow_model.runners.engine.core.rules import Rules
 from dataflow_model.runners.engine.core.users import UserTriggers
 from dataflow_model.runners.engine.order import ELEMENT
+from dataflow_model.runners.engine.order_lanes import dense_ranks
+from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import MultisetFn, subtracting
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, Window, encode_window, interval
@@ -364,8 +366,11 @@ class CoreGrouping:
         phase = _taken(causes.phase, causes.count)
         order: NDArray[np.int64] | None = None
         if (phase != ELEMENT).any():
-            ranks = self._cause_ranks()
-            order = np.argsort(ranks[cause], kind="stable")
+            order = self._order_of_causes()
+            if len(order) < len(cause):  # some have several panes, which are together
+                ranks = np.empty(len(order), np.int64)
+                ranks[order] = np.arange(len(order))
+                order = in_order_of(ranks[cause])
             cause = cause[order]
             values = _selected(values, order)
             shown = None if shown is None else _selected(shown, order)
@@ -424,8 +429,8 @@ class CoreGrouping:
                 further[until:end] = further[begin] + number[until - 1] + 1
         return further
 
-    def _cause_ranks(self) -> NDArray[np.int64]:
-        """Return the rank of each cause: by event, deadline, window end, start, encoded window and encoded key."""
+    def _order_of_causes(self) -> NDArray[np.int64]:
+        """Return the causes in order: by event, deadline, window end, start, encoded window and encoded key."""
         causes = self.machine.causes
         count = causes.count
         key, start, end, kind = (_taken(of, count) for of in (causes.key, causes.start, causes.end, causes.kind))
@@ -434,10 +439,7 @@ class CoreGrouping:
             encoded = [encode_window(self.window(*window)) for window in windows]
             _, kind = np.unique(np.array(encoded, object), return_inverse=True)
         event, at = _taken(causes.event, count), _taken(causes.at, count)
-        order = np.lexsort((self.keys.ranks()[key], kind, start, end, at, event))
-        ranks = np.empty(count, np.int64)
-        ranks[order] = np.arange(count)
-        return ranks
+        return in_order_of(self.keys.ranks()[key], dense_ranks([kind, start, end, at, event]))
 
 
 def _selected(values: Any, order: NDArray[np.int64]) -> Any:

@@ -131,7 +131,8 @@ class CoreMachine:
         self._note_slowest(time.perf_counter() - began)
         produced = Produced(watermarks=watermarks.held(panes.hold))
         if len(panes):
-            produced.outputs[MAIN] = PlacedBundle(self._bundle(panes, bundle.orders), Integers(panes.instant))
+            output = self._bundle(panes, bundle.orders, is_sorted=True)
+            produced.outputs[MAIN] = PlacedBundle(output, Integers(panes.instant))
         if len(watermarks):
             self.watermarks, self._hold = watermarks[-1], int(panes.hold[-1])
         self._core.recycle()
@@ -221,15 +222,16 @@ class CoreMachine:
 
     # Panes ---------------------------------------------------------------------------------------------------------
 
-    def _bundle(self, panes: Panes, inputs: Sequence[Order]) -> Bundle:
+    def _bundle(self, panes: Panes, inputs: Sequence[Order], *, is_sorted: bool = False) -> Bundle:
         """Return panes as elements.
 
         Args:
             panes: the panes.
             inputs: where each row of the input stands.
+            is_sorted: whether the rows of each instant are in order.
         """
         core = self._core
-        orders = PaneOrders(panes, inputs, core.window, core.keys.encoded)
+        orders = PaneOrders(panes, inputs, core.window, core.keys.lend(panes.key), is_sorted=is_sorted)
         output = Bundle(
             values=self._shown(panes),
             times=Integers(panes.time),

@@ -30,6 +30,7 @@ _SMALLEST: Final = -(2**63)
 _LARGEST: Final = 2**63 - 1
 _COLUMNS: Final = {int: pa.int64(), str: pa.string()}
 """The types of columns by that of keys."""
+_FEW_MORE: Final = 4
 _ONE_WAY: Final = frozenset({int, str, bytes, bool, type(None)})
 """Types for which equal values have the same representation."""
 
@@ -56,6 +57,7 @@ class KeyTable:
         self.fresh: list[int] | None = None
         self.shown: list[Any] = []
         self.encoded: list[bytes] = []
+        self._is_lent = False
         self._numbers: dict[bytes | None, int] = {}
         self._integers = IntegerNumbers()
         self._alike: dict[type, dict[Any, int]] = {}
@@ -141,6 +143,7 @@ class KeyTable:
             self._ranks = self._column = None
             if self._free:
                 number = self._free.pop()
+                self._take_back()
                 self.shown[number], self.encoded[number] = shown_key(key), encoded
             else:
                 number = len(self.shown)
@@ -249,6 +252,7 @@ class KeyTable:
     def release(self, numbers: NDArray[np.int64]) -> None:
         """Release numbers whose keys have no cells left."""
         for number in np.unique(_without_repeats(numbers)).tolist():
+            self._take_back()
             encoded = self.encoded[number]
             if self._numbers.pop(encoded, None) is not None:
                 key = self._looked_up_as.pop(number, None)
@@ -259,6 +263,27 @@ class KeyTable:
                 self._pickled.pop(number, None)
                 self._free.append(number)
                 self.shown[number], self.encoded[number] = None, b""
+
+    def lend(self, numbers: NDArray[np.int64]) -> Mapping[int, bytes] | Sequence[bytes]:
+        """Return encoded keys by number, which stay as they are when their numbers are reused.
+
+        Example:
+            >>> table = KeyTable()
+            >>> numbers = table.numbers(["b"])
+            >>> lent = table.lend(numbers)
+            >>> table.release(numbers)
+            >>> lent[0] == encode_key("b"), table.encoded
+            (True, [b''])
+        """
+        if len(self.encoded) > _FEW_MORE * len(numbers):  # a copy of all would be expensive
+            return {number: self.encoded[number] for number in numbers.tolist()}
+        self._is_lent = True
+        return self.encoded
+
+    def _take_back(self) -> None:
+        """Leave the encoded keys to whom they are lent, and continue with a copy of them."""
+        if self._is_lent:
+            self.encoded, self._is_lent = self.encoded.copy(), False
 
     def shown_as_column(self, numbers: NDArray[np.int64]) -> pa.Array | None:
         """Return the keys with these numbers in a column; `None` unless all keys are 64-bit integers, or all texts.

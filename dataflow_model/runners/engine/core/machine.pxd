@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 from dataflow_model.runners.engine.core.cells cimport CellTable
-from dataflow_model.runners.engine.core.deadlines cimport DeadlineHeap
+from dataflow_model.runners.engine.core.deadlines cimport DeadlineQueue
 from dataflow_model.runners.engine.core.evaluation cimport TreeEvaluator
 from dataflow_model.runners.engine.core.log cimport CauseLog, OperationLog, PaneLog, StandingTable
 
@@ -10,7 +10,7 @@ cdef int64_t _ADD, _MERGE, _CLEAR, _FIRE, _REPLACE, _RETRACT, _EXPIRE, _TAKE_BAC
 cdef int64_t _ACCUMULATES, _CLEARS, _MODE
 cdef int64_t _EARLY, _ON_TIME, _LATE, _FIRST, _LAST, _BY_TRIGGER, _RETRACTION, _LOW_LINE, _CLOCK_LINE
 cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT, _EARLIEST, _LATEST
-cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _FEW
+cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _FEW, _AT_ONCE
 
 @cython.final
 cdef class GroupingMachine:
@@ -20,8 +20,8 @@ cdef class GroupingMachine:
     cdef public PaneLog panes
     cdef public CauseLog causes
     cdef public StandingTable standing
-    cdef public list heaps
-    cdef public DeadlineHeap holds
+    cdef public list queues
+    cdef public DeadlineQueue holds
     cdef public int64_t first, latest, lines, lateness, times, watermark, clock, events, phase, at, cause, number, instant, mode
     cdef public bint passes_always, closes_always, clears, obeys, retracts, reopens, merges, rebounded
     cdef public int64_t[::1] collected, reopened, replaced
@@ -29,7 +29,7 @@ cdef class GroupingMachine:
     cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions, cleared_by_trigger
     cdef public object keeps
 
-    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
+    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, read=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
     cpdef run(self, object elements, int64_t[::1] replaced, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
     @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
     cpdef run_by_key(self, object elements, int64_t[::1] replaced, object rows, object values)
@@ -101,16 +101,16 @@ cdef class GroupingMachine:
     @cython.locals(table=CellTable, line=int64_t, due=int64_t, hold=int64_t)
     cpdef int schedule(self, int64_t slot) except -1
     @cython.locals(table=CellTable, other=int64_t, queued=int64_t)
-    cpdef int enqueue(self, DeadlineHeap heap, int64_t time, int64_t slot, int64_t line) except -1
+    cpdef int enqueue(self, DeadlineQueue queue, int64_t time, int64_t slot, int64_t line) except -1
     cpdef int restored(self, int64_t slot) except -1
     @cython.locals(place=int64_t)
     cpdef int restore_all(self, int64_t[::1] slots) except -1
-    @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, due=int64_t)
+    @cython.locals(table=CellTable, queue=DeadlineQueue, time=int64_t, slot=int64_t, due=int64_t)
     cpdef int64_t first_due(self, int64_t line) except? -1
-    @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, due=int64_t)
+    @cython.locals(table=CellTable, queue=DeadlineQueue, count=int64_t, place=int64_t, slot=int64_t, queued=int64_t, due=int64_t)
     cpdef int collect(self, int64_t line, int64_t until) except -1
     cpdef int collect_cell(self, int64_t slot) except -1
     @cython.locals(hold=int64_t, entry=int64_t)
     cpdef int64_t hold_of(self, int64_t slot) noexcept
-    @cython.locals(table=CellTable, heap=DeadlineHeap, time=int64_t, slot=int64_t, is_current=cython.bint, hold=int64_t)
+    @cython.locals(table=CellTable, queue=DeadlineQueue, time=int64_t, slot=int64_t, is_current=cython.bint, hold=int64_t)
     cpdef int64_t held(self) except? -1

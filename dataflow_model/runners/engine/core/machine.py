@@ -12,7 +12,7 @@ from dataflow_model.runners.engine import order
 from dataflow_model.runners.engine.core import cells, operations, rules
 from dataflow_model.runners.engine.core.cells import CellTable
 from dataflow_model.runners.engine.core.columns import column, lengthened
-from dataflow_model.runners.engine.core.deadlines import DeadlineHeap
+from dataflow_model.runners.engine.core.deadlines import DeadlineQueue
 from dataflow_model.runners.engine.core.evaluation import TreeEvaluator
 from dataflow_model.runners.engine.core.log import CauseLog, OperationLog, PaneLog, StandingTable
 
@@ -61,6 +61,7 @@ _COLLECTED: Final = cells.COLLECTED
 _NONE: Final = -1
 _SCRATCH: Final = 4
 _FEW: Final = 16
+_AT_ONCE: Final = 256
 
 
 class GroupingMachine:
@@ -94,8 +95,8 @@ class GroupingMachine:
         self.panes = PaneLog()
         self.causes = CauseLog()
         self.standing = StandingTable()
-        self.heaps = [DeadlineHeap() for _ in range(program.lines)]
-        self.holds = DeadlineHeap()
+        self.queues = [DeadlineQueue() for _ in range(program.lines)]
+        self.holds = DeadlineQueue()
         self.first = first
         self.latest = latest
         self.lines = program.lines
@@ -161,7 +162,7 @@ class GroupingMachine:
         clocks, watermarks, closes, until, signalled_until, *further = instants
         self.trees.values = values
         self.replaced, self.replaced_at = replaced, 0
-        place = signal = 0
+        place = signal = read = 0
         for instant in range(len(clocks)):
             self.instant = instant
             self.advance_clock(clocks[instant])
@@ -170,6 +171,8 @@ class GroupingMachine:
                 signal += 1
             last_row = -1
             while place < until[instant]:
+                if place == read:
+                    read += self.cells.find_ahead(keys, starts, ends, kinds, place)
                 row = rows[place]
                 if row != last_row:
                     self.begin(_ELEMENT, row)
@@ -649,6 +652,8 @@ class GroupingMachine:
         if self.watermark > previous:
             self.run_reopened()
         for place in range(self.collected_count):
+            if place % _AT_ONCE == 0:
+                self.cells.close_ahead(self.collected, place, min(place + _AT_ONCE, self.collected_count))
             slot = self.collected[place]
             self.cells.flags[slot] &= ~_COLLECTED
             result = self.trees.due(slot, False, 0)
@@ -720,7 +725,7 @@ class GroupingMachine:
             due = self.due_on(slot, line)
             if due < table.queued[slot * table.width + line]:
                 table.queued[slot * table.width + line] = due
-                self.enqueue(self.heaps[line], due, slot, line)
+                self.enqueue(self.queues[line], due, slot, line)
         if table.pending[slot] > 0:
             hold = self.hold_of(slot)
             if hold < table.held_at[slot]:
@@ -743,41 +748,44 @@ class GroupingMachine:
 
     def first_due(self, line: int) -> int:
         """Return the next time on a line that concerns any cell; +∞ if there is none."""
-        table, heap = self.cells, self.heaps[line]
-        while heap.size > 0:
-            time, slot = heap.first_time(), heap.first_slot()
+        table, queue = self.cells, self.queues[line]
+        while queue.size > 0:
+            time, slot = queue.first_time(), queue.first_slot()
             if table.key[slot] >= 0 and table.queued[slot * table.width + line] == time:
                 due = self.due_on(slot, line)
                 if due == time:
                     return time
                 table.queued[slot * table.width + line] = due
-                heap.pop()
+                queue.pop()
                 if due < self.latest:
-                    heap.push(due, slot)
+                    queue.push(due, slot)
             else:
-                heap.pop()
+                queue.pop()
         return self.latest
 
-    def enqueue(self, heap: DeadlineHeap, time: int, slot: int, line: int) -> None:
+    def enqueue(self, queue: DeadlineQueue, time: int, slot: int, line: int) -> None:
         """Add to a queue, and rebuild the queue first if most of its entries are no longer valid."""
         table = self.cells
-        if heap.size > _FEW + 4 * table.live:
-            heap.clear()
+        if queue.size > _FEW + 4 * table.live:
+            queue.clear()
             for other in range(table.used):
                 if table.key[other] >= 0 and other != slot:
                     queued = table.held_at[other] if line < 0 else table.queued[other * table.width + line]
                     if queued != self.latest:
-                        heap.push(queued, other)
-        heap.push(time, slot)
+                        queue.push(queued, other)
+        queue.push(time, slot)
 
     def collect(self, line: int, until: int) -> None:
         """Move the cells that are due on a line from its queue to those collected."""
         table = self.cells
-        heap = self.heaps[line]
-        while heap.size > 0 and heap.first_time() <= until:
-            time, slot = heap.first_time(), heap.first_slot()
-            heap.pop()
-            if table.key[slot] < 0 or table.queued[slot * table.width + line] != time:
+        queue = self.queues[line]
+        count = queue.pop_until(until)
+        for place in range(count):
+            if place % _AT_ONCE == 0:
+                table.read_ahead(queue.popped, place, min(place + _AT_ONCE, count))
+            slot = queue.popped[place]
+            queued = table.queued[slot * table.width + line]
+            if table.key[slot] < 0 or queued > until or queued == self.latest:
                 continue
             table.queued[slot * table.width + line] = self.latest
             due = self.due_on(slot, line)
@@ -785,7 +793,7 @@ class GroupingMachine:
                 self.collect_cell(slot)
             elif due < self.latest:
                 table.queued[slot * table.width + line] = due
-                heap.push(due, slot)
+                queue.push(due, slot)
         if until == self.latest:  # cells that wait for +∞ are in no queue
             for slot in range(table.used):
                 if table.key[slot] >= 0 and not table.flags[slot] & _REOPENED:
@@ -811,19 +819,19 @@ class GroupingMachine:
 
     def held(self) -> int:
         """Return the earliest event time that can still be emitted; +∞ if there is none."""
-        table, heap = self.cells, self.holds
-        while heap.size > 0:
-            time, slot = heap.first_time(), heap.first_slot()
+        table, queue = self.cells, self.holds
+        while queue.size > 0:
+            time, slot = queue.first_time(), queue.first_slot()
             is_current = table.key[slot] >= 0 and table.held_at[slot] == time
             if is_current and table.pending[slot] > 0:
                 hold = self.hold_of(slot)
                 if hold == time:
                     return time
-                heap.pop()
+                queue.pop()
                 table.held_at[slot] = hold
-                heap.push(hold, slot)
+                queue.push(hold, slot)
                 continue
-            heap.pop()
+            queue.pop()
             if is_current:
                 table.held_at[slot] = self.latest
         return self.latest

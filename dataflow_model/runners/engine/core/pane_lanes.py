@@ -25,7 +25,7 @@ from dataflow_model.runners.engine.order_lanes import OrderLane, dense_ranks
 from dataflow_model.values import PaneInfo, PaneTiming, encode_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, ItemsView, Iterator, Sequence
+    from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -139,7 +139,7 @@ class _Timers:
     windows: NDArray[np.int64]
     keys: NDArray[np.int64]
     encodings: tuple[bytes, ...]
-    names: tuple[bytes, ...]
+    names: Mapping[int, bytes] | Sequence[bytes]
 
     @classmethod
     def of(
@@ -147,7 +147,7 @@ class _Timers:
         panes: Panes,
         rows: NDArray[np.int64],
         window: Callable[[int, int, int], Window],
-        keys: Sequence[bytes],
+        keys: Mapping[int, bytes] | Sequence[bytes],
     ) -> _Timers:
         """Return the timers that have caused some of the panes; see `PaneOrders`."""
         starts, ends, kinds = panes.cause_start[rows], panes.cause_end[rows], panes.cause_kind[rows]
@@ -157,9 +157,12 @@ class _Timers:
         for timer in np.flatnonzero(kinds > GLOBAL_KIND).tolist():
             encoded = encode_window(window(int(starts[timer]), int(ends[timer]), int(kinds[timer])))
             windows[timer] = places.setdefault(encoded, len(places))
-        numbers, codes = np.unique(panes.key[rows], return_inverse=True)
-        names = tuple(keys[number] for number in numbers.tolist())
-        return cls(panes.at[rows], starts, ends, windows, codes, tuple(places), names)
+        return cls(panes.at[rows], starts, ends, windows, panes.key[rows], tuple(places), keys)
+
+    def own_names(self) -> tuple[NDArray[np.int64], tuple[bytes, ...]]:
+        """Return `keys` and `names` without the names of other keys."""
+        numbers, codes = np.unique(self.keys, return_inverse=True)
+        return codes, tuple([self.names[number] for number in numbers.tolist()])
 
     def taken(self, rows: NDArray[np.int64]) -> _Timers:
         """Return the timers at these places."""
@@ -169,16 +172,17 @@ class _Timers:
     @classmethod
     def joined(cls, parts: Sequence[_Timers]) -> _Timers:
         """Return the timers of all."""
-        before = np.cumsum([[0, 0], *([len(part.encodings), len(part.names)] for part in parts)], axis=0).tolist()
-        placed = list(zip(parts, before[:-1], strict=True))
+        codes, names = zip(*(part.own_names() for part in parts), strict=True)
+        windows_before = np.cumsum([0, *(len(part.encodings) for part in parts)]).tolist()
+        names_before = np.cumsum([0, *map(len, names)]).tolist()
         return cls(
             np.concatenate([part.deadlines for part in parts]),
             np.concatenate([part.starts for part in parts]),
             np.concatenate([part.ends for part in parts]),
-            np.concatenate([part.windows + encodings for part, (encodings, _) in placed]),
-            np.concatenate([part.keys + names for part, (_, names) in placed]),
+            np.concatenate([part.windows + count for part, count in zip(parts, windows_before, strict=False)]),
+            np.concatenate([keys + count for keys, count in zip(codes, names_before, strict=False)]),
             tuple(itertools.chain.from_iterable(part.encodings for part in parts)),
-            tuple(itertools.chain.from_iterable(part.names for part in parts)),
+            tuple(itertools.chain.from_iterable(names)),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -194,7 +198,8 @@ class _Timers:
 
     def sort_keys(self) -> list[NDArray[np.int64]]:
         """Return arrays by which the timers compare, the least significant first."""
-        windows, keys = _ranks_of_distinct(self.encodings)[self.windows], _ranks_of_distinct(self.names)[self.keys]
+        codes, names = self.own_names()
+        windows, keys = _ranks_of_distinct(self.encodings)[self.windows], _ranks_of_distinct(names)[codes]
         return [keys, windows, self.starts, self.ends, self.deadlines]
 
 
@@ -211,9 +216,11 @@ class PaneOrders(OrderLane):
         panes: the panes of a chunk, in order.
         inputs: the orders of the rows of the chunk.
         window: returns the window with given bounds and kind.
-        keys: the encoded keys, by number.
+        keys: the encoded keys, by number; they must not change.
+        is_sorted: whether the inputs of each instant are in order, and so the panes too.
 
     Attributes:
+        instants: if the panes are in order of their instants and orders, the instant of each; else `None`.
         phases: of each pane, the phase in which it was emitted.
         elements: for each pane of the phase `ELEMENT`, where the element stands that has caused it.
         timers: for each pane of another phase, the timer that has caused it.
@@ -225,8 +232,11 @@ class PaneOrders(OrderLane):
         panes: Panes,
         inputs: Sequence[Order],
         window: Callable[[int, int, int], Window],
-        keys: Sequence[bytes],
+        keys: Mapping[int, bytes] | Sequence[bytes],
+        *,
+        is_sorted: bool = False,
     ) -> None:
+        self.instants = panes.instant if is_sorted else None
         self.phases, self.pane_numbers = panes.phase, panes.number
         self.elements: Sequence[Any] = taken(inputs, panes.at[panes.phase == ELEMENT])
         self.timers = _Timers.of(panes, np.flatnonzero(panes.phase != ELEMENT), window, keys)
@@ -246,6 +256,17 @@ class PaneOrders(OrderLane):
         alone.select(slice(row, row + 1))
         [order] = alone.bare()
         return order
+
+    def sorting(self, *major: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the places in order; `None` where they are in order already.
+
+        Panes that come straight from their grouping are, which is noticed without a look at the keys.
+        """
+        if self.instants is not None and len(major) == 1:
+            steps = np.diff(major[0])
+            if (steps >= 0).all() and not np.diff(self.instants)[steps == 0].any():
+                return None
+        return super().sorting(*major)
 
     def keys(self) -> list[NDArray[np.int64]]:
         """Return the numbers, then what the causes compare by."""
@@ -269,6 +290,9 @@ class PaneOrders(OrderLane):
         chosen, of_element = causes[places], self.phases == ELEMENT
         self.elements = taken(self.elements, chosen[of_element])
         self.timers = self.timers.taken(chosen[~of_element])
+        if self.instants is not None:
+            rises = (np.diff(places) > 0).all() if isinstance(places, np.ndarray) else (places.step or 1) > 0
+            self.instants = self.instants[places] if rises else None
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> PaneOrders | None:
@@ -283,6 +307,7 @@ class PaneOrders(OrderLane):
         if of_elements and not isinstance(elements, OrderLane):
             return None
         together = copy.copy(first)
+        together.instants = None
         together.phases = np.concatenate([lane.phases for lane in lanes])
         together.pane_numbers = np.concatenate([lane.pane_numbers for lane in lanes])
         together.elements = elements
