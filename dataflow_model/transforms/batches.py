@@ -125,7 +125,7 @@ class BatchElements(PTransform):
         for name in others:
             raise InvalidType(
                 f"BatchElements has no argument {name!r}",
-                hint="use max_batch_size=…, which all lists have that neither max_age=… nor the end of the input cuts short",
+                hint="use max_batch_size=…; only max_age=… and the end of the input make shorter lists",
             )
         if type(shards) is not int:
             raise InvalidType(f"`shards` must be an int, got {shards!r}", hint="use shards=8, for example")
