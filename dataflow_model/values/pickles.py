@@ -18,6 +18,10 @@ _PROTOCOL: Final = 5
 MOVED: Final[Mapping[str, str]] = {
     "dataflow_model.io.file_writer:Staged": "dataflow_model.io.file_writer:PendingFile",
     "dataflow_model.io.table_sinks:StagedRows": "dataflow_model.io.table_sinks:PendingRows",
+    "dataflow_model.runners.engine.lanes:ColumnValues": "dataflow_model.runners.engine.value_lanes:ColumnValues",
+    "dataflow_model.runners.engine.lanes:Pairs": "dataflow_model.runners.engine.value_lanes:Pairs",
+    "dataflow_model.runners.engine.lanes:RowValues": "dataflow_model.runners.engine.value_lanes:RowValues",
+    "dataflow_model.runners.engine.lanes:_unpacked": "dataflow_model.runners.engine.value_lanes:_unpacked",
     "dataflow_model.runners.sharded.publishing:Staging": "dataflow_model.runners.sharded.publishing:Pending",
     "dataflow_model.runners.spark.program": "dataflow_model.runners.sharded.program",
     "dataflow_model.runners.spark.rows": "dataflow_model.runners.sharded.rows",

@@ -380,10 +380,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return values[0] if len(values) == 1 else list(itertools.chain.from_iterable(values))
 
 
-def _unpacked(kind: type[Any], content: bytes) -> Any:
-    """Restore a lane of columns from its pickle."""
+def _unpacked(kind: type[Any], content: bytes, *further: Any) -> Any:
+    """Restore a lane of columns from its pickle; older versions pickled pairs in this way too, with the row type."""
     table = from_ipc(content)
-    return kind(table) if kind is RowValues else kind(*table.columns)
+    return kind(table) if kind is RowValues else kind(*table.columns, *further)
 
 
 def _unpacked_pairs(

@@ -227,6 +227,8 @@ class PaneOrders(OrderLane):
         pane_numbers: of each pane, its number among those of its cause.
     """
 
+    instants: NDArray[np.int64] | None = None  # which older pickles lack
+
     def __init__(
         self,
         panes: Panes,
