@@ -17,12 +17,12 @@ SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all test-uncompiled test-versions check format bench bench-check docs docs-serve docs-external wheel mutation set-up
+.PHONY: help demo test test-all test-uncompiled test-versions check format bench bench-check docs docs-serve docs-external wheel mutation set-up spark-classes
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
-demo: set-up ## run the flights demo in process, as a stream in process, as a Spark batch job and stream (writes demo.png)
+demo: spark-classes ## run the flights demo in process, as a stream in process, as a Spark batch job and stream (writes demo.png)
 	@scripts/java.sh demo $(VENV)/dataflow-model demo $(ARGS)
 
 test: set-up ## run the tests that a change must pass before review
@@ -75,3 +75,7 @@ wheel: set-up ## build a source distribution and a wheel with the compiled core 
 
 set-up:
 	@PYTHON="$(PYTHON)" scripts/set_up.sh
+
+# Once for each Java: half a minute, after which each Spark session starts in about half the time.
+spark-classes: set-up
+	@scripts/java.sh try $(VENV)/dataflow-model prepare-spark >/dev/null || true

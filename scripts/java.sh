@@ -5,6 +5,7 @@
 #   java.sh advice        print the commands that install one
 #   java.sh run CMD …     run CMD with JAVA_HOME set; without Java too, since CMD knows what it can do then
 #   java.sh demo CMD …    the same, but without Java run `CMD … --runner local` and end with the advice
+#   java.sh try CMD …     the same, but without Java do nothing
 #
 # DATAFLOW_MODEL_INSTALL_JAVA=no keeps it from installing anything; DATAFLOW_MODEL_JAVA_PLACES names the folders to look
 # in (patterns, parted by spaces) after JAVA_HOME, the PATH and the conda environment, instead of the common ones.
@@ -86,10 +87,12 @@ if [ $# -gt 0 ]; then shift; fi
 case $mode in
 find) find_java ;;
 advice) advice ;;
-run | demo)
+run | demo | try)
     if home=$(find_java) || { install_java && home=$(find_java); }; then
         export JAVA_HOME=$home
         exec "$@"
+    elif [ "$mode" = try ]; then
+        exit 0
     elif [ "$mode" = run ]; then
         # On stderr and first, so that the command's own last line stays the last.
         advice >&2

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 
 import dataflow_model as dm
 from dataflow_model.errors import CheckpointMismatch, SourceError, UnsupportedOnRunner
+from dataflow_model.runners.sharded import rows
 from dataflow_model.runners.spark import collected
+from dataflow_model.runners.spark.dataframes import ROW_TYPE
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.waiting import wait_for
 
@@ -62,6 +65,10 @@ def write(folder: Path, number: int, rows: list[tuple[Any, ...]]) -> None:
     pq.write_table(
         pa.table({name: list(values) for name, values in columns.items()}), folder / f"part-{number}.parquet"
     )
+
+
+def test_rows_have_the_same_columns_for_spark_as_for_arrow() -> None:
+    assert to_arrow_schema(ROW_TYPE, timezone="UTC") == rows.SCHEMA
 
 
 # Bounded jobs.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
-    "SCHEMA_DDL",
     "Kind",
     "PackedBundle",
     "PackedPanes",
@@ -33,7 +32,6 @@ __all__ = [
     "unpacked",
 ]
 
-SCHEMA_DDL: Final = "shard int, stage int, bucket int, kind string, payload binary"
 SCHEMA: Final = pa.schema(
     [
         ("shard", pa.int32()),

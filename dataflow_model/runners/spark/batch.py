@@ -26,9 +26,9 @@ from dataflow_model.runners.sharded.publishing import (
     read_measured,
     read_watermarks,
 )
-from dataflow_model.runners.sharded.rows import SCHEMA_DDL, Kind, arrow_batches, load, rows_of_batches
+from dataflow_model.runners.sharded.rows import Kind, arrow_batches, load, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
-from dataflow_model.runners.spark.dataframes import with_dataframes
+from dataflow_model.runners.spark.dataframes import ROW_TYPE, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
@@ -88,10 +88,10 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     works = plan_work(program, 2 * shards)
     # One row for each task, which reads by itself: for a source of its own Spark would start two more processes.
     tasks = spark.range(0, len(works), 1, len(works))
-    frame = with_dataframes(tasks.mapInArrow(_reading(packed, works), SCHEMA_DDL), staged.sources, packed)
+    frame = with_dataframes(tasks.mapInArrow(_reading(packed, works), ROW_TYPE), staged.sources, packed)
     for depth in range(1, len(staged.stages) + 1):
         shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
-        frame = shuffled.mapInArrow(_stage(packed, depth), SCHEMA_DDL)
+        frame = shuffled.mapInArrow(_stage(packed, depth), ROW_TYPE)
     return BatchResult(spark, frame.select("kind", "payload"), program, folder, None if None in counts else rows)
 
 

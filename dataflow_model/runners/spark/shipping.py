@@ -91,7 +91,7 @@ class DistributedProgram(PackedProgram):
         return pathlib.Path(SparkFiles.get(self.file))
 
 
-def register_source(spark: SparkSession, title: str, schema: str, reader: type) -> None:
+def register_source(spark: SparkSession, title: str, schema: StructType, reader: type) -> None:
     """Register a streaming source, whose reader is imported when Spark first asks it for something.
 
     Spark plans a query in several Python processes, which only pass the reader on: they end sooner, and take less
@@ -168,7 +168,9 @@ def _finders(spark: SparkSession, owner: type) -> tuple[Callable[[], Any] | None
     return None if is_local(spark) else _finder(owner, _zipped()), _finder(owner, b"")
 
 
-def _source(title: str, rows: str, find: Callable[[], Any] | None, installed: Callable[[], Any]) -> type[DataSource]:
+def _source(
+    title: str, rows: StructType, find: Callable[[], Any] | None, installed: Callable[[], Any]
+) -> type[DataSource]:
     """Return a source that contains what it needs to find its reader."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 

@@ -23,10 +23,9 @@ from dataflow_model.runners.sharded.publishing import (
     read_progress,
 )
 from dataflow_model.runners.sharded.results import StreamResult
-from dataflow_model.runners.sharded.rows import SCHEMA_DDL
 from dataflow_model.runners.sharded.starting import request_end, stream_program
 from dataflow_model.runners.spark.collected import collect_bounded
-from dataflow_model.runners.spark.dataframes import check_streaming, with_dataframes
+from dataflow_model.runners.spark.dataframes import ROW_TYPE, check_streaming, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.session import settings_of, stream_settings
@@ -95,7 +94,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # those of earlier starts
     claim_sinks(program)
     packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.ours, _PROGRAMS), shared=True)
-    register_source(spark, OUR_SOURCE, SCHEMA_DDL, StreamReader)
+    register_source(spark, OUR_SOURCE, ROW_TYPE, StreamReader)
     register_sink(spark, OUR_SINK, StreamWriter)
     options = program_options(
         packed,
@@ -114,7 +113,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         frame = with_dataframes((ours.name(_NAME) if named else ours).load(), staged.sources, packed)
         for depth in range(1, len(staged.stages) + 1):
             stage = processor(spark, KeyedStage, packed, depth)
-            frame = frame.groupBy("shard").transformWithStateInPandas(stage, SCHEMA_DDL, "Append", "None")
+            frame = frame.groupBy("shard").transformWithStateInPandas(stage, ROW_TYPE, "Append", "None")
         query = (
             frame.writeStream.format(OUR_SINK)
             .options(**options)
