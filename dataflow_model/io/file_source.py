@@ -342,7 +342,7 @@ class FileSource(ColumnSource):
         first_schema = next((schema for schema in schemas if schema is not None), None)
         if first_schema is None:
             raise SourceError(
-                f"{Path(root, names[0])} has no rows, so its columns are not known",
+                f"{Path(root, names[0])} has no rows, so the types of its columns are not known",
                 hint="pass schema=pa.schema({…}) to set the columns and their types",
             )
         self._check_columns(first_schema)

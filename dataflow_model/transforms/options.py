@@ -28,5 +28,5 @@ def as_option(options: type[E], value: E | str) -> E:
     for name, option in options.__members__.items():  # with the aliases
         if isinstance(value, str) and value.lower() in {name.lower(), str(option.value).lower()}:
             return option
-    choices = " or ".join(repr(option.value) for option in options)
+    choices = " or ".join(repr(name.lower()) for name in options.__members__)
     raise InvalidArgument(f"{value!r} is not a valid {options.__name__}", hint=f"use {choices}")
