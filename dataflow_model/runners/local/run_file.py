@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS parts (depth, shard, sequence, part, payload BLOB,
 CREATE TABLE IF NOT EXISTS commits (number INTEGER PRIMARY KEY, is_published, record BLOB);
 CREATE TABLE IF NOT EXISTS done (source, origin, entry, PRIMARY KEY (source, origin)) WITHOUT ROWID;
 """
+_PAGE_BYTES: Final = 16_384
+"""Micro-batches write megabytes: with SQLite's 4,096, a transaction took half as long again."""
 
 
 @attrs.frozen
@@ -76,6 +78,7 @@ class RunFile:
         file = cls(pathlib.Path(folder, FILE))
         with file.explained():
             file._database = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
+            file._database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file
             file._database.execute("PRAGMA journal_mode = WAL")
             file._database.execute("PRAGMA synchronous = FULL")
             file._database.executescript(_TABLES)

@@ -73,11 +73,9 @@ class _StoredKeys:
 
     def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the stored form of keys to load into columns, without those that are loaded already, or are new."""
-        loaded, begin = self._loaded, self.begin
-        entries: dict[bytes, bytes] = {}
-        for encoded, entry in self.entries.several([encoded for encoded in keys if encoded not in loaded]):
-            entries[encoded] = entry
-            loaded[encoded] = entry[:begin]
+        loaded = self._loaded
+        entries = dict(self.entries.several([encoded for encoded in keys if encoded not in loaded]))
+        loaded.update(self._heads(entries))
         return entries
 
     def due(self, untils: Iterable[int]) -> list[bytes]:
