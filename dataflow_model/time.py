@@ -460,7 +460,7 @@ def _parse_duration(text: str) -> int:
         if quantity is None or unit not in _UNITS:
             raise InvalidArgument(
                 f"{text!r} is not a duration",
-                hint="use numbers with units, such as '90 seconds' or '1 hour 30 min'",
+                hint="use numbers with units (ms, s, min, h, days, weeks), such as '90 seconds' or '1 hour 30 min'",
             )
         total += round(decimal.Decimal(quantity.group(1)) * _UNITS[unit])
         at = quantity.end()
@@ -479,6 +479,11 @@ def _instant(value: InstantLike) -> int:
             return _seconds(value)
         case datetime.datetime():
             if value.tzinfo is None:
+                if type(value).__name__ == "NaTType":  # pandas' missing time is a datetime
+                    raise InvalidArgument(
+                        f"a missing time is no instant, got {value!r}",
+                        hint="filter such elements out before, or send them to an output: .with_exception_handling()",
+                    )
                 raise InvalidArgument(
                     f"an instant needs a time zone, got {value!r}",
                     hint="add one: value.replace(tzinfo=datetime.UTC)",

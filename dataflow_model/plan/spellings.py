@@ -23,6 +23,8 @@ _COMBINERS: Final = "the combiners are names of the package: dm.Count, dm.Mean, 
 _DISTINCT: Final = (
     "use … | dm.Distinct() for equal elements, dm.Deduplicate(id_fn, horizon='1 hour') for records with an id"
 )
+_OPTIONS: Final = "there are no options of a pipeline; a runner takes its own: dm.SparkRunner(spark, checkpoint=…)"
+_SORTED: Final = "a collection has no order: use … | dm.Top.globally(10), or sort the list after dm.ToList.globally()"
 _SPLITTABLE: Final = "there are no splittable DoFns; a source reads in ranges: see dm.Read"
 
 _INPUT_AND_OUTPUT: Final = {
@@ -31,7 +33,9 @@ _INPUT_AND_OUTPUT: Final = {
     "ReadFromJson": "use dm.io.ReadJson(…)",
     "ReadFromKafka": "use dm.io.ReadDataFrame(spark.readStream.format('kafka')…)",
     "ReadFromParquet": "use dm.io.ReadParquet(…)",
+    "ReadFromPubSub": "read files with follow=True, or Kafka with dm.io.ReadDataFrame(spark.readStream…)",
     "ReadFromText": "use dm.io.ReadText(…)",
+    "WriteToBigQuery": "write each micro-batch with dm.io.ForeachBundle(fn)",
     "WriteToCsv": "use dm.io.WriteCsv(folder)",
     "WriteToJson": "use dm.io.WriteJson(folder)",
     "WriteToParquet": "use dm.io.WriteParquet(folder)",
@@ -53,6 +57,8 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "KVSwap": "use dm.KvSwap()",
         "MapElements": "use dm.Map(fn)",
         "Metrics": "use dm.metrics.counter(name), distribution(name) or gauge(name)",
+        "OrFinally": "write trigger.or_finally(other)",
+        "PipelineOptions": _OPTIONS,
         "PortableRunner": "use dm.SparkRunner(spark), or dm.LocalRunner()",
         "ReadModifyWriteStateSpec": "use dm.ValueStateSpec(default=…); the attribute that holds it is its name",
         "RemoveDuplicates": _DISTINCT,
@@ -67,7 +73,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "coders": "elements are pickled, keys have an encoding by value: there is nothing to register",
         "combiners": _COMBINERS,
         "equal_to": "use dm.testing.equal_to([…])",
-        "options": "there are no options of a pipeline; a runner takes its own: dm.SparkRunner(spark, checkpoint=…)",
+        "options": _OPTIONS,
         "pvalue": "use dm.AsSingleton, dm.AsIter, dm.AsList, dm.AsDict and dm.TaggedOutput",
         "trigger": "triggers are names of the package: dm.AfterWatermark, dm.Repeatedly, dm.AccumulationMode, …",
         "window": "windows are names of the package: dm.FixedWindows('1 hour'), dm.Sessions('10 minutes'), …",
@@ -93,6 +99,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "dropDuplicates": _DISTINCT,
         "dropDuplicatesWithinWatermark": "use … | dm.Deduplicate(id_fn, horizon='1 hour')",
         "drop_duplicates": _DISTINCT,
+        "explode": "use … | dm.FlatMap(lambda row: row.values)",
         "filter": "use … | dm.Filter(fn)",
         "flatMap": "use … | dm.FlatMap(fn)",
         "flatMapValues": "use … | dm.FlatMapTuple(lambda key, value: [(key, part) for part in fn(value)])",
@@ -110,6 +117,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "limit": "use … | dm.Sample.globally(10), or dm.Top.globally(10)",
         "map": "use … | dm.Map(fn)",
         "mapValues": "use … | dm.MapTuple(lambda key, value: (key, fn(value)))",
+        "orderBy": _SORTED,
         "persist": "leave it out: a collection is computed once, however many transforms read it",
         "process": "use … | dm.ParDo(MyDoFn())",
         "reduce": "use … | dm.CombineGlobally(fn)",
@@ -117,7 +125,10 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "repartition": "use … | dm.Reshuffle()",
         "sample": "use … | dm.Sample.globally(10)",
         "select": "use … | dm.Map(fn)",
+        "sort": _SORTED,
+        "sortBy": _SORTED,
         "sum": "use … | dm.Sum.globally() or dm.Sum.per_key()",
+        "take": "use pcoll.head(10) to look, or … | dm.Sample.globally(10)",
         "toPandas": "write … | 'out' >> dm.io.Collect(), run the pipeline, and read result.table('out').to_pandas()",
         "to_pandas": "write … | 'out' >> dm.io.Collect(), run the pipeline, and read result.table('out').to_pandas()",
         "union": "use (first, second) | dm.Flatten()",

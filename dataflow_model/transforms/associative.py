@@ -177,6 +177,21 @@ def _check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
         ) from error
 
 
+def _check_takes_values(fn: Callable[..., Any], label: str) -> None:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # builtins may have no signature
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        name = getattr(fn, "__qualname__", repr(fn))
+        raise InvalidType(
+            f"{label} calls its function with an iterable of values, which {name}{signature} does not take: {error}",
+            hint="pass sum, for example, or lambda values: functools.reduce(fn, values) for a function of two values",
+        ) from error
+
+
 def _as_combine_fn(candidate: Any, label: str) -> CombineFn[Any, Any, Any]:
     from dataflow_model.transforms.combiners import Max, Min, Sum
 
@@ -199,6 +214,7 @@ def _as_combine_fn(candidate: Any, label: str) -> CombineFn[Any, Any, Any]:
         if candidate is function:
             return combiner()
     if callable(candidate):
+        _check_takes_values(candidate, label)
         return AssociativeFn(candidate)
     raise InvalidType(
         f"{label} takes a CombineFn or an associative function, got {candidate!r}",

@@ -250,7 +250,9 @@ def test_columns_that_need_no_zone_are_projected_and_replayed(file: Path) -> Non
 def test_an_empty_file_and_one_with_only_a_header_have_no_rows(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("")
     (tmp_path / "b.csv").write_text("at,n\n")
-    with pytest.raises(SourceError, match=r"a\.csv has no rows, so the types of its columns are not known\nHint: pass schema="):
+    with pytest.raises(
+        SourceError, match=r"a\.csv has no rows, so the types of its columns are not known\nHint: pass schema="
+    ):
         dm.io.ReadCsv(tmp_path, event_time="at")
     (tmp_path / "c.csv").write_text("at,n\n1,10\n")
     assert read(tmp_path)[0] == [(1, 10)]

@@ -10,6 +10,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pendulum
 import pytest
 from hypothesis import given
@@ -252,6 +253,12 @@ def test_the_text_of_a_duration_reads_back(micros: int) -> None:
 def test_an_instant_may_be_written_in_many_ways(written: Any, micros: int) -> None:
     assert event_time(written) == EventTime(micros)
     assert processing_time(written) == ProcessingTime(micros)
+
+
+def test_a_missing_time_of_pandas_is_refused_as_what_it_is() -> None:
+    missing: Any = pd.NaT
+    with pytest.raises(InvalidArgument, match=r"a missing time is no instant, got NaT\nHint: filter"):
+        event_time(missing)
 
 
 @pytest.mark.parametrize("written", ["2013-01-01", "2013-01-01T05:00", datetime.datetime(2013, 1, 1)])  # noqa: DTZ001

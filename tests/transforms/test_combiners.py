@@ -187,6 +187,14 @@ def test_arguments_that_a_combiner_does_not_take_are_refused() -> None:
         dm.CombinePerKey(dm.Sum(), 3)
 
 
+@pytest.mark.parametrize("function", [lambda left, right: left + right, lambda: 0])
+def test_a_function_that_takes_no_iterable_is_refused_when_it_is_applied(function: Any) -> None:
+    pairs = dm.Pipeline() | dm.Create([("a", 1)])
+    for combining in (dm.CombinePerKey, dm.CombineGlobally):
+        with pytest.raises(dm.InvalidType, match=r"with an iterable of values, which .*lambda.*\nHint: .*reduce"):
+            _ = pairs | combining(function)
+
+
 def test_a_combiner_takes_no_side_inputs() -> None:
     numbers = dm.Pipeline() | dm.Create([1])
     with pytest.raises(dm.InvalidType, match="combiners take no side inputs"):

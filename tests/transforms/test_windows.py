@@ -148,7 +148,10 @@ def test_the_arguments_of_window_into_are_checked_as_in_the_chain() -> None:
         dm.WindowInto(60)  # type: ignore[arg-type] # the point
     with pytest.raises(dm.InvalidType, match="`trigger` must be a trigger"):
         dm.WindowInto(dm.FixedWindows(10), trigger="late")  # type: ignore[arg-type] # the point
-    with pytest.raises(dm.InvalidArgument, match="'retracting' is not a valid AccumulationMode"):
+    with pytest.raises(
+        dm.InvalidArgument,
+        match=r"'retracting' is not a valid AccumulationMode\nHint: .*'discarding' or 'accumulating'",
+    ):
         dm.WindowInto(dm.FixedWindows(10), accumulation_mode="retracting")
     with pytest.raises(dm.InvalidArgument, match="`allowed_lateness` must not be negative"):
         dm.WindowInto(dm.FixedWindows(10), allowed_lateness=-1)
