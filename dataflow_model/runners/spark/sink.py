@@ -11,6 +11,7 @@ from dataflow_model.runners.sharded.rows import rows_of_batches
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.stages import value_of
 from dataflow_model.runners.spark.tasks import WORKER, this_task
+from dataflow_model.runners.spark.worker_memory import returning_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +43,8 @@ class StreamWriter:
     @reported
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Return the pending output of a task."""
-        return _Message(write_pending(this_task(self.packed), rows_of_batches(iterator)))
+        with returning_memory():
+            return _Message(write_pending(this_task(self.packed), rows_of_batches(iterator)))
 
     @reported
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803

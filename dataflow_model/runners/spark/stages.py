@@ -22,6 +22,7 @@ from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.tasks import WORKER, this_task
+from dataflow_model.runners.spark.worker_memory import returning_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -104,7 +105,8 @@ class StreamReader:
         """Return the rows of a task for the first keyed stage or the sink."""
         assert isinstance(partition, _Part)  # noqa: S101 - `partitions` creates it
         task = attrs.evolve(this_task(self.packed), part=partition.number)
-        return arrow_batches(counting(task, read_work(task, partition.work)))
+        with returning_memory():
+            yield from arrow_batches(counting(task, read_work(task, partition.work)))
 
     @reported
     def commit(self, end: dict[str, Any]) -> None:
@@ -157,11 +159,15 @@ class KeyedStage:
     @reported
     def run(self, key: Any, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Run one micro-batch of one shard."""
+        with returning_memory():
+            yield self._output(int(key[0]), rows)
+
+    def _output(self, shard: int, rows: Iterator[pd.DataFrame]) -> pd.DataFrame:
         import pandas as pd  # other processes that load this module do not need it
 
         store = _SparkStore(self.head, self.log)
-        out = list(run_shard(this_task(self.packed), self.depth, int(key[0]), _rows_of(rows), store))
-        yield pd.DataFrame(
+        out = list(run_shard(this_task(self.packed), self.depth, shard, _rows_of(rows), store))
+        return pd.DataFrame(
             {
                 "shard": pd.array([row.shard for row in out], "int32"),
                 "stage": pd.array([row.stage for row in out], "int32"),
