@@ -118,7 +118,8 @@ class Result:
 
     `ours_s` and `theirs_s` are medians in seconds, `spread` is the wider of the two ranges over its median. `ratio` is
     ours to theirs, of the times or, where `ours_mib` and `theirs_mib` are there, of the peak memory. Fields of a side
-    that did not run are `None`. `early` and `late` are parts of our panes, where a comparison asks for some of each.
+    that did not run are `None`. `ours_once_mib` and `theirs_once_mib` count memory that processes share once; the
+    ratio does not. `early` and `late` are parts of our panes, where a comparison asks for some of each.
     """
 
     name: str
@@ -131,6 +132,8 @@ class Result:
     agree: bool | None
     ours_mib: float | None = None
     theirs_mib: float | None = None
+    ours_once_mib: float | None = None
+    theirs_once_mib: float | None = None
     early: float | None = None
     late: float | None = None
 
@@ -212,20 +215,27 @@ def _measure_memory(benchmark: Benchmark, events: Events, repeats: int, sides: t
     """Run each side in a process of its own, with a JVM of its own: a heap that has grown does not shrink."""
     times: dict[str, list[float]] = {side: [] for side in sides}
     peaks: dict[str, list[float]] = {side: [] for side in sides}
+    peaks_once: dict[str, list[float]] = {side: [] for side in sides}
     with tempfile.TemporaryDirectory() as scratch:
         for repeat in range(repeats):
             for side in sides:
-                taken, peak = _run_alone(benchmark, side, events, Path(scratch, f"{side}-{repeat}"))
+                taken, memory = _run_alone(benchmark, side, events, Path(scratch, f"{side}-{repeat}"))
                 times[side].append(taken)
-                peaks[side].append(peak)
+                peaks[side].append(memory.mib)
+                peaks_once[side].append(memory.once_mib)
         both = len(sides) == len(SIDES)
         agreed = agree(Path(scratch, "ours-0"), Path(scratch, "theirs-0")) if both else None
     mib = {side: statistics.median(taken) for side, taken in peaks.items()}
-    return _result(benchmark, events, times, agreed, mib)
+    once = {side: statistics.median(taken) for side, taken in peaks_once.items()}
+    return attrs.evolve(
+        _result(benchmark, events, times, agreed, mib),
+        ours_once_mib=_rounded(once.get("ours")),
+        theirs_once_mib=_rounded(once.get("theirs")),
+    )
 
 
-def _run_alone(benchmark: Benchmark, side: str, events: Events, out: Path) -> tuple[float, float]:
-    """Return the seconds and the peak MiB of one cold run."""
+def _run_alone(benchmark: Benchmark, side: str, events: Events, out: Path) -> tuple[float, PeakMemory]:
+    """Return the seconds and the peak memory of one cold run."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(benchmark, side, events, out, sender))
@@ -239,7 +249,7 @@ def _run_alone(benchmark: Benchmark, side: str, events: Events, out: Path) -> tu
                 raise RuntimeError(f"{benchmark.name}: the process of {side} died; its error is above") from None
     finally:
         process.join()
-    return taken, memory.mib
+    return taken, memory
 
 
 def _child(benchmark: Benchmark, side: str, events: Events, out: Path, sender: Connection) -> None:

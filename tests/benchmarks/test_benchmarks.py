@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from benchmarks.baseline import read_baseline, regressions
 from benchmarks.cases import BENCHMARKS
 from benchmarks.data import make_events
 from benchmarks.harness import Result, measure
-from benchmarks.memory import PeakMemory, resident
+from benchmarks.memory import PeakMemory, proportional, resident
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -169,6 +170,40 @@ def test_memory_is_counted_over_the_whole_tree_of_processes() -> None:
         assert child.stdin is not None
         child.stdin.close()
     assert memory.mib * (1 << 20) >= alone + (64 << 20)
+
+
+def test_memory_that_a_forked_process_shares_is_counted_once_or_for_each() -> None:
+    program = (
+        "import os, sys; block = bytearray(b'x') * (64 << 20); child = os.fork(); "
+        "print(len(block)) if child == 0 else None; sys.stdout.flush(); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        parent.stdout.readline()
+        each, once = resident(parent.pid), proportional(parent.pid)
+        parent.stdin.close()
+    assert (64 << 20) <= once < (100 << 20)
+    assert each >= once + (32 << 20)
+
+
+def test_a_jvm_that_is_starting_a_process_is_counted_once(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    shutil.copy(Path(sys.executable).resolve(), java)
+    program = (
+        "import os, sys; block = bytearray(b'x') * (64 << 20); child = os.fork(); "
+        "block[:] = bytes(len(block)); print(child) if child == 0 else None; sys.stdout.flush(); sys.stdin.read()"
+    )
+    command = [str(java), "-S", "-c", program]
+    home = {**os.environ, "PYTHONHOME": sys.base_prefix}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=home) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        assert parent.stdout.readline() == b"0\n"
+        once = proportional(parent.pid)
+        parent.stdin.close()
+    assert (64 << 20) <= once < (100 << 20)
 
 
 def test_a_ratio_worse_by_more_than_a_quarter_is_a_regression() -> None:
