@@ -253,4 +253,4 @@ def test_entries_that_are_put_together_count_like_those_that_are_put_by_themselv
     keys.spill()
     keys.put({b"a": b"x", b"b": b"yyyy"})
     assert (keys.bytes, len(keys)) == (5, 2)
-    assert dict(keys.several([b"a", b"c", b"b"])) == {b"a": b"x", b"b": b"yyyy"}
+    assert keys.joined([b"a", b"c", b"b"]) == ([b"a", b"b"], b"xyyyy", [1, 5])

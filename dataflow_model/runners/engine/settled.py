@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 import weakref
 from collections.abc import MutableMapping
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import SinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["SettledKeys"]
 
@@ -89,10 +90,10 @@ class SettledKeys(MutableMapping[bytes, bytes]):
             self.held_bytes += _size(encoded, entry)
         self._held[encoded] = entry
 
-    def several(self, keys: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield those of some keys that have an entry, with the entry."""
-        entries = zip(keys, map(self.get, keys), strict=True)
-        return ((encoded, entry) for encoded, entry in entries if entry is not None)
+    def joined(self, keys: Iterable[bytes]) -> tuple[list[bytes], bytes, list[int]]:
+        """Return those of some keys that have an entry, their entries side by side, and where each of these ends."""
+        entries = {encoded: entry for encoded in keys if (entry := self.get(encoded)) is not None}
+        return list(entries), b"".join(entries.values()), list(itertools.accumulate(map(len, entries.values())))
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         """Set several entries."""

@@ -16,8 +16,8 @@ cdef class ByteTable:
 
     @cython.locals(row=int64_t)
     cpdef object peek(self, bytes encoded)
-    @cython.locals(wanted=list, known=list, entries=list, rows=list, first=int64_t, place=int64_t, row=int64_t)
-    cpdef list several(self, object keys)
+    @cython.locals(wanted=list, known=list, parts=list, rows=list, ends=int64_t[::1], first=int64_t, place=int64_t, row=int64_t, count=int64_t, end=int64_t)
+    cpdef tuple joined(self, object keys)
     @cython.locals(seen=int64_t, last=int64_t, place=int64_t, row=int64_t, begin=int64_t, at=int64_t)
     cpdef void fetch(self, list keys, int64_t first) except *
     cpdef int64_t bucket(self, int64_t hashed) noexcept
@@ -26,8 +26,10 @@ cdef class ByteTable:
     cpdef int64_t find(self, bytes encoded) except -1
     @cython.locals(source=Bytes, begin=int64_t, at=int64_t)
     cpdef bint is_key(self, int64_t row, bytes encoded) noexcept
-    @cython.locals(total=int64_t, row=int64_t, target=bytearray, data=uint8_t[::1], copied=uint8_t[::1], ends=list, to=int64_t, begin=int64_t, length=int64_t, at=int64_t, place=int64_t)
+    @cython.locals(copied=bytes, copies=list, row=int64_t, begin=int64_t, end=int64_t)
     cpdef list copies(self, list rows, int64_t part)
+    @cython.locals(total=int64_t, row=int64_t, target=bytearray, data=uint8_t[::1], copied=uint8_t[::1], to=int64_t, begin=int64_t, length=int64_t, at=int64_t)
+    cpdef bytearray copied(self, list rows, int64_t part)
     @cython.locals(keys=list, place=int64_t, is_large=cython.bint)
     cpdef put(self, object entries)
     @cython.locals(row=int64_t, length=int64_t, size=int64_t, before=int64_t)

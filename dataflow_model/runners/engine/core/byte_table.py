@@ -86,11 +86,13 @@ class ByteTable:
         row = self.find(encoded)
         return self.copies([row], _ENTRY)[0] if self.index[row] >= 0 else self.large.get(encoded)
 
-    def several(self, keys: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-        """Return those of some keys that have an entry, with the entry."""
+    def joined(self, keys: Iterable[bytes]) -> tuple[list[bytes], bytes, array[int]]:
+        """Return those of some keys that have an entry, their entries side by side, and where each of these ends."""
         wanted = list(keys)
         known: list[bytes] = []
-        entries: list[bytes] = []
+        parts: list[bytearray | bytes] = []
+        ends = column(len(wanted))
+        count, end = 0, 0
         for first in range(0, len(wanted), _AT_ONCE):
             self.fetch(wanted, first)
             rows: list[int] = []
@@ -99,9 +101,18 @@ class ByteTable:
                 if self.index[row] >= 0:
                     known.append(wanted[place])
                     rows.append(row)
-            entries += self.copies(rows, _ENTRY)
-        large = [(encoded, self.large[encoded]) for encoded in wanted if encoded in self.large] if self.large else []
-        return list(zip(known, entries, strict=True)) + large
+                    end += self.index[row + _ENTRY]
+                    ends[count] = end
+                    count += 1
+            parts.append(self.copied(rows, _ENTRY))
+        for encoded in wanted if self.large else ():
+            if encoded in self.large:
+                known.append(encoded)
+                parts.append(self.large[encoded])
+                end += len(self.large[encoded])
+                ends[count] = end
+                count += 1
+        return known, b"".join(parts), ends[:count]
 
     def fetch(self, keys: list[bytes], first: int) -> None:
         """Read what looking up the next keys will read, so that many cache misses overlap."""
@@ -146,12 +157,22 @@ class ByteTable:
 
     def copies(self, rows: list[int], part: int) -> list[bytes]:
         """Return the keys of rows, or their entries; `part` is the column of the index with their length."""
+        copied = bytes(self.copied(rows, part))
+        copies: list[bytes] = []
+        begin = 0
+        for row in rows:
+            end = begin + self.index[row + part]
+            copies.append(copied[begin:end])
+            begin = end
+        return copies
+
+    def copied(self, rows: list[int], part: int) -> bytearray:
+        """Return the keys of rows, or their entries, side by side; see `copies`."""
         total = 0
         for row in rows:
             total += self.index[row + part]
         target = bytearray(total)
         data, copied = self.data, memoryview(target)
-        ends = [0]
         to = 0
         for row in rows:
             begin = self.index[row + _BEGIN] + (self.index[row + _KEY] if part == _ENTRY else 0)
@@ -159,8 +180,7 @@ class ByteTable:
             for at in range(length):
                 copied[to + at] = data[begin + at]
             to += length
-            ends.append(to)
-        return [bytes(target[ends[place] : ends[place + 1]]) for place in range(len(rows))]
+        return target
 
     # Writing ---------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ earlier version has written them, a pickled `KeyState`; both engines read both.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,7 +15,9 @@ import numpy as np
 from dataflow_model.runners.engine.core.byte_table import ByteTable
 from dataflow_model.runners.engine.core.columns import taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
+from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.keyed import CoreMachine
+from dataflow_model.runners.engine.core.moving import changed_heads
 from dataflow_model.runners.engine.core.packed_form import PACKED
 from dataflow_model.runners.engine.core.packing import pack
 from dataflow_model.runners.engine.core.program import compile_tree
@@ -71,25 +74,28 @@ class _StoredKeys:
         self._lines = lines
         self._waiting = WaitingKeys(lines + 1, self._popped_head)
 
-    def load(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the stored form of keys to load into columns, without those that are loaded already, or are new."""
+    def load(self, keys: Iterable[bytes]) -> Joined:
+        """Return the stored form of keys to load into columns, without those that are loaded already, or are new.
+
+        Args:
+            keys: different keys.
+        """
         loaded = self._loaded
-        entries = dict(self.entries.several([encoded for encoded in keys if encoded not in loaded]))
-        loaded.update(self._heads(entries))
+        entries = Joined.of(*self.entries.joined([encoded for encoded in keys if encoded not in loaded]))
+        loaded.update(zip(entries.keys, entries.parts(0, self.begin), strict=True))
         return entries
 
     def due(self, untils: Iterable[int]) -> list[bytes]:
         """Return the keys outside the columns with a deadline up to the clock of a line; the caller loads them."""
-        due = [encoded for line, until in enumerate(untils) for encoded in self._waiting.take(line, until)]
+        by_line = [self._waiting.take(line, until) for line, until in enumerate(untils)]
+        due = dict.fromkeys(itertools.chain(*by_line))  # a key may be due on several lines
         self._not_waiting.update(due)
-        return due
+        return list(due)
 
-    def store(self, changes: Mapping[bytes, bytes | None]) -> None:
+    def store(self, changes: dict[bytes, bytes | None]) -> None:
         """Store changed keys that are in columns, with `None` for those that were removed."""
-        loaded, begin = self._loaded, self.begin
-        entries = self._put(changes).items()
-        changed = {encoded: head for encoded, entry in entries if loaded.get(encoded) != (head := entry[:begin])}
-        loaded.update(changed)
+        changed = changed_heads(self._put(changes), self._loaded, self.begin)
+        self._loaded.update(changed)
         self._not_waiting.update(changed)
 
     def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
@@ -125,10 +131,10 @@ class _StoredKeys:
         begin = self.begin
         return {encoded: entry[:begin] for encoded, entry in entries.items()}
 
-    def _put(self, changes: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes]:
+    def _put(self, changes: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
         """Put changes into the entries, and forget removed keys; return the changes of the others."""
         every: Any = changes
-        fresh: Mapping[bytes, bytes] = every
+        fresh: dict[bytes, bytes] = every
         if None in changes.values():
             fresh = {encoded: entry for encoded, entry in changes.items() if entry is not None}
             for encoded in changes.keys() - fresh.keys():
@@ -190,18 +196,18 @@ class _DurableGrouping(CoreGrouping):
         """Load keys that are stored but not in columns."""
         begin = self._stored.begin
         entries = self._stored.load(keys)
-        if not entries:
+        if not len(entries):
             return
         self._note_touched()
         before = self.machine.cells.live
-        pickled = [encoded for encoded, entry in entries.items() if entry[begin] != PACKED]
+        are_packed = entries.bytes_at(begin) == PACKED
         states: dict[int, KeyState] = {}
-        for encoded in pickled:
-            state = self._thaw(entries.pop(encoded)[begin:])
-            number = self.keys.find(encoded)
+        for place in np.flatnonzero(~are_packed).tolist():
+            state = self._thaw(entries.entry(place)[begin:])
+            number = self.keys.find(entries.keys[place])
             states[self.keys.number(state.key) if number is None else number] = state
-        if entries:
-            unpack(self, entries, self._thaw, begin)
+        if are_packed.any():
+            unpack(self, entries.only(are_packed), self._thaw, begin)
         if states:
             restore(self, TreeColumns(self.program), states)
         self._loaded += self.machine.cells.live - before

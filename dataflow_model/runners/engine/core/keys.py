@@ -163,7 +163,7 @@ class KeyTable:
             self._looked_up_as[number] = key
         return number
 
-    def find(self, encoded: bytes) -> int | None:
+    def find(self, encoded: bytes | None) -> int | None:
         """Return the number of an encoded key; `None` if it has none."""
         return self._numbers.get(encoded)
 

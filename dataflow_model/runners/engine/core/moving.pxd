@@ -12,3 +12,12 @@ cpdef void read_packed(const uint8_t[::1] packed, int64_t[::1] begins, int64_t[:
 
 @cython.locals(part=int64_t, to=int64_t, byte=int64_t)
 cpdef void copy_parts(const uint8_t[::1] source, int64_t[::1] bounds, uint8_t[::1] target, int64_t[::1] places) except *
+
+@cython.locals(part=int64_t)
+cpdef list divided(bytes source, int64_t[::1] begins, int64_t[::1] ends)
+
+@cython.locals(known=dict, part=int64_t, alike=bytes)
+cpdef int64_t number_alike(bytes source, int64_t[::1] begins, int64_t length, int64_t[::1] numbers) except -1
+
+@cython.locals(changed=dict, encoded=bytes, entry=bytes, head=bytes)
+cpdef dict changed_heads(dict entries, dict heads, int64_t length)

@@ -1,4 +1,4 @@
-"""Integers moved between columns, the rows of the table of cells, and the bytes of packed keys.
+"""Integers and bytes moved between columns, the rows of the table of cells, and the bytes of packed keys.
 
 Several columns of equal length follow each other in one array, so that a loop over rows fills all of them.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["copy_parts", "from_rows", "read_packed", "to_rows"]
+__all__ = ["changed_heads", "copy_parts", "divided", "from_rows", "number_alike", "read_packed", "to_rows"]
 
 
 def from_rows(rows: array[int], width: int, slots: array[int], places: array[int], columns: array[int]) -> None:
@@ -114,3 +114,56 @@ def copy_parts(source: bytes, bounds: array[int], target: bytearray, places: arr
             target[to] = source[byte]
             to += 1
         places[part] = to
+
+
+def divided(source: bytes, begins: array[int], ends: array[int]) -> list[bytes]:
+    """Return parts of bytes.
+
+    Example:
+        >>> from array import array
+        >>> divided(b"abcde", array("q", [3, 0]), array("q", [5, 2]))
+        [b'de', b'ab']
+    """
+    return [source[begins[part] : ends[part]] for part in range(len(begins))]
+
+
+def number_alike(source: bytes, begins: array[int], length: int, numbers: array[int]) -> int:
+    """Number parts of bytes from 0 on, the same bytes with the same number, and return how many numbers there are.
+
+    Args:
+        source: the bytes.
+        begins: where each part begins.
+        length: how long each of them is.
+        numbers: receives the number of each part.
+
+    Example:
+        >>> from array import array
+        >>> numbers = array("q", [0] * 3)
+        >>> number_alike(b"abcdab", array("q", [0, 2, 4]), 2, numbers), numbers.tolist()
+        (2, [0, 1, 0])
+    """
+    known: dict[bytes, int] = {}
+    for part in range(len(begins)):
+        alike = source[begins[part] : begins[part] + length]
+        numbers[part] = known.setdefault(alike, len(known))
+    return len(known)
+
+
+def changed_heads(entries: dict[bytes, bytes], heads: dict[bytes, bytes], length: int) -> dict[bytes, bytes]:
+    """Return the first bytes of those entries that begin otherwise than `heads` says, or are not there.
+
+    Args:
+        entries: the entries.
+        heads: the first bytes of entries by the same keys.
+        length: how many they are.
+
+    Example:
+        >>> changed_heads({b"a": b"1..", b"b": b"2..", b"c": b"3.."}, {b"a": b"1", b"b": b"1"}, 1)
+        {b'b': b'2', b'c': b'3'}
+    """
+    changed = {}
+    for encoded, entry in entries.items():
+        head = entry[:length]
+        if heads.get(encoded) != head:
+            changed[encoded] = head
+    return changed

@@ -13,7 +13,7 @@ import numpy as np
 from dataflow_model.runners.engine.cells import WHATEVER_COMES
 from dataflow_model.runners.engine.core.cells import COLLECTED, COLUMNS, REOPENED, TIMED
 from dataflow_model.runners.engine.core.columns import column, column_of, taken
-from dataflow_model.runners.engine.core.moving import copy_parts, from_rows
+from dataflow_model.runners.engine.core.moving import copy_parts, divided, from_rows
 from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, LOW_LINE, SET
 from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_COLUMNS, PACKED, KeyObjects, Layout
 from dataflow_model.runners.engine.core.program import ASK, USER
@@ -110,8 +110,7 @@ def _joined(sources: Sequence[_Parts]) -> list[bytes]:
     target, places = bytearray(int(ends[-1])), column_of(ends - sizes)
     for source, bounds in sources:
         copy_parts(source, column_of(bounds), target, places)
-    whole = bytes(target)
-    return [whole[begin:end] for begin, end in itertools.pairwise([0, *ends.tolist()])]
+    return divided(bytes(target), column_of(ends - sizes), column_of(ends))
 
 
 def _apart(parts: Sequence[bytes]) -> _Parts:

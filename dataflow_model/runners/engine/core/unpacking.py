@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +11,9 @@ import numpy as np
 from dataflow_model.runners.engine.core.cells import COLUMNS
 from dataflow_model.runners.engine.core.columns import column, column_of, taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
+from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
-from dataflow_model.runners.engine.core.moving import to_rows
+from dataflow_model.runners.engine.core.moving import divided, number_alike, to_rows
 from dataflow_model.runners.engine.core.packed_form import (
     CELL_COLUMNS,
     FURTHER,
@@ -28,7 +28,9 @@ from dataflow_model.runners.engine.core.states import TreeColumns, states_of
 from dataflow_model.triggers import TreeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.cells import KeyState
@@ -82,11 +84,12 @@ class _Alike:
     rows: int
     standing_rows: int
     rest: int
-    places: list[int] = attrs.field(factory=list)
+    places: NDArray[np.int64]
 
     @classmethod
-    def read(cls, core: CoreGrouping, stored: bytes, begin: int) -> _Alike:
-        """Return an empty group for a key with these bytes, whose state begins at `begin`."""
+    def read(cls, core: CoreGrouping, joined: Joined, places: NDArray[np.int64], begin: int) -> _Alike:
+        """Return a group of the keys at some places, which are like the first; their states begin at `begin`."""
+        stored = joined.entry(places[0])
         _, flags, count, standing_count = HEADER.unpack_from(stored, begin)
         kernels = 0 if core.form is None else len(core.form.kernels)
         at = begin + HEADER.size
@@ -102,43 +105,10 @@ class _Alike:
         )
         standing_rows = rows + count * form.cells.row.itemsize
         rest = standing_rows + standing_count * form.standing.row.itemsize
-        return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest)
+        return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest, places)
 
 
-@attrs.define
-class _Stored:
-    """Keys that are unpacked together.
-
-    Attributes:
-        packed: their bytes, one after the other.
-        begins, ends: where the bytes of each key begin and end.
-        numbers: of each key; `None` for one that has none yet.
-    """
-
-    packed: bytes
-    begins: list[int]
-    ends: list[int]
-    numbers: list[int | None]
-
-    def numbered(self, core: CoreGrouping, group: _Alike, thaw: Callable[[bytes], Any]) -> dict[int, KeyObjects]:
-        """Give each key of a group a number; return what is not an integer, by the number of the key in the group."""
-        objects: dict[int, KeyObjects] = {}
-        packed, begins, ends, rest = self.packed, self.begins, self.ends, group.rest
-        pickles = [packed[begins[place] + rest : ends[place]] for place in group.places]
-        known = [self.numbers[place] for place in group.places]
-        others = range(len(pickles)) if group.has_objects else core.keys.know_pickled(known, pickles)
-        for other in others:
-            key, *parts = thaw(pickles[other]) if group.has_objects else (thaw(pickles[other]),)
-            number = known[other]
-            if number is None:
-                number = self.numbers[group.places[other]] = core.keys.number(key)
-            core.keys.show_as(number, key)
-            if parts:
-                objects[other] = KeyObjects(*parts)
-        return objects
-
-
-def unpack(core: CoreGrouping, stored: Mapping[Any, bytes], thaw: Callable[[bytes], Any], begin: int = 0) -> None:
+def unpack(core: CoreGrouping, stored: Joined, thaw: Callable[[bytes], Any], begin: int = 0) -> None:
     """Create the cells of keys, which must have none yet.
 
     Args:
@@ -147,46 +117,71 @@ def unpack(core: CoreGrouping, stored: Mapping[Any, bytes], thaw: Callable[[byte
         thaw: loads what `freeze` has pickled.
         begin: the number of bytes before a state.
     """
-    packed = b"".join(stored.values())
-    ends = list(itertools.accumulate(map(len, stored.values())))
-    keys = _Stored(packed, [0, *ends[:-1]], ends, core.keys.find_all(stored))
-    alike: dict[bytes, _Alike] = {}
-    header_end = begin
-    for place, first in enumerate(keys.begins):
-        group = alike.get(packed[first + begin : first + header_end])
-        if group is None:
-            group = _Alike.read(core, packed[first : ends[place]], begin)
-            header_end = group.rows
-            group = alike.setdefault(packed[first + begin : first + header_end], group)
-        group.places.append(place)
     groups_by_form: dict[_Form, list[_Alike]] = {}
-    for group in alike.values():
+    for group in _groups(core, stored, begin):
         groups_by_form.setdefault(group.form, []).append(group)
     for form, groups in groups_by_form.items():
-        _unpack_form(core, form, keys, groups, thaw)
+        _unpack_form(core, form, stored, groups, thaw)
+
+
+def _groups(core: CoreGrouping, stored: Joined, begin: int) -> Iterator[_Alike]:
+    """Yield keys with the same bytes before their rows; `begin` is the number of bytes before a state."""
+    waiting = [np.arange(len(stored))]
+    while waiting:
+        places = waiting.pop()
+        length = _Alike.read(core, stored, places, begin).rows - begin
+        numbers = column(len(places))
+        count = number_alike(stored.whole, column_of(stored.begins[places] + begin), length, numbers)
+        numbered = taken(numbers, len(places))
+        ends = np.cumsum(np.bincount(numbered, minlength=count))
+        for alike in np.split(places[np.argsort(numbered, kind="stable")], ends[:-1]):
+            group = _Alike.read(core, stored, alike, begin)
+            if group.rows - begin > length:
+                waiting.append(alike)  # only the first of the bytes before their rows have been compared
+            else:
+                yield group
+
+
+def _numbered(
+    core: CoreGrouping, stored: Joined, group: _Alike, thaw: Callable[[bytes], Any]
+) -> tuple[list[int], dict[int, KeyObjects]]:
+    """Return the numbers of a group's keys, and what is not an integer, by the place of the key in the group."""
+    objects: dict[int, KeyObjects] = {}
+    begins = stored.begins[group.places] + group.rest
+    pickles = divided(stored.whole, column_of(begins), column_of(stored.ends[group.places]))
+    known: list[Any] = core.keys.find_all(map(stored.keys.__getitem__, group.places.tolist()))
+    others = range(len(pickles)) if group.has_objects else core.keys.know_pickled(known, pickles)
+    for other in others:
+        key, *parts = thaw(pickles[other]) if group.has_objects else (thaw(pickles[other]),)
+        if known[other] is None:
+            known[other] = core.keys.number(key)
+        core.keys.show_as(known[other], key)
+        if parts:
+            objects[other] = KeyObjects(*parts)
+    return known, objects
 
 
 def _unpack_form(
-    core: CoreGrouping, form: _Form, stored: _Stored, groups: Sequence[_Alike], thaw: Callable[[bytes], Any]
+    core: CoreGrouping, form: _Form, stored: Joined, groups: Sequence[_Alike], thaw: Callable[[bytes], Any]
 ) -> None:
     """Create the cells of keys of one form."""
     machine = core.machine
     objects_of: dict[int, KeyObjects] = {}
-    places: list[int] = []
+    numbers: list[int] = []
     for group in groups:
-        objects = stored.numbered(core, group, thaw)
-        objects_of.update({len(places) + number: of_key for number, of_key in objects.items()})
-        places += group.places
+        of_group, objects = _numbered(core, stored, group, thaw)
+        objects_of.update({len(numbers) + place: of_key for place, of_key in objects.items()})
+        numbers += of_group
     machine.cells.admit_keys(len(core.keys))
-    keys = np.array([stored.numbers[place] for place in places], np.int64)
-    firsts = np.array([stored.begins[place] for place in places])
+    keys = np.array(numbers, np.int64)
+    firsts = stored.begins[np.concatenate([group.places for group in groups])]
     keys_of_groups = [len(group.places) for group in groups]
     counts, standing_counts, rows, standing_rows = np.repeat(
         np.array([(*group.counts, group.rows, group.standing_rows) for group in groups]).T, keys_of_groups, axis=1
     )
-    in_columns = form.cells.columns(stored.packed, firsts + rows, counts)
+    in_columns = form.cells.columns(stored.whole, firsts + rows, counts)
     columns = _divided(in_columns, form.cells)
-    in_standing_columns = form.standing.columns(stored.packed, firsts + standing_rows, standing_counts)
+    in_standing_columns = form.standing.columns(stored.whole, firsts + standing_rows, standing_counts)
     standing_columns = _divided(in_standing_columns, form.standing)
     start, length, kind, *_, on_time_index, earliest, latest, standing = columns[:CELL_COLUMNS]
     entry_start, entry_length, entry_kind, time, flags_of_panes, indexes, on_time_indexes, *outputs = standing_columns
@@ -317,6 +312,6 @@ def key_state(node: GroupByKeyAndWindow, thaw: Callable[[bytes], Any], state: by
         pickled: KeyState = thaw(state)
         return pickled
     core = CoreGrouping(node, takes_back=takes_back)
-    unpack(core, {None: state}, thaw)
+    unpack(core, Joined.of([None], state, [len(state)]), thaw)
     (unpacked,) = states_of(core, TreeColumns(core.program), [0]).values()
     return unpacked
