@@ -81,8 +81,9 @@ class _StoredKeys:
             keys: different keys.
         """
         loaded = self._loaded
-        entries = Joined.of(*self.entries.joined([encoded for encoded in keys if encoded not in loaded]))
-        loaded.update(zip(entries.keys, entries.parts(0, self.begin), strict=True))
+        known, whole, ends = self.entries.joined([encoded for encoded in keys if encoded not in loaded])
+        entries = Joined.of(known, whole, ends)
+        loaded.update(zip(known, entries.parts(0, self.begin), strict=True))
         return entries
 
     def due(self, untils: Iterable[int]) -> list[bytes]:
