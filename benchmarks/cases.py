@@ -141,6 +141,15 @@ BENCHMARKS: Final = {
             keys=1_000,
             hot=True,
         ),
+        Benchmark(
+            "batch_known_hot_key",
+            "the same, only the hot key in 16 parts; all keys alike, not in parts",
+            "batch_known_hot_key",
+            "batch_like_keys",
+            1.3,
+            keys=1_000,
+            hot=True,
+        ),
         _local("local_map", "three functions in a row, a comprehension", "maps", "comprehension", 2, keys=20_000),
         _local(
             "local_vectorized",

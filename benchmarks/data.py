@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DELAY", "Events", "make_events"]
+__all__ = ["DELAY", "HOT_KEY", "Events", "make_events"]
 
 DELAY: Final = "60 seconds"
 """The watermark's delay; the largest skew of 4 million events is about 30 seconds."""
@@ -36,6 +36,8 @@ _MILLI: Final = 1_000
 _ARRIVAL_PERIOD: Final = 300
 _SKEW: Final = 2_000_000
 _GRID: Final = 3
+HOT_KEY: Final = 0
+"""The key that most rows have in the column `hot_key`."""
 _HOT: Final = 0.9
 _EPOCH: Final = 1_700_000_001_000_000  # 2023, and a multiple of the grid
 _HOUR: Final = 3_600_000_000
@@ -111,7 +113,7 @@ def _write(target: Events) -> None:
     event_time = (arrival - random.exponential(_SKEW, target.rows).astype(np.int64)) // _GRID * _GRID + _EPOCH
     keys = random.integers(0, target.keys, target.rows)
     values = random.integers(0, 100, target.rows)
-    hot_keys = np.where(random.random(target.rows) < _HOT, 0, keys)
+    hot_keys = np.where(random.random(target.rows) < _HOT, HOT_KEY, keys)
     for name in ("events", "sentinel"):
         (target.folder / name).mkdir()
     for number, start in enumerate(range(0, target.rows, target.rows_per_file)):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 import dataflow_model as dm
-from benchmarks.data import DELAY, Events
+from benchmarks.data import DELAY, HOT_KEY, Events
 from benchmarks.discard import Discard
 from benchmarks.local_functions import Statistics, as_pair, buckets, hot_pair, scaled, scaled_columns, total_of
 from benchmarks.triggered import WINDOWS, arriving, windowing
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batch_hot_key",
+    "batch_known_hot_key",
     "batch_like_keys",
     "batch_map",
     "batch_one_by_one",
@@ -68,8 +69,14 @@ def batch_map(spark: SparkSession, events: Events, out: Path | None, function: C
 
 
 def batch_hot_key(spark: SparkSession, events: Events, out: Path | None) -> None:
-    """Combine in Python where nine events of ten have one key, which is split into parts."""
+    """Combine in Python where nine events of ten have one key; every key is split into parts."""
     combine = dm.CombinePerKey(Statistics()).with_hot_key_fanout(16)
+    _batch_combine(spark, events, out, dm.Map(hot_pair), combine)
+
+
+def batch_known_hot_key(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Do the same, but split only the key that most events have."""
+    combine = dm.CombinePerKey(Statistics()).with_hot_key_fanout(lambda key: 16 if key == HOT_KEY else 1)
     _batch_combine(spark, events, out, dm.Map(hot_pair), combine)
 
 

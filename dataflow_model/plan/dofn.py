@@ -297,14 +297,20 @@ class SplitFn(DoFn):
 
     @abc.abstractmethod
     def parts(
-        self, pairs: Sequence[Any], times: Sequence[int], record_hashes: Callable[[], NDArray[np.int64]]
-    ) -> Iterable[int]:
-        """Yield the part of each pair, in order.
+        self,
+        pairs: Sequence[Any],
+        times: Sequence[int],
+        record_hashes: Callable[[], NDArray[np.int64]],
+        coded_keys: Callable[[], tuple[Sequence[Any], NDArray[np.int64]]] | None,
+    ) -> Iterable[int] | NDArray[np.int64]:
+        """Return the part of each pair: an iterable raises an exception for a pair where the next part would be.
 
         Args:
             pairs: the pairs.
             times: their event times, in microseconds.
             record_hashes: returns a hash in `[0, 2**32)` of each pair's record id, if they have ids.
+            coded_keys: returns the different keys, and the place among them of each pair's key; `None` if telling the
+                keys apart takes longer than looking at each pair.
         """
 
 

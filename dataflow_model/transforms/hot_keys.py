@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import zlib
 from typing import TYPE_CHECKING, Any, Final
@@ -279,24 +280,31 @@ class HashedParts(SplitFn):
     by_record: bool
 
     def parts(
-        self, pairs: Sequence[Any], times: Sequence[int], record_hashes: Callable[[], NDArray[np.int64]]
-    ) -> Iterable[int]:
-        """Yield the part of each pair."""
+        self,
+        pairs: Sequence[Any],
+        times: Sequence[int],
+        record_hashes: Callable[[], NDArray[np.int64]],
+        coded_keys: Callable[[], tuple[Sequence[Any], NDArray[np.int64]]] | None,
+    ) -> Iterable[int] | NDArray[np.int64]:
+        """Return the part of each pair, after one call of the function for each key where the keys are told apart."""
         hashes = record_hashes() if self.by_record else _value_hashes(pairs, times)
         if isinstance(self.fanout, int):
-            parts: list[int] = (hashes % self.fanout).tolist()
-            return parts
-        return map(self._part, pairs, hashes.tolist())
+            return hashes % self.fanout
+        if coded_keys is not None:
+            keys, places = coded_keys()
+            with contextlib.suppress(Exception):  # which is raised again below, for the first pair with the key
+                return hashes % np.array([self._fanout_of(key) for key in keys], np.int64)[places]
+        return (hashed % self._fanout_of(pair[0]) for pair, hashed in zip(pairs, hashes.tolist(), strict=True))
 
-    def _part(self, pair: tuple[Any, Any], hashed: int) -> int:
+    def _fanout_of(self, key: Any) -> int:
         assert callable(self.fanout)  # noqa: S101 - the caller has looked
-        fanout = self.fanout(pair[0])
+        fanout = self.fanout(key)
         if not isinstance(fanout, int):
             raise InvalidType(
-                f"`fanout` must return an int, got {fanout!r} for the key {pair[0]!r}",
+                f"`fanout` must return an int, got {fanout!r} for the key {key!r}",
                 hint="return 16 for 16 parts, and 1 for a key that is not to be split",
             )
-        return hashed % fanout if fanout > 1 else 0
+        return max(fanout, 1)
 
 
 def _value_hashes(pairs: Sequence[Any], times: Sequence[int]) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from dataflow_model.runners.engine.by_key import sorted_by_key
 from dataflow_model.runners.engine.lanes import Integers
 from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.engine.sharding import encoded_keys
-from dataflow_model.runners.engine.value_lanes import Pairs
+from dataflow_model.runners.engine.value_lanes import Pairs, in_columns
 from dataflow_model.values import encode_key
 
 ONE_KIND = [st.integers(-3, 3), st.sampled_from(["a", "ab", "b", ""]), st.binary(max_size=1)]
@@ -51,6 +51,18 @@ def test_keys_in_a_column_are_encoded_as_those_in_a_list() -> None:
     keys = ["b", "a", "b"]
     encoded, places = encoded_keys("sum", Pairs(pa.chunked_array([keys]), pa.chunked_array([[1, 2, 3]])))
     assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
+
+
+FIELDS = st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1]), st.sampled_from("ab"), st.integers(0, 5)
+
+
+@given(st.lists(st.tuples(*FIELDS), min_size=1))
+def test_tuples_in_columns_are_encoded_as_those_in_a_list(keys: list[tuple[int, str, int]]) -> None:
+    pairs = in_columns([(key, None) for key in keys])
+    assert isinstance(pairs, Pairs)
+    encoded, places = encoded_keys("sum", pairs)
+    assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
+    assert len(encoded) == len(set(keys))
 
 
 def test_what_is_no_pair_is_named_with_the_transform() -> None:

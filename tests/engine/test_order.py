@@ -37,7 +37,7 @@ from dataflow_model.runners.engine.order import (
     sorting,
     stood_in,
 )
-from dataflow_model.runners.engine.order_lanes import DeferredOrders, InstantLane, RowOrders, made_orders
+from dataflow_model.runners.engine.order_lanes import DeferredOrders, InstantLane, RowOrders, as_one, made_orders
 from dataflow_model.time import EventTime
 from dataflow_model.values import IntervalWindow, Window, encode_window
 
@@ -291,6 +291,20 @@ def test_orders_pickle_as_plain_tuples() -> None:
     """So that state and shuffles that hold them can be read by whoever knows tuples."""
     (order,) = pass_stages([numbered(of_row("in:a.parquet", 7), 0)], 1)
     assert type(pickle.loads(pickle.dumps(order))) is tuple
+
+
+NUMBERS = st.integers(-2, 2) | st.sampled_from([-(2**63), -(2**40), 2**40, 2**63 - 1])
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1))
+def test_one_number_compares_as_the_columns_do(rows: list[tuple[int, int]]) -> None:
+    major, minor = np.array(rows, np.int64).T
+    numbers = as_one([minor, major])
+    sizes = [max(column) - min(column) + 1 for column in zip(*rows, strict=True)]
+    assert (numbers is None) == (sizes[0] * sizes[1] >= 2**63)
+    if numbers is not None:
+        for one, row in zip(numbers.tolist(), rows, strict=True):
+            assert [other < one for other in numbers.tolist()] == [other < row for other in rows]
 
 
 @given(

@@ -134,6 +134,7 @@ def test_only_workers_of_tasks_are_forked_from_our_program(arguments: list[str],
 
 
 ONE_STREAM = """
+import os
 import pathlib
 import sys
 import dataflow_model as dm
@@ -146,8 +147,14 @@ with dm.Pipeline(runner=runner) as p:
 
 names = {int(p.name): (p / "cmdline").read_text() for p in pathlib.Path("/proc").glob("[0-9]*")}
 parents = {pid: int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in names}
-ours = {pid for pid, name in names.items() if name.endswith("pyspark.worker\\0")}
-print(sum(parents[pid] not in ours for pid in ours), "programs")
+
+
+def is_ours(pid: int) -> bool:
+    return pid == os.getpid() or (pid in parents and is_ours(parents[pid]))
+
+
+workers = {pid for pid, name in names.items() if name.endswith("pyspark.worker\\0") and is_ours(pid)}
+print(sum(parents[pid] not in workers for pid in workers), "programs")
 """
 
 

@@ -146,6 +146,19 @@ def test_a_key_for_which_the_function_returns_less_than_two_is_not_split() -> No
     assert sizes["be"] == [3]
 
 
+def test_the_function_is_asked_once_for_each_key_of_a_bundle_and_an_error_names_the_key() -> None:
+    asked: list[str] = []
+
+    def fanout(key: str) -> int:
+        asked.append(key)
+        return 4
+
+    assert len(sizes_of_parts(None, fanout)["to"]) == 4
+    assert sorted(asked) == ["be", "to"]
+    with pytest.raises(dm.UserCodeError, match=r"(?s)got 'x' for the key 'be'.*\('be', 1\)"):
+        sizes_of_parts(None, lambda key: 4 if key == "to" else "x")
+
+
 def test_behind_a_grouping_values_decide() -> None:
     def behind(p: dm.Pipeline) -> Any:
         pairs = p | dm.Create([(number, number % 100) for number in range(400)])

@@ -273,12 +273,16 @@ class Fragment:
         if not isinstance(pairs, Pairs):
             checked_pairs(pairs, label)
         hashes_of = functools.partial(record_hashes, self._plan, self._producer, self._root, flow.causes)
+        coded_keys = pairs.keys_and_places if isinstance(pairs, Pairs) and pairs.keys_are_alike() else None
         parts: list[int] = []
         try:
-            parts.extend(fn.parts(pairs, flow.times, hashes_of))
+            given = fn.parts(pairs, flow.times, hashes_of, coded_keys)
+            if not isinstance(given, np.ndarray):
+                parts.extend(given)
         except Exception as error:
             raise user_error(error, label, pairs[len(parts)]) from error
-        return Flow(split(pairs, parts), flow.causes, flow.times, flow.windows)
+        in_parts = split(pairs, given if isinstance(given, np.ndarray) else parts)
+        return Flow(in_parts, flow.causes, flow.times, flow.windows)
 
     def _on_columns(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
         with life_cycle(node.label, "start_bundle"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from dataflow_model.runners.engine.lanes import Lane, joined, ranks_of, taken
+from dataflow_model.runners.engine.radix import in_order_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ __all__ = [
     "OrderLane",
     "RisingOrders",
     "RowOrders",
+    "as_one",
     "dense_ranks",
     "made_orders",
     "numbers_within",
@@ -132,6 +134,30 @@ def dense_ranks(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return by_row
 
 
+def as_one(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | None:
+    """Return a number for each row by which rows compare as by some columns; `None` if it might exceed 64 bits.
+
+    Args:
+        keys: the columns, the least significant first.
+
+    Example:
+        >>> as_one([np.array([7, 9, 8]), np.array([1, 0, 1])])
+        array([3, 2, 4])
+        >>> as_one([np.array([0, 2**40]), np.array([0, 2**40])]) is None
+        True
+    """
+    together, size = np.zeros(len(keys[0]), np.int64), 1
+    for key in keys if len(together) else ():
+        least = int(key.min())
+        count = int(key.max()) - least + 1
+        if size * count > _MOST:
+            return None
+        if count > 1:
+            together += (key - least) * size
+        size *= count
+    return together
+
+
 def _rise(keys: Sequence[NDArray[np.int64]]) -> bool:
     """Return whether rows are in order by some columns, the least significant first."""
     rises = np.ones(max(len(keys[0]) - 1, 0), np.bool_)
@@ -226,11 +252,13 @@ class OrderLane(Lane[Any]):
             array([1, 0])
         """
         keys = [*self.all_keys(), *major]
-        return None if _rise(keys) else np.lexsort(keys)
+        return None if _rise(keys) else in_order_of(*keys)
 
     def ranked(self) -> NDArray[np.int64]:
         """Return numbers by which the orders compare; equal orders have equal ones."""
-        return dense_ranks(self.all_keys())
+        keys = self.all_keys()
+        numbers = as_one(keys)
+        return dense_ranks(keys) if numbers is None else numbers
 
     def rising(self, firsts: Sequence[int]) -> RisingOrders:
         """Return ascending orders for the elements of each key; see `order.rising_by_key`.
@@ -240,16 +268,21 @@ class OrderLane(Lane[Any]):
             [('a', 2, 0), ('a', 2, 1), ('a', 0, 0)]
         """
         rows = np.arange(len(self))
-        in_order = self.sorting()
-        by_rank = rows if in_order is None else in_order
-        ranks = np.empty(len(self), np.int64)
-        ranks[by_rank] = rows
+        if not len(self):
+            return RisingOrders(self.taken(rows), rows)
         begins = np.zeros(len(self), np.int64)
         begins[[first for first in firsts if first < len(self)]] = 1
-        behind = (np.cumsum(begins) - 1) * len(self)  # the ranks of a later key are greater
-        greatest = np.maximum.accumulate(ranks + behind) - behind
+        key = np.cumsum(begins)
         first = np.maximum.accumulate(np.where(begins == 1, rows, 0))
-        return RisingOrders(self.taken(by_rank[greatest]), rows - first)
+        keys = [*self.all_keys(), key]  # the orders of a later key are greater
+        numbers = as_one(keys)
+        if numbers is None:
+            numbers = dense_ranks(keys)
+        before = np.maximum.accumulate(numbers)
+        is_greatest = np.ones(len(self), np.bool_)
+        is_greatest[1:] = numbers[1:] > before[:-1]
+        tops = np.maximum.accumulate(np.where(is_greatest, rows, 0))
+        return RisingOrders(self.taken(tops), rows - first)
 
     @property
     def form(self) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:

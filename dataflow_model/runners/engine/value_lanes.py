@@ -137,14 +137,20 @@ class Pairs(Lane["tuple[Any, Any]"]):
         """
         if self.key_row is None:
             return Coded.of(self.keys)
-        rows: list[tuple[Any, ...]] = [()]
-        places = np.zeros(len(self), np.int64)
-        for field in map(Coded.of, self.keys.flatten()):
-            together = Coded.of(pa.chunked_array([places * len(field.values) + field.places]))
+        first, *others = map(Coded.of, self.keys.flatten())
+        rows: list[tuple[Any, ...]] = [(value,) for value in first.values]
+        places = first.places
+        for field in others:
+            together = Coded.of_integers(places * len(field.values) + field.places)
             combined = (divmod(number, len(field.values)) for number in together.values)
             rows = [(*rows[before], field.values[last]) for before, last in combined]
             places = together.places
         return Coded(list(map(functools.partial(tuple.__new__, self.key_row), rows)), places)
+
+    def keys_and_places(self) -> tuple[list[Any], NDArray[np.int64]]:
+        """Return the different keys, which have to be alike, and the place among them of each pair's key."""
+        coded = self.coded_keys()
+        return coded.values, coded.places
 
     def integers_or_keys(self) -> NDArray[Any] | Coded:
         """Return the keys, which have to be alike, as an array if all are 64-bit integers."""
@@ -188,8 +194,30 @@ class Coded(Sequence[Any]):
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Coded:
         """Return the values of a column, none of which is null."""
+        if pa.types.is_int64(column.type):
+            return cls.of_integers(np.asarray(column.to_numpy()))
         encoded = column.combine_chunks().dictionary_encode()
         return cls(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64))
+
+    @classmethod
+    def of_integers(cls, numbers: NDArray[np.int64]) -> Coded:
+        """Return the values of an array.
+
+        Example:
+            >>> Coded.of_integers(np.array([7, 4, 7]))
+            Coded(values=[7, 4], places=array([0, 1, 0]))
+            >>> Coded.of_integers(np.array([2, 1, 2, 1]))
+            Coded(values=[1, 2], places=array([1, 0, 1, 0]))
+        """
+        least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+        if most - least >= len(numbers):
+            encoded = pa.array(numbers).dictionary_encode()
+            return cls(encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64))
+        above = numbers - least  # few enough to note for each number in between whether it is there
+        is_there = np.zeros(most - least + 1, np.bool_)
+        is_there[above] = True
+        places = np.cumsum(is_there) - 1
+        return cls((np.flatnonzero(is_there) + least).tolist(), places[above])
 
     def __len__(self) -> int:
         return len(self.places)
@@ -294,7 +322,7 @@ _PLAIN: Final[Mapping[type[Any], pa.DataType]] = {
 }
 
 
-def split(pairs: Sequence[Any], parts: Sequence[int]) -> Sequence[Any]:
+def split(pairs: Sequence[Any], parts: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
     """Return pairs with the pair of key and part in place of each key.
 
     Example:
@@ -304,7 +332,8 @@ def split(pairs: Sequence[Any], parts: Sequence[int]) -> Sequence[Any]:
     if isinstance(pairs, Pairs) and pairs.key_row is None:
         keys = _struct([pairs.keys, pa.chunked_array([pa.array(parts, pa.int64())])])
         return Pairs(keys, pairs.values, pairs.row, tuple)
-    return [((key, part), value) for (key, value), part in zip(pairs, parts, strict=True)]
+    numbers = parts.tolist() if isinstance(parts, np.ndarray) else parts
+    return [((key, part), value) for (key, value), part in zip(pairs, numbers, strict=True)]
 
 
 def _column(items: Sequence[Any]) -> tuple[pa.ChunkedArray, type[tuple[Any, ...]] | None] | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model.runners.engine.core.columns import taken
 from dataflow_model.runners.engine.core.operations import (
     ADD,
     CLEAR,
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.log import OperationLog
 
 __all__ = ["PythonFold"]
+
+_AT_ONCE: Final = 4_096
+"""Operations whose columns become lists at once, which then stay in the processor's cache."""
 
 
 class PythonFold:
@@ -56,9 +60,16 @@ class PythonFold:
             values: the elements by row.
             panes: the number of panes in the log.
         """
-        begin, end = self._folded, log.count
-        kinds, slots, arguments = (list(of[begin:end]) for of in (log.kind, log.slot, log.argument))
         self.emitted.extend([None] * (panes - len(self.emitted)))
+        while self._folded < log.count:
+            until = min(self._folded + _AT_ONCE, log.count)
+            while until < log.count and log.kind[until] == MERGE:  # the merges into one slot are folded at once
+                until += 1
+            self._fold_until(until, log, values)
+
+    def _fold_until(self, end: int, log: OperationLog, values: Sequence[Any]) -> None:
+        begin = self._folded
+        kinds, slots, arguments = (taken(of, end)[begin:].tolist() for of in (log.kind, log.slot, log.argument))
         accumulators, add_input, create = self._accumulators, self._combine.add_input, self._combine.create_accumulator
         place = merged = 0
         try:
@@ -70,7 +81,8 @@ class PythonFold:
                     self._fold_one(kind, slot, argument, values)
                 elif place >= merged:
                     merged = next(
-                        (row for row in range(place, len(kinds)) if kinds[row] != MERGE or slots[row] != slot), end
+                        (row for row in range(place, len(kinds)) if kinds[row] != MERGE or slots[row] != slot),
+                        len(kinds),
                     )
                     sources = [self._taken(source) for source in arguments[place:merged]]
                     accumulators[slot] = self._combine.merge_accumulators(sources)
