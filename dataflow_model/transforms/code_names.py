@@ -11,14 +11,29 @@ import types
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["CallsUser", "code_name"]
+__all__ = ["CallsUser", "code_name", "shown_arguments"]
 
 _LAMBDA: Final = "<lambda>"
 _LONGEST: Final = 60
 _DIGEST: Final = 4
 """Bytes of a digest that is shown."""
+
+
+def shown_arguments(first: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return what an error says about arguments with which a function cannot be called.
+
+    Args:
+        first: what the first argument is.
+        args: the other positional arguments.
+        kwargs: the keyword arguments.
+
+    Example:
+        >>> shown_arguments("an element", (), {}), shown_arguments("an element", (2,), {"a": 3})
+        ('an element', 'an element, 2, a=3')
+    """
+    return ", ".join([first, *map(repr, args), *(f"{keyword}={value!r}" for keyword, value in kwargs.items())])
 
 
 def code_name(code: Any) -> str:

@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.transforms.code_names import shown_arguments
 from dataflow_model.transforms.ptransform import PTransform
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def ptransform_fn(fn: Callable[..., Any]) -> Callable[..., PTransform]:
             inspect.signature(fn).bind(None, *args, **kwargs)
         except TypeError as error:
             raise InvalidArgument(
-                f"{fn.__name__}{inspect.signature(fn)} cannot be called with a collection, {args!r} and {kwargs!r}: "
-                f"{error}",
+                f"{fn.__name__}{inspect.signature(fn)} cannot be called with "
+                f"{shown_arguments('a collection', args, kwargs)}: {error}",
                 hint="the first parameter receives the collection; pass the others",
             ) from error
         return _OfFunction(fn, args, kwargs)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn, KernelForm
 from dataflow_model.plan.rows import named_row_type
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.elementwise import Map
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupBy"]
 
 
+@with_spellings
 class GroupBy(PTransform):
     """Group elements by fields or expressions; with `aggregate_field`, combine their fields into rows.
 

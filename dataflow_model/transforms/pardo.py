@@ -15,7 +15,7 @@ from dataflow_model.plan.parameters import filled_by_place, metadata_of, request
 from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
-from dataflow_model.transforms.code_names import code_name
+from dataflow_model.transforms.code_names import code_name, shown_arguments
 from dataflow_model.transforms.horizons import checked_horizon
 from dataflow_model.transforms.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.ptransform import PTransform
@@ -319,6 +319,6 @@ def _check_arguments(fn: DoFn, user: Callable[..., Any], args: tuple[Any, ...], 
     except TypeError as error:
         name = getattr(user, "__name__", repr(user))
         raise InvalidArgument(
-            f"{name}{signature} cannot be called with an element, {args!r} and {dict(kwargs)!r}: {error}",
+            f"{name}{signature} cannot be called with {shown_arguments('an element', args, kwargs)}: {error}",
             hint="its first parameter receives the element; the others receive the transform's other arguments",
         ) from error

@@ -8,6 +8,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.strategy import (
     DEFAULT_STRATEGY,
     AccumulationMode,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Window", "WindowInto"]
 
 
+@with_spellings
 class WindowInto(PTransform):
     """Where, when and how for the groupings that follow.
 
@@ -201,6 +203,12 @@ class Window:
         >>> dm.Window.trigger(dm.Repeatedly(dm.AfterCount(10))).strategy.window_fn
         GlobalWindows()
     """
+
+    def __init__(self, *given: object) -> None:
+        raise InvalidType(
+            f"Window is not called itself, but was with {given!r}",
+            hint="write dm.Window.into(dm.FixedWindows('1 hour'))",
+        )
 
     @staticmethod
     def into(where: WindowFn | WindowingStrategy) -> WindowInto:

@@ -13,9 +13,9 @@ from dataflow_model.errors import InvalidType
 from dataflow_model.plan.spellings import SPELLINGS
 
 CLASSES: dict[str, Any] = {
-    "Combiner": dm.Mean, "Count": dm.Count, "Distinct": dm.Distinct, "DoFn": dm.DoFn(), "Latest": dm.Latest,
-    "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top, "dataflow_model": dm,
-    "dataflow_model.io": dm.io,
+    "Combiner": dm.Mean, "Count": dm.Count, "Distinct": dm.Distinct, "DoFn": dm.DoFn(), "GroupBy": dm.GroupBy("key"),
+    "Latest": dm.Latest, "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top,
+    "WindowInto": dm.Window.into(dm.FixedWindows(10)), "dataflow_model": dm, "dataflow_model.io": dm.io,
     "PCollection": dm.Pipeline() | dm.Create([1]),
 }  # fmt: skip
 
@@ -51,6 +51,13 @@ def test_a_name_of_no_system_is_missing_as_usual() -> None:
     assert (raised.value.name, raised.value.obj) == ("Mep", dm)  # with which Python suggests similar names
 
 
+def test_window_is_not_called_itself() -> None:
+    with pytest.raises(
+        InvalidType, match=r"Window is not called itself, but was with .*\nHint: write dm\.Window\.into"
+    ):
+        dm.Window(dm.FixedWindows(10))
+
+
 def test_no_name_of_ours_is_in_the_table() -> None:
     assert not set(dm.__all__) & set(SPELLINGS["dataflow_model"])
 
@@ -58,9 +65,8 @@ def test_no_name_of_ours_is_in_the_table() -> None:
 def test_each_hint_says_what_to_do() -> None:
     for names in SPELLINGS.values():
         for name, hint in names.items():
-            assert re.match(r"(use|write|leave|there|give|set|annotate|read|the|triggers|windows|elements|a) ", hint), (
-                name
-            )
+            verbs = "use|write|leave|there|give|set|annotate|read|the|triggers|windows|elements|a|look"
+            assert re.match(rf"({verbs}) ", hint), name
 
 
 def test_beams_names_of_the_time_domains_are_the_same_domains() -> None:
