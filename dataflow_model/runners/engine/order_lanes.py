@@ -134,8 +134,8 @@ def dense_ranks(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return by_row
 
 
-def as_one(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | None:
-    """Return a number for each row by which rows compare as by some columns; `None` if it might exceed 64 bits.
+def as_one(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return a number for each row by which rows compare as by some columns; they are sorted only if need be.
 
     Args:
         keys: the columns, the least significant first.
@@ -143,15 +143,15 @@ def as_one(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64] | None:
     Example:
         >>> as_one([np.array([7, 9, 8]), np.array([1, 0, 1])])
         array([3, 2, 4])
-        >>> as_one([np.array([0, 2**40]), np.array([0, 2**40])]) is None
-        True
+        >>> as_one([np.array([2**40, 0]), np.array([2**40, 0])])
+        array([1, 0])
     """
     together, size = np.zeros(len(keys[0]), np.int64), 1
     for key in keys if len(together) else ():
         least = int(key.min())
         count = int(key.max()) - least + 1
         if size * count > _MOST:
-            return None
+            return dense_ranks(keys)
         if count > 1:
             together += (key - least) * size
         size *= count
@@ -256,9 +256,7 @@ class OrderLane(Lane[Any]):
 
     def ranked(self) -> NDArray[np.int64]:
         """Return numbers by which the orders compare; equal orders have equal ones."""
-        keys = self.all_keys()
-        numbers = as_one(keys)
-        return dense_ranks(keys) if numbers is None else numbers
+        return as_one(self.all_keys())
 
     def rising(self, firsts: Sequence[int]) -> RisingOrders:
         """Return ascending orders for the elements of each key; see `order.rising_by_key`.
@@ -274,10 +272,7 @@ class OrderLane(Lane[Any]):
         begins[[first for first in firsts if first < len(self)]] = 1
         key = np.cumsum(begins)
         first = np.maximum.accumulate(np.where(begins == 1, rows, 0))
-        keys = [*self.all_keys(), key]  # the orders of a later key are greater
-        numbers = as_one(keys)
-        if numbers is None:
-            numbers = dense_ranks(keys)
+        numbers = as_one([*self.all_keys(), key])  # the orders of a later key are greater
         before = np.maximum.accumulate(numbers)
         is_greatest = np.ones(len(self), np.bool_)
         is_greatest[1:] = numbers[1:] > before[:-1]
