@@ -271,6 +271,19 @@ class ReadJson(ReadFiles):
     Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Source: Beam's `ReadFromJson`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import dataflow_model as dm
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> file = pathlib.Path(folder.name) / "delays.json"
+        >>> _ = file.write_text('{"carrier": "UA", "at": "2013-01-01T05:00:00Z", "delay": 4}')
+        >>> with dm.Pipeline() as p:
+        ...     rows = p | dm.io.ReadJson(file, event_time="at")
+        ...     _ = rows | dm.Map(lambda row: (row.carrier, row.delay)) | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        [('UA', 4)]
+        >>> folder.cleanup()
     """
 
     source_type = JsonSource

@@ -123,6 +123,16 @@ class WriteJson(WriteColumns):
     Spark writes. With a `suffix` such as `".json.gz"` the files are compressed: `.gz`, `.bz2` or `.zst`.
 
     Source: Beam's `WriteToJson`.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import dataflow_model as dm
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with dm.Pipeline() as p:
+        ...         _ = p | dm.Create([("UA", 4)]) | dm.Sum.per_key() | dm.io.WriteJson(folder)
+        ...     [file] = pathlib.Path(folder).rglob("*.json")
+        ...     print(file.read_text().strip())
+        {"key": "UA", "value": 4}
     """
 
     def __init__(

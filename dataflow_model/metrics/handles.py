@@ -107,6 +107,17 @@ def distribution(name: str) -> Distribution:
         InvalidType: for a name that is not a string.
 
     Source: Beam's `Metrics.distribution`, which takes whole numbers only.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> lengths = dm.metrics.distribution("lengths")
+        >>> def upper(word):
+        ...     lengths.update(len(word))
+        ...     return word.upper()
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create(["to", "be", "seen"]) | "upper" >> dm.Map(upper) | dm.io.Collect()
+        >>> p.result.report().transforms["upper"].user.distributions["lengths"]
+        DistributionValue(count=3, sum=8, min=2, max=4)
     """
     return Distribution(_checked(name))
 
@@ -119,6 +130,17 @@ def gauge(name: str) -> Gauge:
         InvalidType: for a name that is not a string.
 
     Source: Beam's `Metrics.gauge`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> last = dm.metrics.gauge("last length")
+        >>> def upper(word):
+        ...     last.set(len(word))
+        ...     return word.upper()
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create(["to", "be", "seen"]) | "upper" >> dm.Map(upper) | dm.io.Collect()
+        >>> p.result.report().transforms["upper"].user.gauges
+        {'last length': 4}
     """
     return Gauge(_checked(name))
 

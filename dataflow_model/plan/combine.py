@@ -50,6 +50,24 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
             the least or greatest of nothing.
 
     Source: Beam's `CombineFn`; `subtract_input` is the papers' uncombine.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Spread(dm.CombineFn[float, tuple[float, float], float]):
+        ...     def create_accumulator(self):
+        ...         return float("inf"), float("-inf")
+        ...     def add_input(self, accumulator, element):
+        ...         return min(accumulator[0], element), max(accumulator[1], element)
+        ...     def merge_accumulators(self, accumulators):
+        ...         least, greatest = zip(*accumulators)
+        ...         return min(least), max(greatest)
+        ...     def extract_output(self, accumulator):
+        ...         return accumulator[1] - accumulator[0]
+        >>> with dm.Pipeline() as p:
+        ...     delays = p | dm.Create([("UA", 4.0), ("UA", 9.5), ("AA", 1.0)])
+        ...     _ = delays | dm.CombinePerKey(Spread()) | dm.io.Collect()
+        >>> sorted(record.value for record in p.result.collected("Collect"))
+        [('AA', 0.0), ('UA', 5.5)]
     """
 
     kernel: ClassVar[str | None] = None

@@ -95,6 +95,21 @@ class BagStateSpec(StateSpec, Generic[T]):
     """Declare a `BagState`.
 
     Source: Beam's `BagStateSpec`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class InPairs(dm.DoFn):
+        ...     waiting = dm.BagStateSpec()
+        ...     def process(self, pair, waiting: dm.BagState[str]):
+        ...         waiting.add(pair[1])
+        ...         values = list(waiting.read())
+        ...         if len(values) == 2:
+        ...             waiting.clear()
+        ...             yield pair[0], values
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create([("a", "x"), ("a", "y"), ("a", "z")]) | dm.ParDo(InPairs()) | "out" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("out")]
+        [('a', ['x', 'y'])]
     """
 
     def bind(self, board: StateBoard, name: str) -> BagState[T]:
@@ -111,6 +126,19 @@ class SetStateSpec(StateSpec, Generic[T]):
     """Declare a `SetState`.
 
     Source: Beam's `SetStateSpec`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class New(dm.DoFn):
+        ...     seen = dm.SetStateSpec()
+        ...     def process(self, pair, seen: dm.SetState[str]):
+        ...         if pair[1] not in seen.read():
+        ...             seen.add(pair[1])
+        ...             yield pair
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create([("a", "x"), ("a", "x"), ("b", "x")]) | dm.ParDo(New()) | "out" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("out")]
+        [('a', 'x'), ('b', 'x')]
     """
 
     def bind(self, board: StateBoard, name: str) -> SetState[T]:
@@ -127,6 +155,21 @@ class MapStateSpec(StateSpec, Generic[K, V]):
     """Declare a `MapState`.
 
     Source: `MapState` of Beam's Java SDK; its Python SDK has none.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Visits(dm.DoFn):
+        ...     pages = dm.MapStateSpec()
+        ...     def process(self, pair, pages: dm.MapState[str, int]):
+        ...         user, page = pair
+        ...         count = (pages.get(page) or 0) + 1
+        ...         pages.put(page, count)
+        ...         yield user, page, count
+        >>> with dm.Pipeline() as p:
+        ...     visits = p | dm.Create([("ann", "/"), ("bob", "/"), ("ann", "/")])
+        ...     _ = visits | dm.ParDo(Visits()) | "out" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("out")]
+        [('ann', '/', 1), ('bob', '/', 1), ('ann', '/', 2)]
     """
 
     def bind(self, board: StateBoard, name: str) -> MapState[K, V]:

@@ -70,6 +70,16 @@ class AsIter(AsView[ElementT]):
     """The elements of a collection's window, as a list in no particular order.
 
     Source: Beam's `AsIter` and `AsList`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     stop = p | "stop" >> dm.Create(["the", "of"])
+        ...     words = p | "words" >> dm.Create(["the", "origin", "of", "species"])
+        ...     told = words | dm.Filter(lambda word, stop: word not in stop, stop=dm.AsIter(stop))
+        ...     _ = told | "out" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("out")]
+        ['origin', 'species']
     """
 
     view = "iter"
@@ -86,6 +96,15 @@ class AsDict(AsView[tuple[KeyT, ValueT]], Generic[KeyT, ValueT]):
         InvalidType: for a collection whose elements are known not to be pairs.
 
     Source: Beam's `AsDict`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     names = p | "names" >> dm.Create([("UA", "United"), ("AA", "American")])
+        ...     codes = p | "codes" >> dm.Create(["AA", "UA"])
+        ...     _ = codes | dm.Map(lambda code, names: names[code], names=dm.AsDict(names)) | "out" >> dm.io.Collect()
+        >>> [record.value for record in p.result.collected("out")]
+        ['American', 'United']
     """
 
     view = "dict"

@@ -37,6 +37,21 @@ class WindowFn(abc.ABC):
     before the shuffle. A class that overrides `assign` must define `assign_many`, `length` and `is_global` again.
 
     Source: the Dataflow Model paper, section 2.2.
+
+    Example:
+        >>> import attrs
+        >>> import dataflow_model as dm
+        >>> @attrs.frozen
+        ... class Shifts(dm.WindowFn):
+        ...     length: int = 8 * 3600 * 1_000_000
+        ...     def assign(self, timestamp, element):
+        ...         begin = timestamp // self.length * self.length
+        ...         return [dm.IntervalWindow(dm.EventTime(begin), dm.EventTime(begin + self.length))]
+        >>> with dm.Pipeline() as p:
+        ...     events = p | dm.Create([("a", 3), ("a", 9)]) | dm.WithTimestamps(lambda pair: pair[1] * 3600)
+        ...     _ = events | dm.Window.into(Shifts()) | dm.Sum.per_key() | dm.io.Collect()
+        >>> [str(record.window) for record in p.result.collected("Collect")]
+        ['[1970-01-01T00:00:00Z, 1970-01-01T08:00:00Z)', '[1970-01-01T08:00:00Z, 1970-01-01T16:00:00Z)']
     """
 
     is_merging: ClassVar[bool] = False
