@@ -38,6 +38,8 @@ __all__ = [
 MICROS_PER_SECOND: Final = 1_000_000
 _MAX: Final = 2**63 - 1
 _MIN: Final = -(2**63)
+# The end of the year 9999. Larger numbers are not meant as seconds: in milliseconds, they are times after 1978.
+_END_OF_SECONDS: Final = 253_402_300_800
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _UNITS: Final = {
     "us": 1, "µs": 1, "microsecond": 1,
@@ -353,7 +355,8 @@ def event_time(value: InstantLike) -> EventTime:
     """Return `value` as an `EventTime`; see `InstantLike` for the values it accepts.
 
     Raises:
-        InvalidArgument: for text or a datetime without a time zone, or text that is not an instant.
+        InvalidArgument: for text or a datetime without a time zone, text that is not an instant, and numbers that are
+            too large for seconds, such as milliseconds.
         InvalidType: for a `ProcessingTime`, or a value of another type.
 
     Example:
@@ -476,6 +479,11 @@ def _instant(value: InstantLike) -> int:
         case bool() | Duration():
             pass
         case int() | float():
+            if _END_OF_SECONDS <= abs(value) < math.inf:
+                raise InvalidArgument(
+                    f"an instant in seconds since the epoch must be in the years -6060 to 9999, got {value!r}",
+                    hint="divide milliseconds by 1_000, and microseconds by 1_000_000",
+                )
             return _seconds(value)
         case datetime.datetime():
             if value.tzinfo is None:

@@ -267,6 +267,16 @@ def test_an_instant_without_a_zone_is_refused_with_a_way_out(written: Any) -> No
         event_time(written)
 
 
+@pytest.mark.parametrize("written", [1_700_000_000_000, 1.7e12, 1_700_000_000_000_000, -253_402_300_800])
+def test_milliseconds_and_microseconds_are_not_taken_as_seconds(written: float) -> None:
+    for parse in (event_time, processing_time):
+        with pytest.raises(
+            InvalidArgument, match=r"in seconds since the epoch must be .*got .*\nHint: divide milliseconds"
+        ):
+            parse(written)
+    assert event_time(253_402_300_799).to_datetime().year == 9999
+
+
 @pytest.mark.parametrize("written", ["", "noon", "P1D", "12:00", "2013-13-01T00:00Z"])
 def test_text_that_is_no_instant_is_refused_with_a_way_out(written: str) -> None:
     with pytest.raises(InvalidArgument, match="is not an instant\nHint: "):
