@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.plan.triggering import asks_for_percentile
 from dataflow_model.triggers import (
     AfterAll,
     AfterAny,
@@ -25,15 +24,12 @@ from dataflow_model.triggers import (
     RepeatCount,
     Repeatedly,
 )
-from dataflow_model.windowing import Sessions
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.triggers import Trigger
 
-__all__ = ["is_built_in", "why_not_compiled", "why_strategy_not_compiled"]
+__all__ = ["is_built_in", "why_not_compiled"]
 
 _LEAVES: Final = frozenset(
     {
@@ -53,32 +49,14 @@ _COMPOSITES: Final = frozenset({AfterAll, AfterAny, AfterEach, OrFinally, Repeat
 _CALLBACKS: Final = ("on_element", "on_retraction", "on_signal", "on_merge", "on_timer", "reset", "lowered")
 
 
-def why_not_compiled(plan: Plan, node: GroupByKeyAndWindow) -> str | None:
-    """Return why the compiled core does not run a grouping; `None` if it does.
-
-    Example:
-        >>> import dataflow_model as dm
-        >>> p = dm.Pipeline()
-        >>> _ = p | dm.Create([("UA", 1)]) | dm.Sum.per_key()
-        >>> plan = p.plan()
-        >>> why_not_compiled(plan, plan["Sum.PerKey"]) is None
-        True
-    """
-    if asks_for_percentile(plan):
-        return "a function of the pipeline asks for the watermark's percentile"
-    return why_strategy_not_compiled(node.strategy)
-
-
-def why_strategy_not_compiled(strategy: WindowingStrategy) -> str | None:
+def why_not_compiled(strategy: WindowingStrategy) -> str | None:
     """Return why the compiled core does not run groupings of a strategy; `None` if it does.
 
     Example:
         >>> from dataflow_model.plan.strategy import WindowingStrategy
-        >>> why_strategy_not_compiled(WindowingStrategy()) is None
+        >>> why_not_compiled(WindowingStrategy()) is None
         True
     """
-    if strategy.merges and type(strategy.window_fn) is not Sessions:
-        return f"{strategy.window_fn!r} merges windows in a way of its own"
     trigger = _uncompiled_trigger(strategy.trigger)
     return None if trigger is None else f"{trigger!r} is a composite trigger with callbacks of its own"
 

@@ -80,7 +80,7 @@ def explain(plan: Plan) -> str:
             lines.append(f"  {producer.label}: {_kind(producer, staged, streams=bool(endless))}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
                 lines.extend(f"      {line}" for line in _strategy(plan, producer))
-                lines.append(f"      run by: {_engine(plan, producer)}")
+                lines.append(f"      run by: {_engine(producer)}")
             for node in plan.nodes:
                 fused = isinstance(node, Write) or node.label not in staged.cuts
                 if fused and node is not producer and producer.label in origins[node.label]:
@@ -160,9 +160,9 @@ def _called(fn: object) -> str:
     return "lambda" if name == "<lambda>" else name
 
 
-def _engine(plan: Plan, node: GroupByKeyAndWindow) -> str:
+def _engine(node: GroupByKeyAndWindow) -> str:
     """Say what runs a grouping, and why it is not the compiled core."""
-    reason = why_not_compiled(plan, node)
+    reason = why_not_compiled(node.strategy)
     return "the compiled core" if reason is None else f"Python objects, because {reason}"
 
 

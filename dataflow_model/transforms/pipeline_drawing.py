@@ -42,7 +42,7 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
                 if isinstance(node, GroupByKeyAndWindow):
                     if may_lift(staged, node, streaming=streams):
                         how = ", lifted"
-                    elif why_not_compiled(plan, node) is None:
+                    elif why_not_compiled(node.strategy) is None:
                         how = ", compiled"
                 box = Box(node.label, Kind.COMPUTATION, f"stage {depths[node.label]}{how}")
             case _:

@@ -195,13 +195,24 @@ class Answer:
 
 
 def machines(
-    strategy: WindowingStrategy, combine: Any, percentiles: tuple[float, ...], *, takes_back: bool = False
+    strategy: WindowingStrategy,
+    combine: Any,
+    percentiles: tuple[float, ...],
+    *,
+    takes_back: bool = False,
+    tells_percentile: bool = False,
 ) -> list[KeyedMachine]:
     """Return the object engine and the core, for one grouping."""
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=combine)
     return [
-        GroupingEngine(node, thaw=pickle.loads, percentiles=percentiles, takes_back=takes_back),
-        CoreMachine(node, percentiles=percentiles, takes_back=takes_back),
+        GroupingEngine(
+            node,
+            thaw=pickle.loads,
+            percentiles=percentiles,
+            takes_back=takes_back,
+            tells_percentile=tells_percentile,
+        ),
+        CoreMachine(node, percentiles=percentiles, takes_back=takes_back, tells_percentile=tells_percentile),
     ]
 
 
@@ -256,6 +267,7 @@ def rows_of(output: Bundle) -> Iterator[tuple[Any, ...]]:
             output.produced[row],
             output.orders[row],
             output.updates.get(row),
+            output.percentiles.get(row),
         )
 
 

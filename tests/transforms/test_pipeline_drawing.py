@@ -12,11 +12,10 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.explain import explain
 
 
-class EachAlone(dm.Sessions):
-    """Windows that merge in a way of their own, as far as the core knows."""
+class Both(dm.CompositeTrigger):
+    """A composite of the user's, which the core does not run."""
 
-    def __init__(self) -> None:
-        super().__init__("1 hour")
+    children = (dm.AfterCount(1), dm.AfterCount(2))
 
 
 def departures() -> dm.Pipeline:
@@ -57,7 +56,12 @@ def test_a_grouping_is_drawn_as_compiled_where_the_core_runs_it() -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("UA", 1)])
     _ = pairs | "sums" >> dm.Sum.per_key() | dm.io.Collect()
-    _ = pairs | dm.Window.into(EachAlone()) | "alone" >> dm.Sum.per_key() | "sink" >> dm.io.Collect()
+    _ = (
+        pairs
+        | dm.Window.into(dm.FixedWindows(60)).trigger(dm.Repeatedly(Both()))
+        | "alone" >> dm.Sum.per_key()
+        | "sink" >> dm.io.Collect()
+    )
     assert '"sums<br/>stage 1, compiled"' in p.draw()
     assert '"alone<br/>stage 1"' in p.draw()
 

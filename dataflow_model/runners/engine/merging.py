@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.grouping import GroupingEngine
     from dataflow_model.windowing import WindowFn
 
-__all__ = ["merge_windows"]
+__all__ = ["merge_windows", "merges_of"]
 
 
 def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> tuple[Window, Collection[Window]]:
@@ -34,24 +34,9 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
     Raises:
         InvalidArgument: if the window function merges one window into two targets.
     """
-    others = _in_order(state).meeting(arriving) if engine.strategy.window_fn.merges_intersecting else state.cells
-    windows = sorted({*others, arriving}, key=_bounds)
-    target = arriving
-    moved: set[Window] = set()
-    results: list[tuple[list[Window], Window]] = []
-    for members, result in _merges(engine.strategy.window_fn, windows):
-        twice = moved.intersection(members)
-        if twice:
-            raise InvalidArgument(
-                f"{engine.strategy.window_fn!r} merges {min(twice, key=repr)!r} into two windows",
-                hint="include each window in only one merge; testing.check_window_fn finds such cases",
-            )
-        moved.update(members)
-        if arriving in members:
-            target = result
-        sources = [window for window in members if window in state.cells]
-        if sources and sources != [result]:
-            results.append((sources, result))
+    fn = engine.strategy.window_fn
+    others = _in_order(state).meeting(arriving) if fn.merges_intersecting else state.cells
+    target, results = merges_of(fn, others, arriving)
     taken = {window: state.cells.pop(window) for sources, _ in results for window in sources}
     for sources, result in results:
         bystander = state.cells.pop(result, None)  # an existing window with the new bounds is merged too
@@ -60,6 +45,43 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
             sources.append(result)
         state.cells[result] = _merged_cell(engine, result, [(window, taken[window]) for window in sources])
     return target, {*taken, *(result for _, result in results)}
+
+
+def merges_of(
+    fn: WindowFn, windows: Collection[Window], arriving: Window
+) -> tuple[Window, list[tuple[list[Window], Window]]]:
+    """Ask a window function how a key's windows merge with an arriving one.
+
+    Args:
+        fn: the window function.
+        windows: the windows that have a cell and may merge.
+        arriving: the window of an element.
+
+    Returns:
+        the element's window after merging; and the merges that change cells, each as those of `windows` that it
+        merges, and the window that they become.
+
+    Raises:
+        InvalidArgument: if it merges one window into two targets.
+        InvalidType: if what it returns are no merges.
+    """
+    target = arriving
+    moved: set[Window] = set()
+    results: list[tuple[list[Window], Window]] = []
+    for members, result in _merges(fn, sorted({*windows, arriving}, key=_bounds)):
+        twice = moved.intersection(members)
+        if twice:
+            raise InvalidArgument(
+                f"{fn!r} merges {min(twice, key=repr)!r} into two windows",
+                hint="include each window in only one merge; testing.check_window_fn finds such cases",
+            )
+        moved.update(members)
+        if arriving in members:
+            target = result
+        sources = [window for window in members if window in windows]
+        if sources and sources != [result]:
+            results.append((sources, result))
+    return target, results
 
 
 def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collection[Window], Window]]:

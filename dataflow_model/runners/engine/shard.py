@@ -99,20 +99,8 @@ class StageShard:
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
-            case GroupByKeyAndWindow() if not self.on_objects and why_not_compiled(self.staged.plan, node) is None:
-                late_data, takes_back = self.staged.plan.late_data, source is not None
-                if self.thaw is None:
-                    return CoreMachine(node, late_data, self._awaited, takes_back=takes_back)
-                return DurableMachine(node, late_data, self.thaw, self._awaited, takes_back=takes_back)
             case GroupByKeyAndWindow():
-                return GroupingEngine(
-                    node,
-                    self.staged.plan.late_data,
-                    self.thaw,
-                    self._awaited,
-                    takes_back=source is not None,
-                    tells_percentile=self._tells_percentile,
-                )
+                return self._grouping(node, takes_back=source is not None)
             case Reshuffle():
                 return RelayEngine(node, self._awaited, tells_percentile=self._tells_percentile)
             case Deduplicate():
@@ -133,6 +121,17 @@ class StageShard:
                 return SideJoinEngine(node, self.staged, self.side_values)
             case _:
                 raise AssertionError(f"{node!r} is not a keyed node")
+
+    def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
+        """Return what runs a grouping that is not lifted; `takes_back` if its input may contain retractions."""
+        late_data, tells = self.staged.plan.late_data, self._tells_percentile
+        if self.on_objects or why_not_compiled(node.strategy) is not None:
+            return GroupingEngine(
+                node, late_data, self.thaw, self._awaited, takes_back=takes_back, tells_percentile=tells
+            )
+        if self.thaw is None:
+            return CoreMachine(node, late_data, self._awaited, takes_back=takes_back, tells_percentile=tells)
+        return DurableMachine(node, late_data, self.thaw, self._awaited, takes_back=takes_back, tells_percentile=tells)
 
     def run(
         self,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.compiled import why_strategy_not_compiled
+from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.runners.engine.bundle import Update
 from dataflow_model.runners.engine.core import folding
 from dataflow_model.runners.engine.value_lanes import Pairs
@@ -40,6 +40,7 @@ from tests.support.core_driving import (
 from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, SILENT, STEPS, WINDOW_FNS, tree, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 from tests.support.spec.triggers_of_users import Restless
+from tests.support.spec.windows_of_users import USERS, NamedSeconds, ValidUntilNext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ PARTS = 10
 
 def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners: Sequence[Any] = COMBINERS) -> None:
     """Run a script through both machines: in chunks, and as one bucket of a bounded job."""
-    assert why_strategy_not_compiled(strategy) is None
+    assert why_not_compiled(strategy) is None
     combine = pick(combiners)
     instants = list(instants_of(script, strategy, PERCENTILES))
     instants = [attrs.evolve(now, closes=pick([now.closes, True, False])) for now in instants]
@@ -69,11 +70,12 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners
     if takes_back:
         instants = with_retractions(pick, instants)
     cuts = [pick(range(1, len(instants) + 1)) for _ in range(pick([0, 1, 3]))]
-    both = machines(strategy, combine, PERCENTILES, takes_back=takes_back)
+    told = {"takes_back": takes_back, "tells_percentile": pick([False, True])}
+    both = machines(strategy, combine, PERCENTILES, **told)
     objects, core = (answer_of(machine, instants, cuts) for machine in both)
     assert core == objects
     elements = [element for now in instants for element in now.elements]
-    both = machines(strategy, combine, PERCENTILES, takes_back=takes_back)
+    both = machines(strategy, combine, PERCENTILES, **told)
     objects, core = (bounded_answer(machine, elements) for machine in both)
     assert core == objects
 
@@ -87,7 +89,7 @@ def check_seeds(seeds: range) -> None:
     """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
     for seed in seeds:
         pick = random.Random(seed).choice
-        strategy = windowing_strategy(pick, WINDOW_FNS, [*MORE_LEAVES, RESTLESS])
+        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS])
         script = drawn_script(pick, [*STEPS, "percentile", "signal"])
         try:
             check(pick, script, strategy, [*COMBINERS, BY_PLACE])
@@ -281,10 +283,10 @@ class Unanimous(dm.CompositeTrigger):
         return self.parts
 
 
-def test_only_composites_of_the_users_are_left_to_the_object_engine() -> None:
+def test_only_composites_of_users_are_left_to_the_object_engine() -> None:
     leaf, composite = Restless(1, dm.FiringMode.CLEAR), Unanimous((dm.AfterCount(2),))
-    assert why_strategy_not_compiled(dm.WindowingStrategy(trigger=dm.Repeatedly(leaf))) is None
-    reason = why_strategy_not_compiled(dm.WindowingStrategy(trigger=dm.Repeatedly(composite)))
+    assert why_not_compiled(dm.WindowingStrategy(trigger=dm.Repeatedly(leaf))) is None
+    reason = why_not_compiled(dm.WindowingStrategy(trigger=dm.Repeatedly(composite)))
     assert reason == f"{composite!r} is a composite trigger with callbacks of its own"
 
 
@@ -412,3 +414,13 @@ def test_a_percentile_that_the_trigger_does_not_wait_for_fires_nothing() -> None
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fifty_thousand_scripts_drawn_on_a_grid(part: int) -> None:
     check_seeds(range(FAST + part, FAST + MANY, PARTS))
+
+
+def test_windows_with_the_same_bounds_are_reopened_one_by_one() -> None:
+    windowing = dm.Window.into(NamedSeconds()).late_data(dm.LateData.DUPLICATE_WINDOW)
+    check_script("e 1@1, w 20, e 2@1, e 4@2, w 30, w +inf", windowing)
+
+
+def test_elements_that_were_on_time_are_late_once_a_merge_has_moved_the_end_behind_the_watermark() -> None:
+    windowing = dm.Window.into(ValidUntilNext()).trigger(dm.AfterWatermark(late=dm.AfterCount(1)))
+    check_script("e 1@0, w 50, e 2@30, e 4@10, w 60, e 8@40, w +inf", windowing)

@@ -38,6 +38,7 @@ from tests.support.core_driving import (
 )
 from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
+from tests.support.spec.windows_of_users import USERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -227,7 +228,7 @@ def check_seeds(seeds: range) -> None:
     """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
     for seed in seeds:
         pick = random.Random(seed).choice
-        strategy = windowing_strategy(pick, WINDOW_FNS, [*MORE_LEAVES, RESTLESS])
+        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS])
         script = drawn_script(pick, [*STEPS, "percentile", "signal"])
         try:
             check(pick, script, strategy, [*COMBINERS, BY_PLACE])

@@ -55,7 +55,7 @@ class CellTable:
         lines: the number of clocks that a cell can wait for: the low watermark, the processing clock, and each other
             percentile of the watermark.
         never: the deadline of a cell that is not queued, +∞.
-        linked: whether to keep each key's open windows in order of time, for merging.
+        linked: whether to keep each key's open windows in order of their starts, for merging.
 
     Attributes:
         key, start, end, kind: the key and the window of each slot; the key of a free slot is −1.
@@ -75,7 +75,7 @@ class CellTable:
         queued: the earliest deadline in a queue, for each slot by line.
         held_at: the earliest hold in the queue of holds, by slot.
         cells_of_key: the number of slots of each key.
-        first_of_key, after: each key's open windows in order of time, if `linked`.
+        first_of_key, after: each key's open windows in order of their starts, if `linked`.
         touched: the keys with a cell that has changed since `forget_touched`, each once.
     """
 
@@ -273,7 +273,7 @@ class CellTable:
     # A key's windows in order of time ------------------------------------------------------------------------------
 
     def link(self, slot: int) -> None:
-        """Insert a slot into its key's list of open windows, no two of which intersect."""
+        """Insert a slot into its key's list of open windows."""
         key, start = self.key[slot], self.start[slot]
         before = self.last_of_key[key]
         while before >= 0 and self.start[before] > start:

@@ -285,6 +285,7 @@ class DurableMachine(CoreMachine):
         thaw: loads what `freeze` has pickled.
         percentiles: the percentiles below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may contain retractions.
+        tells_percentile: whether a function downstream requests `watermark_percentile`.
         kept: the number of cells that may stay in columns after a commit.
     """
 
@@ -296,6 +297,7 @@ class DurableMachine(CoreMachine):
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
+        tells_percentile: bool = False,
         kept: int = _KEPT,
     ) -> None:
         self._kept = kept
@@ -303,7 +305,14 @@ class DurableMachine(CoreMachine):
         self._stored = _StoredKeys(compile_tree(node.strategy.trigger).lines)
         self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, thaw, takes_back=takes_back)
         self._grouping = self._make()
-        super().__init__(node, late_data, percentiles, takes_back=takes_back, core=self._grouping)
+        super().__init__(
+            node,
+            late_data,
+            percentiles,
+            takes_back=takes_back,
+            tells_percentile=tells_percentile,
+            core=self._grouping,
+        )
 
     def run(self, chunk: Chunk) -> Produced:
         """Run the instants of a chunk in order; see `KeyedMachine`."""

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.compiled import why_strategy_not_compiled
+from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.columns import taken as _taken
@@ -17,6 +17,7 @@ from dataflow_model.runners.engine.core.folding import PythonFold
 from dataflow_model.runners.engine.core.kernel_fold import KernelFold
 from dataflow_model.runners.engine.core.keys import KeyTable
 from dataflow_model.runners.engine.core.machine import GroupingMachine
+from dataflow_model.runners.engine.core.merging import UserMerging
 from dataflow_model.runners.engine.core.operations import (
     CLOCK_LINE,
     GLOBAL_KIND,
@@ -31,6 +32,7 @@ from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import MultisetFn, subtracting
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, Window, encode_window, interval
+from dataflow_model.windowing import Sessions
 
 if TYPE_CHECKING:
     from array import array
@@ -143,7 +145,7 @@ class CoreGrouping:
         takes_back: bool = False,
         cells: CellTable | None = None,
     ) -> None:
-        assert why_strategy_not_compiled(node.strategy) is None  # noqa: S101 - else the object engine runs it
+        assert why_not_compiled(node.strategy) is None  # noqa: S101 - else the object engine runs it
         program = self.program = compile_tree(node.strategy.trigger)
         self.percentiles = program.percentiles
         self.keys = KeyTable()
@@ -163,6 +165,8 @@ class CoreGrouping:
         self._values: Sequence[Any] | NDArray[Any] = ()
         if USER in self.program.operation:
             self.machine.trees.users = UserTriggers(self, node.strategy.trigger, node.label)
+        if node.strategy.merges and type(node.strategy.window_fn) is not Sessions:
+            self.machine.merging = UserMerging(self, node.strategy.window_fn)
         self._several_signals = False
 
     # Windows -------------------------------------------------------------------------------------------------------

@@ -37,12 +37,13 @@ from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfo
 from dataflow_model.runners.engine.core.placing import placed
 from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
-from dataflow_model.runners.engine.order import ELEMENT, rising_by_key
+from dataflow_model.runners.engine.order import ELEMENT, WATERMARK, rising_by_key
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, made_orders
 from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.runners.engine.value_lanes import Pairs, list_of
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneTiming, checked_pairs, encode_key
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class CoreMachine:
         late_data: the pipeline's default for expired windows.
         percentiles: the percentiles below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may contain retractions.
+        tells_percentile: whether a function downstream requests `watermark_percentile`.
         core: the grouping to run, if it is a subclass of `CoreGrouping`.
 
     Attributes:
@@ -90,6 +92,7 @@ class CoreMachine:
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
+        tells_percentile: bool = False,
         core: CoreGrouping | None = None,
     ) -> None:
         self.label = node.label
@@ -98,9 +101,10 @@ class CoreMachine:
         self._core = CoreGrouping(node, late_data, takes_back=takes_back) if core is None else core
         self._takes_back = takes_back
         self._lifetime = Lifetime(node.label, node.combine)
-        everywhere = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
-        self._width = len(everywhere)
-        self._lines = [everywhere.index(percentile) for percentile in self._core.percentiles]
+        self._percentiles = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
+        self._width = len(self._percentiles)
+        self._lines = [self._percentiles.index(percentile) for percentile in self._core.percentiles]
+        self._tells_percentile = tells_percentile
         self._hold = int(MAX_TIMESTAMP)
 
     # Running -------------------------------------------------------------------------------------------------------
@@ -132,6 +136,9 @@ class CoreMachine:
         produced = Produced(watermarks=watermarks.held(panes.hold))
         if len(panes):
             output = self._bundle(panes, bundle.orders, is_sorted=True)
+            if self._tells_percentile:
+                reached = WatermarkLane.joined([WatermarkLane.of([self.watermarks]), watermarks])
+                self._tell_percentiles(output, panes, reached.taken(panes.instant + (panes.phase >= WATERMARK)))
             produced.outputs[MAIN] = PlacedBundle(output, Integers(panes.instant))
         if len(watermarks):
             self.watermarks, self._hold = watermarks[-1], int(panes.hold[-1])
@@ -183,6 +190,10 @@ class CoreMachine:
         )
         panes = self._run(columns, elements, self._core.run_by_key)
         output = self._bundle(panes, elements.orders)
+        if self._tells_percentile:
+            at = times[panes.instant]
+            is_end = (panes.phase == WATERMARK) & (panes.at > at)  # the last row of a key is followed by +∞
+            self._tell_percentiles(output, panes, WatermarkLane(np.where(is_end, int(MAX_TIMESTAMP), at)))
         of_key = np.searchsorted(panes.instant, np.array(firsts, np.int64))  # instants are rows here
         output.orders = _rising_later(output.orders, of_key.tolist())
         seconds = (time.perf_counter() - began) / len(elements)
@@ -244,6 +255,22 @@ class CoreMachine:
             output.updates = PaneUpdates(self.label, orders, panes.emission, (panes.flags & PANE_RETRACTION) != 0)
         self._count_panes(panes.flags)
         return output
+
+    def _tell_percentiles(self, output: Bundle, panes: Panes, watermarks: WatermarkLane) -> None:
+        """Record for each pane the lowest percentile that had not passed it; `None` for late panes.
+
+        Args:
+            output: the panes as elements.
+            panes: the same panes.
+            watermarks: those of the input when each pane was emitted.
+        """
+        passed = watermarks.further(self._width) > panes.time[:, None]
+        named = np.array([*self._percentiles, LOW_WATERMARK])
+        lowest = named[np.argmin(np.hstack([passed, np.zeros((len(panes), 1), np.bool_)]), axis=1)]
+        known: list[float | None] = np.where(panes.time < watermarks.low, LOW_WATERMARK, lowest).tolist()
+        for row in np.flatnonzero((panes.flags & PANE_LATE) != 0).tolist():
+            known[row] = None
+        output.percentiles = dict(enumerate(known))
 
     def _shown(self, panes: Panes) -> Sequence[tuple[Any, Any]]:
         """Return the key and value of each pane, as columns where keys are of one type and values are in arrays."""

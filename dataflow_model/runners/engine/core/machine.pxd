@@ -23,11 +23,11 @@ cdef class GroupingMachine:
     cdef public list queues
     cdef public DeadlineQueue holds
     cdef public int64_t first, latest, lines, lateness, times, watermark, clock, events, phase, at, cause, number, instant, mode
-    cdef public bint passes_always, closes_always, clears, obeys, retracts, reopens, merges, rebounded
+    cdef public bint passes_always, closes_always, clears, obeys, retracts, reopens, merges, spans, rebounded
     cdef public int64_t[::1] collected, reopened, replaced
     cdef public int64_t collected_count, reopened_count, replaced_at
     cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions, cleared_by_trigger
-    cdef public object keeps
+    cdef public object keeps, merging
 
     @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, read=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
     cpdef run(self, object elements, int64_t[::1] replaced, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
@@ -44,6 +44,7 @@ cdef class GroupingMachine:
     @cython.locals(table=CellTable, slot=int64_t)
     cpdef void retraction(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
     cpdef void react(self, int64_t slot, int64_t result) except *
+    cpdef void catch_up(self, int64_t slot) except *
     @cython.locals(forced=cython.bint)
     cpdef int act(self, int64_t slot, int64_t result, int64_t produced) except -1
     cpdef void take_out(self, int64_t slot, bint on_time) noexcept
@@ -56,9 +57,9 @@ cdef class GroupingMachine:
     cpdef void expired(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, bint reopens) except *
 
     @cython.locals(table=CellTable, slot=int64_t, first=int64_t, last=int64_t, count=int64_t)
-    cpdef int64_t merged(self, int64_t key, int64_t start, int64_t end) except -2
-    @cython.locals(table=CellTable, target=int64_t, pending=int64_t, held=int64_t, flags=int64_t, standing=int64_t, place=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
-    cpdef int64_t merge_collected(self, int64_t count, int64_t key, int64_t start, int64_t end) except -1
+    cpdef int64_t merged(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -2
+    @cython.locals(table=CellTable, target=int64_t, last=int64_t, pending=int64_t, held=int64_t, flags=int64_t, standing=int64_t, place=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
+    cpdef int64_t merge_collected(self, int64_t count, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
 
     cpdef void begin(self, int64_t phase, int64_t at) noexcept
     @cython.locals(table=CellTable)
@@ -71,8 +72,8 @@ cdef class GroupingMachine:
     @cython.locals(table=CellTable, standing=StandingTable, named=int64_t, before=int64_t, earliest=int64_t, previous=int64_t, entry=int64_t, pane=int64_t)
     cpdef int64_t take_back(self, int64_t slot, int64_t produced) except -2
     @cython.locals(panes=PaneLog)
-    cpdef bint is_earlier(self, int64_t entry, int64_t other) noexcept
-    @cython.locals(causes=CauseLog, table=CellTable, pane=int64_t)
+    cpdef bint is_earlier(self, int64_t entry, int64_t other) except *
+    @cython.locals(causes=CauseLog, table=CellTable, kind=int64_t, pane=int64_t)
     cpdef int64_t appended(self, int64_t slot, int64_t produced, int64_t named) except -1
     @cython.locals(table=CellTable, pane=int64_t)
     cpdef int emit_reopened(self, int64_t slot) except -1

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Sequence
 
+    from dataflow_model.runners.engine.core.merging import UserMerging
     from dataflow_model.runners.engine.core.program import Program
     from dataflow_model.runners.engine.core.rules import Rules
 
@@ -82,6 +83,7 @@ class GroupingMachine:
         dropped_because_late, dropped_because_closed: the number of (element, window) pairs dropped.
         dropped_retractions: the number of (retracted element, window) pairs dropped.
         cleared_by_trigger: the number of elements cleared because a trigger requested it.
+        merging: what asks a user's window function how windows merge; `None` if they merge as sessions do.
         keeps: for combiners that keep their inputs, returns whether a cell still holds inputs although as many were
             retracted as were added; `None` if the count decides.
     """
@@ -109,6 +111,8 @@ class GroupingMachine:
         self.times = rules.times
         self.reopens = rules.reopens
         self.merges = rules.merges
+        self.spans = rules.spans
+        self.merging: UserMerging | None = None
         self.watermark = first
         self.clock = 0
         for line in range(self.lines):
@@ -269,13 +273,16 @@ class GroupingMachine:
             self.expired(row, key, start, end, kind, time, self.reopens and replaces == 0)
             return
         self.rebounded = False
-        slot = self.merged(key, start, end) if self.merges else table.find(key, start, end, kind)
+        slot = self.merged(key, start, end, kind) if self.merges else table.find(key, start, end, kind)
         if slot < 0:
             slot = self.opened(key, start, end, kind)
         elif self.trees.is_finished(slot):
             self.dropped_because_closed += 1
             self.dropped_retractions += replaces
-            if self.rebounded:
+            if self.merging is not None:
+                for other in self.merging.changed:
+                    self.schedule(other)
+            elif self.rebounded:
                 self.schedule(slot)
             return
         on_time = self.watermark < table.end[slot]
@@ -303,6 +310,14 @@ class GroupingMachine:
     def react(self, slot: int, result: int) -> None:
         """Act on the result of a cell's tree after its contents have changed."""
         self.act(slot, result, self.clock)
+        if self.rebounded and self.merging is not None:
+            for other in self.merging.changed:
+                self.catch_up(other)
+        else:
+            self.catch_up(slot)
+
+    def catch_up(self, slot: int) -> None:
+        """Run the timers of a changed cell that are due already; expire it if it was merged into an expired window."""
         if self.trees.is_overdue(slot) or (self.rebounded and self.watermark >= self.expiry(self.cells.end[slot])):
             result = self.trees.due(slot, False, 0)
             if self.watermark_reaches(slot, self.watermark, result):
@@ -375,38 +390,42 @@ class GroupingMachine:
 
     # Merging -------------------------------------------------------------------------------------------------------
 
-    def merged(self, key: int, start: int, end: int) -> int:
-        """Return the cell of an arriving window after merging it with the windows it intersects; −1 if there are none.
+    def merged(self, key: int, start: int, end: int, kind: int) -> int:
+        """Return the cell of an arriving window after merging it with the key's windows; −1 if it meets none.
 
-        `rebounded` is set if that cell is a new one.
+        `rebounded` is set if cells were merged.
         """
         table = self.cells
         slot = table.last_of_key[key]
-        while slot >= 0 and table.start[slot] >= end:
+        while self.spans and slot >= 0 and table.start[slot] >= end:
             slot = table.before[slot]
         first, last, count = start, end, 0
-        while slot >= 0 and table.end[slot] > start:
+        while slot >= 0 and (not self.spans or table.end[slot] > start):
             if count == len(self.collected):
                 self.collected = lengthened(self.collected, 2 * count)
             self.collected[count] = slot
             count += 1
             first, last = min(first, table.start[slot]), max(last, table.end[slot])
             slot = table.before[slot]
+        if self.merging is not None:
+            return self.merging.arrive(key, (start, end, kind), count)
         if count == 0:
             return _NONE
         slot = self.collected[0]
         if count == 1 and table.start[slot] == first and table.end[slot] == last:
             return slot
-        return self.merge_collected(count, key, first, last)
+        return self.merge_collected(count, key, first, last, kind)
 
-    def merge_collected(self, count: int, key: int, start: int, end: int) -> int:
-        """Return a new cell, merged from those collected, which are in reverse order of time."""
+    def merge_collected(self, count: int, key: int, start: int, end: int, kind: int) -> int:
+        """Return a new cell, merged from those collected, the last of which is merged first."""
         table = self.cells
-        target = table.open(key, start, end, 0)
+        target = table.open(key, start, end, kind)
         pending = held = flags = 0
+        last = end
         standing = _NONE
         for place in range(count):
             slot = self.collected[place]
+            last = max(last, table.end[slot])
             pending += table.pending[slot]
             held += table.held[slot]
             if table.flags[slot] & _TIMED:
@@ -423,6 +442,8 @@ class GroupingMachine:
                 standing = entry
                 entry = following
             table.standing[slot] = _NONE
+        if end <= self.watermark < last:  # the end has moved behind the watermark
+            flags &= ~_PENDING_ON_TIME
         table.held[target] = held
         table.flags[target] = flags
         table.standing[target] = standing
@@ -542,11 +563,13 @@ class GroupingMachine:
         return named
 
     def is_earlier(self, entry: int, other: int) -> bool:
-        """Return whether a standing value's window comes before another's, by end, then start."""
+        """Return whether a standing value's window comes before another's; see `order.by_window`."""
         panes = self.standing.panes
         if panes.end[entry] != panes.end[other]:
             return panes.end[entry] < panes.end[other]
-        return panes.start[entry] < panes.start[other]
+        if self.merging is None or panes.start[entry] != panes.start[other]:
+            return panes.start[entry] < panes.start[other]
+        return self.merging.is_earlier(panes.kind[entry], panes.kind[other], panes.start[entry], panes.end[entry])
 
     def appended(self, slot: int, produced: int, named: int) -> int:
         """Return the place of a new pane of the current cause."""
@@ -560,7 +583,8 @@ class GroupingMachine:
             causes.key[self.cause] = table.key[slot]
             causes.start[self.cause] = table.start[slot]
             causes.end[self.cause] = table.end[slot]
-            causes.kind[self.cause] = table.kind[slot]
+            kind = table.kind[slot]
+            causes.kind[self.cause] = kind if kind >= 0 else ~kind
         pane = self.panes.open()
         self.panes.cause[pane] = self.cause
         self.panes.number[pane] = self.number

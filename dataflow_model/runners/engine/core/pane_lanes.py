@@ -151,7 +151,6 @@ class _Timers:
     ) -> _Timers:
         """Return the timers that have caused some of the panes; see `PaneOrders`."""
         starts, ends, kinds = panes.cause_start[rows], panes.cause_end[rows], panes.cause_kind[rows]
-        kinds = np.where(kinds < 0, ~kinds, kinds)  # the kind of a reopened window is negative
         places: dict[bytes, int] = {b"": 0}
         windows = np.zeros(len(rows), np.int64)
         for timer in np.flatnonzero(kinds > GLOBAL_KIND).tolist():

@@ -43,7 +43,8 @@ class Rules:
         retracts: whether a pane retracts the previous one.
         times: the rule for the event time of a pane.
         reopens: whether late data reopen an expired window.
-        merges: whether intersecting windows of a key merge.
+        merges: whether windows of a key may merge.
+        spans: whether only windows that intersect merge, into the window that spans them.
     """
 
     allowed_lateness: int
@@ -55,6 +56,7 @@ class Rules:
     times: int
     reopens: bool
     merges: bool
+    spans: bool
 
     @classmethod
     def of(cls, strategy: WindowingStrategy, late_data: LateData = LateData.DROP) -> Rules:
@@ -69,4 +71,5 @@ class Rules:
             times=_TIMES[strategy.timestamp_combiner],
             reopens=(strategy.late_data or late_data) is LateData.DUPLICATE_WINDOW,
             merges=strategy.merges,
+            spans=strategy.window_fn.merges_intersecting,
         )
