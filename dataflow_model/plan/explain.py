@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.combine import GroupFn
-from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.plan.dofn import CallableDoFn
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.lifting import may_lift
@@ -80,7 +79,6 @@ def explain(plan: Plan) -> str:
             lines.append(f"  {producer.label}: {_kind(producer, staged, streams=bool(endless))}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
                 lines.extend(f"      {line}" for line in _strategy(plan, producer))
-                lines.append(f"      run by: {_engine(producer)}")
             for node in plan.nodes:
                 fused = isinstance(node, Write) or node.label not in staged.cuts
                 if fused and node is not producer and producer.label in origins[node.label]:
@@ -158,12 +156,6 @@ def _par_do(node: ParDo, *, keeps: bool) -> str:
 def _called(fn: object) -> str:
     name: str = getattr(fn, "__name__", type(fn).__name__)
     return "lambda" if name == "<lambda>" else name
-
-
-def _engine(node: GroupByKeyAndWindow) -> str:
-    """Say what runs a grouping, and why it is not the compiled core."""
-    reason = why_not_compiled(node.strategy)
-    return "the compiled core" if reason is None else f"Python objects, because {reason}"
 
 
 def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:

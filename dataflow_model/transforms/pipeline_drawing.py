@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.plan.checks import unbounded_collections
-from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.plan.explain import origins_of
 from dataflow_model.plan.lifting import may_lift
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, ParDo, Read, Write
@@ -38,12 +37,8 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
             case Write():
                 box = Box(node.label, Kind.SINK, "sink")
             case _ if node.label in depths:
-                how = ""
-                if isinstance(node, GroupByKeyAndWindow):
-                    if may_lift(staged, node, streaming=streams):
-                        how = ", lifted"
-                    elif why_not_compiled(node.strategy) is None:
-                        how = ", compiled"
+                is_lifted = isinstance(node, GroupByKeyAndWindow) and may_lift(staged, node, streaming=streams)
+                how = ", lifted" if is_lifted else ""
                 box = Box(node.label, Kind.COMPUTATION, f"stage {depths[node.label]}{how}")
             case _:
                 into = sorted({depths[producer] for producer in origins[node.label]})

@@ -168,7 +168,7 @@ class TriggerMachine:
         """Return the state of a merged window."""
         state = TreeState()
         context = EventContext(self, state, window, Event.MERGE)
-        self._merge(_ROOT, context, sources)
+        self.merge_place(_ROOT, context, sources)
         return state
 
     def is_overdue(self, state: TreeState) -> bool:
@@ -178,6 +178,33 @@ class TriggerMachine:
             of is event_time and int(time) <= int(self.now(event_time, percentile))
             for of, percentile, time in state.timers.values()
         )
+
+    def merge_place(self, number: int, context: EventContext, sources: Sequence[tuple[Window, TreeState]]) -> None:
+        """Merge one place: a leaf is finished if it is in every source, a composite if `finished_from` says so.
+
+        A source in which the composite above has finished counts only for children that have finished in it.
+        """
+        place, state = self._places[number], context.state
+        for child in place.children:
+            counted_sources = [
+                (window, source_state)
+                for window, source_state in sources
+                if not source_state.finished >> number & 1 or source_state.finished >> child & 1
+            ]
+            self.merge_place(child, context, counted_sources)
+        if isinstance(place.trigger, CompositeTrigger):
+            finished = place.trigger.finished_from([bool(state.finished >> child & 1) for child in place.children])
+        else:
+            finished = bool(sources) and all(source.finished >> number & 1 for _, source in sources)
+        state.finished |= finished << number
+        context.source_states = dict(sources)
+        outer = context.enter(number)
+        place.trigger.on_merge(context)
+        if context.finished:
+            state.finished |= 1 << number
+        context.leave(outer)
+        if state.finished >> number & 1:
+            self.clear(state, number)
 
     # Called by the callbacks' context, to change the tree's state --------------------------------------------------
 
@@ -298,33 +325,6 @@ class TriggerMachine:
         deadlines = [context.fired_at[place] for place in places if place in context.fired_at]
         if context.fired is not None and deadlines:
             context.fired_at.setdefault(number, min(deadlines))
-
-    def _merge(self, number: int, context: EventContext, sources: Sequence[tuple[Window, TreeState]]) -> None:
-        """Merge one place: a leaf is finished if it is in every source, a composite if `finished_from` says so.
-
-        A source in which the composite above has finished counts only for children that have finished in it.
-        """
-        place, state = self._places[number], context.state
-        for child in place.children:
-            counted_sources = [
-                (window, source_state)
-                for window, source_state in sources
-                if not source_state.finished >> number & 1 or source_state.finished >> child & 1
-            ]
-            self._merge(child, context, counted_sources)
-        if isinstance(place.trigger, CompositeTrigger):
-            finished = place.trigger.finished_from([bool(state.finished >> child & 1) for child in place.children])
-        else:
-            finished = bool(sources) and all(source.finished >> number & 1 for _, source in sources)
-        state.finished |= finished << number
-        context.source_states = dict(sources)
-        outer = context.enter(number)
-        place.trigger.on_merge(context)
-        if context.finished:
-            state.finished |= 1 << number
-        context.leave(outer)
-        if state.finished >> number & 1:
-            self.clear(state, number)
 
     def _bits_below(self, number: int) -> int:
         return ((1 << (self._places[number].last - number + 1)) - 1) << number

@@ -23,12 +23,12 @@ from dataflow_model.runners.engine.columnar import ColumnarEngine
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
-from dataflow_model.runners.engine.feeding import feed_pairs
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.values import encode_key
+from tests.support.reference.feeding import feed_pairs
+from tests.support.reference.grouping import GroupingEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

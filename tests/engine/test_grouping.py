@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.testing import strategies
+from tests.support.reference.grouping import GroupingEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,11 +9,11 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.runners.engine.bundle import Bundle, Update
-from dataflow_model.runners.engine.feeding import feed_pairs
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.values import NO_FIRING, interval
+from tests.support.reference.feeding import feed_pairs
+from tests.support.reference.grouping import GroupingEngine
 
 SECOND = 1_000_000
 MINUTE = interval(0, 60 * SECOND)

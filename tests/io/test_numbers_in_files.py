@@ -112,7 +112,7 @@ def test_the_last_instants_before_infinity_are_event_times() -> None:
 
 
 def test_an_element_cannot_have_the_event_time_of_the_end() -> None:
-    for infinity in (dm.MAX_TIMESTAMP, "+inf", float("inf"), 1e30):
+    for infinity in (dm.MAX_TIMESTAMP, "+inf", float("inf")):
         with pytest.raises(dm.errors.InvalidArgument, match=r"cannot have the event time \+∞, got .*\nHint: "):
             dm.TimestampedValue("a", infinity)
         with pytest.raises(dm.errors.InvalidArgument, match=r"cannot have the event time \+∞"):

@@ -13,7 +13,6 @@ import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.runners.engine.core.durable import _CELL_BYTES, DurableMachine
-from dataflow_model.runners.engine.core.unpacking import key_state
 from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.settled import SettledKeys
@@ -25,6 +24,7 @@ from tests.support.hosts import on_hosts, runner_on
 from tests.support.laws.chains import Case, as_stream, of_seed, outcome_of
 from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import seen
+from tests.support.reference.states import key_state
 from tests.support.state import actor
 
 if TYPE_CHECKING:

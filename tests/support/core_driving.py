@@ -17,11 +17,11 @@ from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.chunk import Bucket, Chunk, Instants, PlacedBundle
 from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.core.pane_lanes import PaneOrders
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.transforms.group_by import _ByPlace
 from dataflow_model.values import NO_FIRING, Window
+from tests.support.reference.grouping import GroupingEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -123,7 +123,6 @@ def test_a_plan_is_told_in_words() -> None:
         "      where: FixedWindows('1 hour')",
         "      when: early: every minute of processing time, from the first new element; on time: whe…",
         "      how: accumulating",
-        "      run by: the compiled core",
         "    + Values: Map",
         "  Reshuffle: redistributed over the workers",
     ]

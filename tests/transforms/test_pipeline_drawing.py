@@ -12,12 +12,6 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.explain import explain
 
 
-class Both(dm.CompositeTrigger):
-    """A composite of the user's, which the core does not run."""
-
-    children = (dm.AfterCount(1), dm.AfterCount(2))
-
-
 def departures() -> dm.Pipeline:
     p = dm.Pipeline()
     good, bad = p | "departures" >> dm.Create(["UA"]) | "parse" >> dm.Map(str.lower).with_exception_handling()
@@ -50,20 +44,6 @@ def test_a_combiner_that_runs_before_the_shuffle_is_drawn_as_lifted() -> None:
     _ = pairs | "sums" >> dm.Sum.per_key() | dm.io.Collect()
     assert "(lifted)" in explain(p.plan())
     assert '"sums<br/>stage 1, lifted"' in p.draw()
-
-
-def test_a_grouping_is_drawn_as_compiled_where_the_core_runs_it() -> None:
-    p = dm.Pipeline()
-    pairs = p | dm.Create([("UA", 1)])
-    _ = pairs | "sums" >> dm.Sum.per_key() | dm.io.Collect()
-    _ = (
-        pairs
-        | dm.Window.into(dm.FixedWindows(60)).trigger(dm.Repeatedly(Both()))
-        | "alone" >> dm.Sum.per_key()
-        | "sink" >> dm.io.Collect()
-    )
-    assert '"sums<br/>stage 1, compiled"' in p.draw()
-    assert '"alone<br/>stage 1"' in p.draw()
 
 
 def test_the_picture_holds_every_label_and_a_notebook_shows_it() -> None:

@@ -13,7 +13,6 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow, Read
 from dataflow_model.plan.sources import DataFrameSource, Source
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
-from dataflow_model.runners.engine.core.unpacking import key_state
 from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.runners.sharded.feed.pacing import held_back
 from dataflow_model.runners.sharded.program import Program
@@ -24,6 +23,7 @@ from dataflow_model.runners.spark.dataframes import frame_rows
 from dataflow_model.testing import TestStream
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import seen
+from tests.support.reference.states import key_state
 from tests.support.watermarks.files import BY_TEN, ONCE_95, WHOLE, panes, run, summed, three_files, twenty, write
 from tests.support.watermarks.scripts import DAY, EARLY, FIXED, paper_script
 
@@ -131,7 +131,7 @@ def _open_windows(streamed: Streamed) -> int:
         assert isinstance(node, GroupByKeyAndWindow)
         stored = [StoredKey.unpacked(entry) for entry in entries.values() if entry is not None]
         states = [key_state(node, load, key.state, takes_back=False) for key in stored]
-        open_windows += sum(len(state.windows()) for state in states)
+        open_windows += sum(len(state.cells) + len(state.reopened) for state in states)
     return open_windows
 
 

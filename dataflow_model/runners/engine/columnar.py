@@ -1,6 +1,6 @@
 """A lifted grouping on one shard: tables of partials in, tables of panes out, without a Python object per key.
 
-The panes are those of `GroupingEngine` for the groupings that `plan.lifting` selects. Values that a kernel cannot hold
+The panes are those of `CoreMachine` for the groupings that `plan.lifting` selects. Values that a kernel cannot hold
 (a null, a NaN, a sum beyond 64 bits) arrive as elements, or become rows here. They are folded one by one with the
 combiner, and merged with the tables when their windows close.
 """

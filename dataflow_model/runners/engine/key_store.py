@@ -153,12 +153,6 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self._stale.add((encoded, window))
         self.touched.add(encoded)
 
-    def every_window(self) -> list[tuple[bytes, Window, KeyT]]:
-        """Return all windows, including those of settled keys."""
-        for encoded in list(self._settled):
-            self.open(encoded)
-        return [(encoded, window, state) for encoded, state in self.keys.items() for window in self._windows(state)]
-
     # Deadlines -----------------------------------------------------------------------------------------------------
 
     def next_dues(self) -> Dues:

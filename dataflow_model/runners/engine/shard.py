@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.metrics.collecting import gave, took
-from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.plan.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import side_cut
@@ -18,7 +17,6 @@ from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
 from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.lifetimes import tear_down_all
 from dataflow_model.runners.engine.memoising import MemoEngine
 from dataflow_model.runners.engine.order import by_producer, pass_stages
@@ -60,7 +58,6 @@ class StageShard:
         thaw: turns a stored key's bytes into its state; without it no state is made durable.
         lifts: the groupings that are fed in columns.
         follow: whether the job is bounded.
-        on_objects: whether every grouping runs on Python objects, those that the compiled core could run too.
 
     Attributes:
         engines: what runs each node, by label.
@@ -75,7 +72,6 @@ class StageShard:
     thaw: Callable[[bytes], KeyState] | None = None
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     follow: bool = False
-    on_objects: bool = False
     engines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
     panes: dict[str, list[tuple[int, PaneTable]]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
@@ -125,10 +121,6 @@ class StageShard:
     def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
         """Return what runs a grouping that is not lifted; `takes_back` if its input may contain retractions."""
         late_data, tells = self.staged.plan.late_data, self._tells_percentile
-        if self.on_objects or why_not_compiled(node.strategy) is not None:
-            return GroupingEngine(
-                node, late_data, self.thaw, self._awaited, takes_back=takes_back, tells_percentile=tells
-            )
         if self.thaw is None:
             return CoreMachine(node, late_data, self._awaited, takes_back=takes_back, tells_percentile=tells)
         return DurableMachine(node, late_data, self.thaw, self._awaited, takes_back=takes_back, tells_percentile=tells)

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.runners.engine.bundle import Update
 from dataflow_model.runners.engine.core import folding
 from dataflow_model.runners.engine.value_lanes import Pairs
@@ -37,9 +36,8 @@ from tests.support.core_driving import (
     with_numbers,
     with_retractions,
 )
-from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, SILENT, STEPS, WINDOW_FNS, tree, windowing_strategy
+from tests.support.spec.drawing import BOTH, MORE_LEAVES, RESTLESS, SILENT, STEPS, WINDOW_FNS, tree, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
-from tests.support.spec.triggers_of_users import Restless
 from tests.support.spec.windows_of_users import USERS, NamedSeconds, ValidUntilNext
 
 if TYPE_CHECKING:
@@ -58,7 +56,6 @@ PARTS = 10
 
 def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners: Sequence[Any] = COMBINERS) -> None:
     """Run a script through both machines: in chunks, and as one bucket of a bounded job."""
-    assert why_not_compiled(strategy) is None
     combine = pick(combiners)
     instants = list(instants_of(script, strategy, PERCENTILES))
     instants = [attrs.evolve(now, closes=pick([now.closes, True, False])) for now in instants]
@@ -89,7 +86,7 @@ def check_seeds(seeds: range) -> None:
     """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
     for seed in seeds:
         pick = random.Random(seed).choice
-        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS])
+        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS, BOTH])
         script = drawn_script(pick, [*STEPS, "percentile", "signal"])
         try:
             check(pick, script, strategy, [*COMBINERS, BY_PLACE])
@@ -270,24 +267,6 @@ def test_what_subtracting_raises_names_the_element_at_hand(rows: Any, element: i
         with pytest.raises(dm.UserCodeError, match="not seven") as raised:
             bounded_answer(machine, elements)
         assert f"element: ('k', {element})" in str(raised.value)
-
-
-@attrs.frozen
-class Unanimous(dm.CompositeTrigger):
-    """A composite of the user's."""
-
-    parts: tuple[dm.Trigger, ...]
-
-    @property
-    def children(self) -> tuple[dm.Trigger, ...]:  # type: ignore[override]
-        return self.parts
-
-
-def test_only_composites_of_users_are_left_to_the_object_engine() -> None:
-    leaf, composite = Restless(1, dm.FiringMode.CLEAR), Unanimous((dm.AfterCount(2),))
-    assert why_not_compiled(dm.WindowingStrategy(trigger=dm.Repeatedly(leaf))) is None
-    reason = why_not_compiled(dm.WindowingStrategy(trigger=dm.Repeatedly(composite)))
-    assert reason == f"{composite!r} is a composite trigger with callbacks of its own"
 
 
 @attrs.frozen

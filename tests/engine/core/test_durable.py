@@ -18,8 +18,6 @@ import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
-from dataflow_model.runners.engine.core.unpacking import key_state
-from dataflow_model.runners.engine.grouping import GroupingEngine
 from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.testing import strategies
 from dataflow_model.time import EventTime
@@ -36,7 +34,9 @@ from tests.support.core_driving import (
     with_numbers,
     with_retractions,
 )
-from tests.support.spec.drawing import MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
+from tests.support.reference.grouping import GroupingEngine
+from tests.support.reference.states import key_state
+from tests.support.spec.drawing import BOTH, MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 from tests.support.spec.windows_of_users import USERS
 
@@ -228,7 +228,7 @@ def check_seeds(seeds: range) -> None:
     """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
     for seed in seeds:
         pick = random.Random(seed).choice
-        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS])
+        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS, BOTH])
         script = drawn_script(pick, [*STEPS, "percentile", "signal"])
         try:
             check(pick, script, strategy, [*COMBINERS, BY_PLACE])

@@ -16,10 +16,11 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.core.packed_form import Layout
-from dataflow_model.runners.engine.core.unpacking import is_packed, key_state
+from dataflow_model.runners.engine.core.unpacking import is_packed
 from dataflow_model.runners.engine.key_store import StoredKey
 from tests.support import scripting
 from tests.support.core_driving import chunk_of, instants_of
+from tests.support.reference.states import key_state
 
 if TYPE_CHECKING:
     from dataflow_model.runners.engine.cells import KeyState

@@ -71,6 +71,7 @@ def bundles(draw: st.DrawFn, inputs: Any = INPUTS) -> Bundle:
         phase=phases,
         at=np.concatenate([rows, timers[:, 0]]),
         number=np.arange(count),
+        watermark=zeros,
         cause_start=starts,
         cause_end=starts + 5,
         cause_kind=np.full(count, INTERVAL_KIND),

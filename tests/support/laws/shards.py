@@ -25,15 +25,32 @@ from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.testing import TestStream, panes_of
 from dataflow_model.values import NO_FIRING
 from tests.support.instants import run_instant
+from tests.support.reference.grouping import GroupingEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.machine import KeyedMachine
     from dataflow_model.values import Window
 
 _UPSTREAM, _GROUP, _SINK = "upstream", "group", "panes"
+
+
+@attrs.define
+class ReferenceShard(StageShard):
+    """A stage whose groupings the object engine runs."""
+
+    def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
+        return GroupingEngine(
+            node,
+            self.staged.plan.late_data,
+            self.thaw,
+            self._awaited,
+            takes_back=takes_back,
+            tells_percentile=self._tells_percentile,
+        )
 
 
 @attrs.frozen
@@ -66,7 +83,7 @@ class Shards:
     Args:
         chain: from `staged`.
         count: how many shards.
-        on_objects: whether the grouping runs on Python objects, though the compiled core could run it.
+        on_objects: whether the object engine, the reference, runs the grouping instead of the core.
     """
 
     def __init__(self, chain: StagedPlan, count: int, *, on_objects: bool = True) -> None:
@@ -159,7 +176,8 @@ class Shards:
         return awaited_percentiles(self.chain.plan)
 
     def _new(self) -> StageShard:
-        return StageShard(self.chain, 2, thaw=pickle.loads, on_objects=self.on_objects)
+        make = ReferenceShard if self.on_objects else StageShard
+        return make(self.chain, 2, thaw=pickle.loads)
 
 
 def _bundle(elements: Sequence[Element], clock: int) -> Bundle:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.support.spec.triggers_of_users import EveryThird, FiresWith, OddResult, Restless, Timeout, one_in_three
+from tests.support.spec.triggers_of_users import Both, EveryThird, FiresWith, OddResult, Restless, Timeout, one_in_three
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,9 +47,11 @@ LEAVES: dict[str, Callable[[Pick], Any]] = {
     "AfterWatermark of a percentile": lambda pick: dm.AfterWatermark(percentile=pick([50, 90])),
 }
 RESTLESS = "a user's that uses everything"
+BOTH = "a user's composite"
 MORE_LEAVES: dict[str, Callable[[Pick], Any]] = {
     **LEAVES,
     RESTLESS: lambda pick: Restless(pick(SECONDS), timer_mode(pick)),
+    BOTH: lambda pick: Both(several(pick), pick(SECONDS), timer_mode(pick)),
 }
 """With those of which the specification says nothing."""
 COMPOSITES = ["leaf", "Repeatedly", "Repeatedly", "RepeatCount", "Each", "Any", "All", "until", "until", "watermark"]
@@ -111,6 +113,12 @@ def tree(pick: Pick, leaves: Sequence[str], depth: int = 3) -> Any:
             return MORE_LEAVES[pick(leaves)](pick)
         case name:
             return getattr(dm, f"After{name}")(*(below() for _ in range(pick(FEW))))
+
+
+def several(pick: Pick) -> tuple[Any, ...]:
+    """Draw a few small trees."""
+    leaves = [leaf for leaf in MORE_LEAVES if leaf != SILENT]
+    return tuple(tree(pick, leaves, 2) for _ in range(pick(FEW)))
 
 
 def windowing_strategy(pick: Pick, window_fns: Sequence[Any], leaves: Sequence[str], lateness: int = 0) -> Any:

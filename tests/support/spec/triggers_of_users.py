@@ -12,6 +12,8 @@ import dataflow_model as dm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+EVENT_TIME, PROCESSING_TIME = dm.TimeDomain.EVENT_TIME, dm.TimeDomain.PROCESSING_TIME
+
 
 def one_in_three(element: Any) -> bool:
     """Tell whether a power of two is one of every third."""
@@ -165,4 +167,63 @@ class Restless(dm.Trigger):
         context.set_timer(tag, kind(max(since, 0) + self.seconds * 1_000_000), domain, percentile)
 
 
-EVENT_TIME, PROCESSING_TIME = dm.TimeDomain.EVENT_TIME, dm.TimeDomain.PROCESSING_TIME
+@attrs.frozen
+class Both(dm.CompositeTrigger):
+    """Fires when all children have in one turn, or some seconds after the first; every third turn is its last."""
+
+    children: tuple[dm.Trigger, ...]  # type: ignore[misc]
+    seconds: int
+    mode: dm.FiringMode
+
+    def on_element(self, context: Any) -> None:
+        for child in range(len(self.children)):
+            self.on_child_timer(context, child)
+
+    def on_signal(self, context: Any, name: str) -> None:
+        if name == "now" and not context.is_finished(0):
+            context.invoke_child(0)
+            context.trigger(self.mode)
+
+    def on_child_timer(self, context: Any, child: int) -> None:
+        result = context.invoke_child(child)
+        if not result.fired:
+            return
+        fired = context.lookup_state("fired", ())
+        if not fired:
+            now = context.now(PROCESSING_TIME)
+            context.set_timer("over", dm.ProcessingTime(max(int(now), 0) + self.seconds * 1_000_000), PROCESSING_TIME)
+        context.store_state("fired", tuple(sorted({*fired, child})))
+        if len(context.lookup_state("fired")) == len(self.children):
+            context.trigger(result.mode)
+            self._begin(context)
+
+    def on_timer(self, context: Any, tag: str) -> None:
+        context.trigger(self.mode)
+        self._begin(context)
+
+    def finished_from(self, children: Sequence[bool]) -> bool:
+        return sum(children) > 1
+
+    def on_merge(self, context: Any) -> None:
+        turns = [context.lookup_source_state(window, "turns", 0) for window in context.sources]
+        context.store_state("turns", max(turns, default=0))
+        if context.is_finished(0) and sum(turns) % 2:
+            context.reset_child(0)
+            context.reopen()
+
+    def reset(self, context: Any) -> None:
+        context.store_state("turns", 1)
+        context.set_timer("over", dm.EventTime(int(context.window.end) - 1_000_000), EVENT_TIME)
+
+    def _begin(self, context: Any) -> None:
+        turns = context.lookup_state("turns", 0) + 1
+        context.store_state("turns", turns)
+        context.store_state("fired", ())
+        context.delete_timer("over")
+        for child in range(len(self.children)):
+            if (turns + child) % 4:
+                context.reset_child(child)
+            else:
+                context.finish_child(child)
+        if turns % 3 == 0:
+            context.done()

@@ -1,7 +1,7 @@
 """The core with durable state.
 
-The durable form of a key is a `StoredKey`, whose bytes are either packed (`packed_form`) or, if the object engine or an
-earlier version has written them, a pickled `KeyState`; both engines read both.
+The durable form of a key is a `StoredKey`, whose bytes are either packed (`packed_form`) or, if an
+earlier version has written them, a pickled `KeyState`.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class _DurableGrouping(CoreGrouping):
 
 
 class DurableMachine(CoreMachine):
-    """One grouping on one shard, run by the core, with durable state; see `plan.compiled`.
+    """One grouping on one shard, run by the core, with durable state.
 
     The stored form of every key is kept as bytes, because a host may ask for it at any time: in memory, or beyond a
     bound on disk. The cells of a key are created when an element or a deadline first needs them, and stay in columns

@@ -508,6 +508,7 @@ class TreeEvaluator:
         self.clear(place, slot)
         for number in range(place, self.last[place] + 1):
             self.take(slot, _DONE, number)
+        for number in range(place, self.last[place] + 1):
             if self.operation[number] == _WATERMARK and self.now[self.line[number]] < self.cells.end[slot]:
                 self.put(slot, _SET, number)
             elif self.operation[number] == _USER:
@@ -662,10 +663,8 @@ class TreeEvaluator:
     def merge_users(self, place: int, target: int, begin: int, end: int) -> None:
         """Have a user's trigger merge its states, and record whether it has finished."""
         self.pass_clocks()
-        slots = [self.sources[at] for at in range(begin, end)]
-        finished = [self.has(slot, _DONE, place) for slot in slots]
         assert self.users is not None  # noqa: S101 - the tree has a user's trigger
-        if self.users.merge(place, target, self.has(target, _DONE, place), slots, finished):
+        if self.users.merge(place, target, [self.sources[at] for at in range(begin, end)]):
             self.put(target, _DONE, place)
         else:
             self.take(target, _DONE, place)

@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.compiled import why_not_compiled
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.columns import taken as _taken
@@ -83,6 +82,7 @@ class Panes:
     Attributes:
         values: the value of each pane; an array of integers or floats, or of structs if all are rows.
         instant: the place of each pane's instant in the chunk.
+        watermark: that of the input at its cause.
         phase, at, number: its cause, as in `order.Order`; `at` is a row if the cause is an element, else a deadline.
         cause_start, cause_end, cause_kind: the window whose timer is the cause.
         emission: for a retraction and its replacement, the number of the firing among those of the cause; else −1.
@@ -93,6 +93,7 @@ class Panes:
 
     values: Sequence[Any] | NDArray[Any] | pa.StructArray
     instant: NDArray[np.int64]
+    watermark: NDArray[np.int64]
     phase: NDArray[np.int64]
     at: NDArray[np.int64]
     number: NDArray[np.int64]
@@ -117,7 +118,7 @@ class Panes:
 
 
 class CoreGrouping:
-    """A grouping that the core runs; see `plan.compiled`.
+    """A grouping that the core runs.
 
     Args:
         node: the grouping.
@@ -145,7 +146,6 @@ class CoreGrouping:
         takes_back: bool = False,
         cells: CellTable | None = None,
     ) -> None:
-        assert why_not_compiled(node.strategy) is None  # noqa: S101 - else the object engine runs it
         program = self.program = compile_tree(node.strategy.trigger)
         self.percentiles = program.percentiles
         self.keys = KeyTable()
@@ -394,6 +394,7 @@ class CoreGrouping:
         return Panes(
             values=values,
             instant=by_cause(causes.instant),
+            watermark=by_cause(causes.watermark),
             phase=phase[cause],
             at=by_cause(causes.at),
             number=number,

@@ -1,7 +1,4 @@
-"""The core as a machine of a stage: it turns chunks and buckets of elements into panes.
-
-It emits the same panes as `engine.grouping`, in the same order.
-"""
+"""The core as a machine of a stage: it turns chunks and buckets of elements into panes."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTim
 
 
 class CoreMachine:
-    """One grouping on one shard, run by the core, without durable state; see `plan.compiled` and `durable`.
+    """One grouping on one shard, run by the core, without durable state; see `durable`.
 
     Args:
         node: the grouping.
@@ -191,9 +188,7 @@ class CoreMachine:
         panes = self._run(columns, elements, self._core.run_by_key)
         output = self._bundle(panes, elements.orders)
         if self._tells_percentile:
-            at = times[panes.instant]
-            is_end = (panes.phase == WATERMARK) & (panes.at > at)  # the last row of a key is followed by +∞
-            self._tell_percentiles(output, panes, WatermarkLane(np.where(is_end, int(MAX_TIMESTAMP), at)))
+            self._tell_percentiles(output, panes, WatermarkLane(panes.watermark))
         of_key = np.searchsorted(panes.instant, np.array(firsts, np.int64))  # instants are rows here
         output.orders = _rising_later(output.orders, of_key.tolist())
         seconds = (time.perf_counter() - began) / len(elements)

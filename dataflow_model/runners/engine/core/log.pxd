@@ -21,7 +21,7 @@ cdef class PaneLog:
 @cython.final
 cdef class CauseLog:
     cdef public int64_t count
-    cdef public int64_t[::1] event, instant, phase, at, key, start, end, kind
+    cdef public int64_t[::1] event, instant, watermark, phase, at, key, start, end, kind
     @cython.locals(place=int64_t, size=int64_t)
     cpdef int64_t open(self) except -1
 

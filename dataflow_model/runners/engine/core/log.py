@@ -110,6 +110,7 @@ class CauseLog:
         count: the number of causes; the columns may be longer.
         event: the number of the event; the causes within one event are sorted afterwards.
         instant: the place of the event's instant in the chunk.
+        watermark: the watermark of the input at the event.
         phase: the phase of the instant, as in `bundle.Order`.
         at: the row of the element, or the deadline of the timer.
         key, start, end, kind: the key and the window of the timer.
@@ -119,6 +120,7 @@ class CauseLog:
         self.count = 0
         self.event: array[int] = column(_FIRST_CAPACITY)
         self.instant: array[int] = column(_FIRST_CAPACITY)
+        self.watermark: array[int] = column(_FIRST_CAPACITY)
         self.phase: array[int] = column(_FIRST_CAPACITY)
         self.at: array[int] = column(_FIRST_CAPACITY)
         self.key: array[int] = column(_FIRST_CAPACITY)
@@ -133,6 +135,7 @@ class CauseLog:
             size = 2 * place
             self.event = lengthened(self.event, size)
             self.instant = lengthened(self.instant, size)
+            self.watermark = lengthened(self.watermark, size)
             self.phase = lengthened(self.phase, size)
             self.at = lengthened(self.at, size)
             self.key = lengthened(self.key, size)

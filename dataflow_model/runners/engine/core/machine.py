@@ -1,7 +1,7 @@
 """The grouping machine: processes elements, clocks, watermarks and signals in order, over cells in columns.
 
 It decides when panes are emitted and which elements are in them, and writes both to logs, from which values are folded
-afterwards. It must agree with `engine.grouping`.
+afterwards.
 """
 
 from __future__ import annotations
@@ -578,6 +578,7 @@ class GroupingMachine:
             self.cause = causes.open()
             causes.event[self.cause] = self.events
             causes.instant[self.cause] = self.instant
+            causes.watermark[self.cause] = self.watermark
             causes.phase[self.cause] = self.phase
             causes.at[self.cause] = self.at
             causes.key[self.cause] = table.key[slot]

@@ -318,7 +318,7 @@ def _dues(
             continue
         is_set = _has(program, bits, place) & ~is_reopened
         for line, time in lines:
-            here = is_set & (time < _NEVER) if operation == USER else is_set
+            here = is_set & _has_timer(core, at, place, line, time) if operation == USER else is_set
             least[line] = np.where(here, np.minimum(least[line], time), least[line])
             waits[line] = waits[line] | here
     least[LOW_LINE] = np.where(is_reopened, WHATEVER_COMES, least[LOW_LINE])
@@ -329,6 +329,16 @@ def _dues(
     dues = [np.minimum.reduceat(np.where(wait, due, _NEVER), begins) for due, wait in zip(least, waits, strict=True)]
     are_set = [np.logical_or.reduceat(wait, begins) for wait in waits]
     return np.stack(dues, axis=1), np.stack(are_set, axis=1)
+
+
+def _has_timer(core: CoreGrouping, at: _CellColumns, place: int, line: int, time: Column) -> NDArray[np.bool_]:
+    """Return in which cells a user's trigger has a timer on a line, given the earliest; a timer may be due at +∞."""
+    users = core.machine.trees.users
+    assert users is not None  # noqa: S101 - the program has a user's trigger
+    has = time < _NEVER
+    for row in np.flatnonzero(~has).tolist():
+        has[row] = users.has_timer(int(at.slots[row]), place, line)
+    return has
 
 
 def _output_times(core: CoreGrouping, at: _CellColumns) -> Column:

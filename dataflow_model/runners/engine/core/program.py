@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.plan.compiled import is_built_in
 from dataflow_model.runners.engine.core.operations import CLOCK_LINE, LOW_LINE
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import (
@@ -25,6 +24,7 @@ from dataflow_model.triggers import (
     Always,
     AtPeriod,
     DataTrigger,
+    Never,
     OrFinally,
     RepeatCount,
     Repeatedly,
@@ -68,6 +68,8 @@ _MOST: Final = 2**63 - 1
 class Program:
     """A trigger tree as arrays over its places, which are numbered in preorder.
 
+    A trigger of the user's is one operation, together with all places below it, which the program never enters.
+
     Attributes:
         operation: the operation of each place.
         argument: the argument of the operation: a number of elements, a delay, the number of a signal.
@@ -83,6 +85,7 @@ class Program:
         counters, deadlines: the number of counters and deadlines of a cell.
         calls: by place, the Python function that it calls; `None` for most.
         merges: by place, the function that merges the states of a user's condition.
+        owner: by place, the user's trigger that runs it, itself or one above it; −1 for the other places.
         percentiles: the percentiles of the watermark below 100 that it waits for, lowest first; their lines follow that
             of the clock.
         signals: the names of the signals that it waits for, in order; a signal's number is its place among them.
@@ -104,6 +107,7 @@ class Program:
     deadlines: int
     calls: tuple[Callable[..., Any] | None, ...]
     merges: tuple[Callable[..., Any] | None, ...]
+    owner: tuple[int, ...]
     percentiles: tuple[float, ...]
     signals: tuple[str, ...]
 
@@ -133,12 +137,13 @@ class _Place:
     waits: int = 0
     call: Callable[..., Any] | None = None
     merge: Callable[..., Any] | None = None
+    owner: int = -1
     children: list[int] = attrs.field(factory=list)
     last: int = 0
 
 
 def compile_tree(trigger: Trigger) -> Program:
-    """Return the program of a trigger tree; `plan.compiled` determines which trees have one.
+    """Return the program of a trigger tree.
 
     Example:
         >>> from dataflow_model.triggers import AfterCount
@@ -174,6 +179,7 @@ def compile_tree(trigger: Trigger) -> Program:
         deadlines=waiting[-1],
         calls=tuple(place.call for place in places),
         merges=tuple(place.merge for place in places),
+        owner=tuple(place.owner for place in places),
         percentiles=percentiles,
         signals=signals,
     )
@@ -194,12 +200,25 @@ def _place(trigger: Trigger, places: list[_Place], percentiles: tuple[float, ...
     """Add a tree to the places; return the number of its root."""
     tree = trigger.lowered()
     number = len(places)
-    is_users = not is_built_in(tree)
-    place = _Place(USER, waits=CLOCK_LINE + 1 + len(percentiles)) if is_users else _leaf(tree, percentiles, signals)
-    places.append(place)
-    place.children = [_place(child, places, percentiles, signals) for child in tree.children]
+    if _is_built_in(tree):
+        place = _leaf(tree, percentiles, signals)
+        places.append(place)
+        place.children = [_place(child, places, percentiles, signals) for child in tree.children]
+    else:
+        place = _Place(USER, waits=CLOCK_LINE + 1 + len(percentiles), owner=number)
+        places.append(place)
+        places.extend(_Place(NEVER, owner=number) for _ in _gather(tree)[1:])
     place.last = len(places) - 1
     return number
+
+
+def _is_built_in(tree: Trigger) -> bool:
+    """Return whether a lowered trigger is one whose callbacks the evaluator has as operations of its own."""
+    if type(tree) in _BUILT_IN:
+        return True
+    return isinstance(tree, DataTrigger) and all(
+        getattr(type(tree), name) is getattr(DataTrigger, name) for name in _CALLBACKS
+    )
 
 
 def _leaf(tree: Trigger, percentiles: tuple[float, ...], signals: tuple[str, ...]) -> _Place:
@@ -260,3 +279,20 @@ _COMPOSITES: Final[dict[type[Trigger], int]] = {
     AfterAll: ALL,
     OrFinally: OR_FINALLY,
 }
+_BUILT_IN: Final = frozenset(
+    {
+        *_COMPOSITES,
+        RepeatCount,
+        AfterBytes,
+        AfterCount,
+        AfterEventTime,
+        AfterProcessingTime,
+        AfterPunctuation,
+        AfterSignal,
+        AfterWatermark,
+        Always,
+        AtPeriod,
+        Never,
+    }
+)
+_CALLBACKS: Final = ("on_element", "on_retraction", "on_signal", "on_merge", "on_timer", "reset", "lowered")

@@ -1,15 +1,12 @@
-"""From the columns of cells to the durable state of keys, and back: both engines store `engine.cells.KeyState`."""
+"""From the state of keys as Python objects, as earlier versions have stored it, to the columns of cells."""
 
 from __future__ import annotations
 
-import itertools
-import operator
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from dataflow_model.runners.engine.cells import Cell, KeyState, Standing
 from dataflow_model.runners.engine.core.cells import (
     HAD_ON_TIME,
     HAS_CLOSED,
@@ -19,33 +16,30 @@ from dataflow_model.runners.engine.core.cells import (
 )
 from dataflow_model.runners.engine.core.columns import places_in_rows, taken
 from dataflow_model.runners.engine.core.operations import (
-    CLOCK_LINE,
     DONE,
-    LOW_LINE,
     MET,
     PANE_BY_TRIGGER,
     PANE_FIRST,
     PANE_LAST,
     SET,
 )
-from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, info_of_pane
-from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, USER, WEIGH, Program
-from dataflow_model.time import MAX_TIMESTAMP, EventTime, ProcessingTime
-from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
+from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS
+from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, Program
+from dataflow_model.time import MAX_TIMESTAMP
+from dataflow_model.triggers import TreeState
 from dataflow_model.triggers.composites import MET as CONDITIONS_MET
-from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.triggers.repetition import COMPLETIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from dataflow_model.runners.engine.cells import Cell, KeyState
     from dataflow_model.runners.engine.core.grouping import CoreGrouping
-    from dataflow_model.time import Instant
-    from dataflow_model.values import PaneInfo, Window
+    from dataflow_model.values import PaneInfo
 
-__all__ = ["TreeColumns", "restore", "slots_of", "states_of"]
+__all__ = ["TreeColumns", "restore", "slots_of"]
 
 _NONE: Final = -1
 _TAG: Final = ""
@@ -54,10 +48,7 @@ _FLAGS: Final = {timing: flags for flags, timing in PANE_TIMINGS.items()}
 
 
 class TreeColumns:
-    """Converts the columns of a cell for its trigger tree to a `TreeState`, and back.
-
-    Default values are left out: a count of 0, an empty set of conditions. A tree state of the object engine may contain
-    them, with the same meaning.
+    """Converts a `TreeState` to the columns of a cell for its trigger tree.
 
     Args:
         program: the program of the tree.
@@ -72,8 +63,7 @@ class TreeColumns:
             for place in places
             if program.operation[place] in {COUNT, WEIGH, REPEAT_COUNT}
         ]
-        self._timed = [(place, *self._clock(program.line[place])) for place in places if program.line[place] >= 0]
-        self._users = frozenset(place for place in places if program.operation[place] == USER)
+        self._users = frozenset(place for place in places if program.owner[place] >= 0)
         self._asking = [place for place in places if program.operation[place] == ASK]
         self._all = [
             (place, program.child[first : first + program.children[place]].tolist())
@@ -81,57 +71,13 @@ class TreeColumns:
             if program.operation[place] == ALL
         ]
 
-    def _clock(self, line: int) -> tuple[TimeDomain, float]:
-        """Return the time domain and percentile of a line, in the form for timers."""
-        if line == CLOCK_LINE:
-            return TimeDomain.PROCESSING_TIME, LOW_WATERMARK
-        return TimeDomain.EVENT_TIME, LOW_WATERMARK if line == LOW_LINE else self._program.percentiles[line - 2]
-
-    def state(
-        self,
-        bits: Sequence[int],
-        counters: Sequence[int],
-        deadlines: Sequence[int],
-        end: int,
-        memory: Mapping[int, Any],
-        kept: TreeState | None,
-    ) -> TreeState:
-        """Return a tree state.
-
-        Args:
-            bits: the words of the cell's three sets of places.
-            counters: the counters of the cell.
-            deadlines: the deadlines of the cell.
-            end: the end of the window.
-            memory: the states of users' conditions, by place.
-            kept: the state of users' triggers.
-        """
-        program = self._program
-        store: dict[tuple[int, str], Any] = {(place, _TAG): state for place, state in memory.items()}
-        for place, number, tag in self._counting:
-            if counters[number]:
-                store[place, tag] = counters[number]
-        timers: dict[tuple[int, str], tuple[TimeDomain, float, Instant]] = {}
-        for place, domain, percentile in self._timed:
-            if not self._has(bits, SET, place):
-                continue
-            time = end
-            if program.deadline[place] >= 0:
-                time = store[place, _TAG] = deadlines[program.deadline[place]]
-            due = EventTime(time) if domain is TimeDomain.EVENT_TIME else ProcessingTime(time)
-            timers[place, _TAG] = domain, percentile, due
-        if kept is not None:
-            store |= kept.store
-            timers |= kept.timers
-        for place, children in () if self._users else self._all:  # beside users' triggers, modes are kept too
-            met = {number: FiringMode.DEFAULT for number, child in enumerate(children) if self._has(bits, MET, child)}
-            if met:
-                store[place, CONDITIONS_MET] = met
-        done = bits[DONE * self._words : (DONE + 1) * self._words]
-        return TreeState(store, timers, sum(word << BITS_A_WORD * at for at, word in enumerate(done)))
-
     def columns(self, tree: TreeState) -> tuple[list[int], list[int], list[int], dict[int, Any], TreeState]:
-        """Return bits, counters, deadlines, memory and what users' triggers keep, of a tree state, as for `state`."""
+        """Return the columns of a tree state.
+
+        Returns:
+            the words of the three sets of places, the counters, the deadlines, the states of users' conditions by
+            place, and what users' triggers keep.
+        """
         program = self._program
         bits = [0] * (3 * self._words)
         for at in range(self._words):
@@ -139,13 +85,14 @@ class TreeColumns:
         counters, deadlines = [0] * program.counters, [0] * program.deadlines
         for place, number, tag in self._counting:
             counters[number] = tree.store.get((place, tag), 0)
-        for place in self._users:
+        for place in self._users.intersection(program.owner):
             first = program.deadline[place]
             deadlines[first : first + program.lines] = [int(MAX_TIMESTAMP)] * program.lines
         for (place, _), (domain, percentile, time) in tree.timers.items():
-            self._put(bits, SET, place)
-            if place in self._users:
-                at = program.deadline[place] + program.line_of(domain, percentile)
+            owner = program.owner[place]
+            self._put(bits, SET, place if owner < 0 else owner)
+            if owner >= 0:
+                at = program.deadline[owner] + program.line_of(domain, percentile)
                 deadlines[at] = min(deadlines[at], int(time))
             elif program.deadline[place] >= 0:
                 deadlines[program.deadline[place]] = int(time)
@@ -160,18 +107,8 @@ class TreeColumns:
         )
         return bits, counters, deadlines, memory, kept
 
-    def memory(self, of_cells: Mapping[tuple[int, int], Any], slot: int) -> dict[int, Any]:
-        """Return the states of the users' conditions of one cell, by place."""
-        return {place: of_cells[slot, place] for place in self._asking if (slot, place) in of_cells}
-
-    def _has(self, bits: Sequence[int], of: int, place: int) -> bool:
-        return bool(bits[of * self._words + self._program.word[place]] & self._program.mask[place])
-
     def _put(self, bits: list[int], of: int, place: int) -> None:
         bits[of * self._words + self._program.word[place]] |= self._program.mask[place]
-
-
-# From columns --------------------------------------------------------------------------------------------------------
 
 
 def slots_of(core: CoreGrouping, numbers: Collection[int]) -> NDArray[np.intp]:
@@ -184,99 +121,6 @@ def slots_of(core: CoreGrouping, numbers: Collection[int]) -> NDArray[np.intp]:
     key, start, end = (taken(of, cells.used)[slots] for of in (cells.key, cells.start, cells.end))
     is_next = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (start[1:] > start[:-1]))
     return slots if is_next.all() else slots[np.lexsort([end, start, key])]
-
-
-def states_of(core: CoreGrouping, trees: TreeColumns, numbers: Collection[int]) -> dict[int, KeyState]:
-    """Return the state of keys by their number; keys without cells are left out."""
-    states: dict[int, KeyState] = {}
-    for number, window, cell, is_reopened in _cells_of(core, trees, slots_of(core, numbers)):
-        if number not in states:
-            states[number] = KeyState(core.keys.shown[number])
-        (states[number].reopened if is_reopened else states[number].cells)[window] = cell
-    return states
-
-
-def _cells_of(
-    core: CoreGrouping, trees: TreeColumns, slots: NDArray[np.intp]
-) -> Iterator[tuple[int, Window, Cell, bool]]:
-    """Yield for each slot the number of its key, its window, its state, and whether late data reopened the window."""
-    cells = core.machine.cells
-
-    def by_slot(of: Any) -> list[int]:
-        values: list[int] = taken(of, cells.used)[slots].tolist()
-        return values
-
-    def rows_by_slot(of: Any, width: int) -> list[list[int]]:
-        rows: list[list[int]] = np.asarray(of)[places_in_rows(slots, cells.width, width)].tolist()
-        return rows
-
-    columns = zip(
-        slots.tolist(),
-        *map(by_slot, (cells.key, cells.start, cells.end, cells.kind, cells.flags)),
-        *map(by_slot, (cells.pending, cells.held, cells.index, cells.on_time_index, cells.earliest, cells.latest)),
-        rows_by_slot(cells.bits, cells.stride),
-        rows_by_slot(cells.counters, cells.counts),
-        rows_by_slot(cells.deadlines, cells.waits),
-        core.accumulators(slots.tolist()),
-        _standing_of(core, by_slot(cells.standing)),
-        strict=True,
-    )
-    users = core.machine.trees.users
-    kept: Mapping[int, TreeState] = {} if users is None else users.states
-    histories: Mapping[int, tuple[PaneInfo, ...]] = {} if users is None else users.histories
-    for slot, key, start, end, kind, flags, *numbers, bits, counters, deadlines, accumulator, standing in columns:
-        pending, held, index, on_time_index, earliest, latest = numbers
-        is_reopened, is_timed = bool(flags & REOPENED), bool(flags & TIMED)
-        cell = Cell(
-            accumulator,
-            trees.state(bits, counters, deadlines, end, trees.memory(core.machine.trees.memory, slot), kept.get(slot)),
-            pending=pending,
-            pending_on_time=bool(flags & PENDING_ON_TIME),
-            index=index,
-            on_time_index=on_time_index,
-            had_on_time=bool(flags & HAD_ON_TIME),
-            has_closed=bool(flags & HAS_CLOSED),
-            earliest=earliest if is_timed else None,
-            latest=latest if is_timed else None,
-            held=held,
-            standing=standing,
-            history=histories.get(slot, ()),
-        )
-        yield key, core.window(start, end, ~kind if is_reopened else kind), cell, is_reopened
-
-
-def _standing_of(core: CoreGrouping, firsts: Sequence[int]) -> list[tuple[Standing, ...]]:
-    """Return the emitted values of each cell, by window; `firsts` are the first entries of the cells."""
-    table = core.machine.standing
-    following = taken(table.following, table.panes.count)
-    chains: list[list[int]] = []
-    for first in firsts:
-        chains.append([])
-        entry = first
-        while entry >= 0:
-            chains[-1].append(entry)
-            entry = int(following[entry])
-    entries = [entry for chain in chains for entry in chain]
-    panes = table.panes
-    columns = (panes.start, panes.end, panes.kind, panes.time, panes.flags, panes.index, panes.on_time_index)
-    rows = zip(
-        core.standing_values(entries), *(taken(of, panes.count)[entries].tolist() for of in columns), strict=True
-    )
-    standing = iter(
-        [
-            Standing(
-                core.window(start, end, kind), value, time, info_of_pane(flags, index, on_time_index, core.trigger)
-            )
-            for value, start, end, kind, time, flags, index, on_time_index in rows
-        ]
-    )
-    return [tuple(sorted(itertools.islice(standing, len(chain)), key=_by_start)) for chain in chains]
-
-
-_by_start = operator.attrgetter("window.start")
-
-
-# Back to columns -----------------------------------------------------------------------------------------------------
 
 
 def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyState]) -> None:

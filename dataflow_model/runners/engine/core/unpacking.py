@@ -10,8 +10,6 @@ import numpy as np
 
 from dataflow_model.runners.engine.core.cells import COLUMNS
 from dataflow_model.runners.engine.core.columns import column, column_of, taken
-from dataflow_model.runners.engine.core.grouping import CoreGrouping
-from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
 from dataflow_model.runners.engine.core.moving import divided, number_alike, to_rows
 from dataflow_model.runners.engine.core.packed_form import (
@@ -24,7 +22,6 @@ from dataflow_model.runners.engine.core.packed_form import (
     Layout,
     column_counts,
 )
-from dataflow_model.runners.engine.core.states import TreeColumns, states_of
 from dataflow_model.triggers import TreeState
 
 if TYPE_CHECKING:
@@ -32,11 +29,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dataflow_model.plan.nodes import GroupByKeyAndWindow
-    from dataflow_model.runners.engine.cells import KeyState
+    from dataflow_model.runners.engine.core.grouping import CoreGrouping
+    from dataflow_model.runners.engine.core.joined import Joined
     from dataflow_model.runners.engine.core.packed_form import Column
 
-__all__ = ["is_packed", "key_state", "unpack"]
+__all__ = ["is_packed", "unpack"]
 
 _RESTORED: Final = ("flags", "pending", "held", "index", "on_time_index", "earliest", "latest", "standing")
 """The last of the `CELL_COLUMNS`, by their names in `CellTable`."""
@@ -297,21 +294,3 @@ def _as_places(places: Column) -> Column | slice:
 
 def _put(of: Any, places: Column | slice, values: Column) -> None:
     np.asarray(of)[places] = values
-
-
-def key_state(node: GroupByKeyAndWindow, thaw: Callable[[bytes], Any], state: bytes, *, takes_back: bool) -> KeyState:
-    """Return the state of a key from its bytes in either form, for the object engine.
-
-    Args:
-        node: the grouping.
-        thaw: loads pickled bytes.
-        state: the bytes.
-        takes_back: whether the input of the grouping may contain retractions.
-    """
-    if not is_packed(state):
-        pickled: KeyState = thaw(state)
-        return pickled
-    core = CoreGrouping(node, takes_back=takes_back)
-    unpack(core, Joined.of([None], state, [len(state)]), thaw)
-    (unpacked,) = states_of(core, TreeColumns(core.program), [0]).values()
-    return unpacked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from dataflow_model.runners.engine.core.operations import ACCUMULATES, CLEARS, SET
+from dataflow_model.runners.engine.core.operations import ACCUMULATES, CLEARS, DONE, SET
 from dataflow_model.runners.engine.core.pane_lanes import info_of_pane
 from dataflow_model.runners.engine.order import ELEMENT
 from dataflow_model.runners.engine.user_code import at_window
@@ -14,7 +14,7 @@ from dataflow_model.triggers.composites import MET
 from dataflow_model.triggers.event_context import Event, EventContext
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dataflow_model.runners.engine.core.grouping import CoreGrouping
     from dataflow_model.triggers import Trigger
@@ -35,8 +35,9 @@ _NEVER: Final = int(MAX_TIMESTAMP)
 class UserTriggers:
     """The triggers of one tree that are the user's own; the evaluator calls it for their places only.
 
-    What they store, and their timers, are in a `TreeState` for each cell; so are the firing modes of the conditions
-    that an `AfterAll` has met. Which places have finished is known to the evaluator alone.
+    A composite of the user's runs with all that is below it, on the `TriggerMachine`. What these triggers store, and
+    their timers, are in a `TreeState` for each cell; so are the firing modes of the conditions that an `AfterAll` has
+    met. Which places have finished is in the cell's columns.
 
     Args:
         core: the grouping.
@@ -57,10 +58,12 @@ class UserTriggers:
         self._label = label
         self._program = core.program
         self._machine = TriggerMachine(trigger)
+        self._owner = core.program.owner
+        self._last = core.program.last.tolist()
         self._signals = core.program.signals
         self._windows: dict[int, Window] = {}
         self._timed: set[tuple[int, int]] = set()
-        self._due: dict[int, list[tuple[int, str]]] = {}
+        self._due: dict[int, dict[int, list[tuple[int, str]]]] = {}
         self._sight = _Sight(self, core)
 
     # Events --------------------------------------------------------------------------------------------------------
@@ -75,100 +78,99 @@ class UserTriggers:
         """Show an event to the trigger at a place; return 1 if it fired, plus 2 if it finished, plus the mode."""
         event = _EVENTS[number]
         context = self._context(event, place, slot, row, event_time)
-        trigger = self._machine.trigger_at(place)
+        if event is Event.TIMER:
+            context.due = self._due.pop(place)
+        elif event is Event.SIGNAL:
+            context.signal = self._signals[self._core.machine.trees.signal]
         try:
-            if event is Event.ELEMENT:
-                trigger.on_element(context)
-            elif event is Event.TIMER:
-                self._run_timers(trigger, place, context)
-            elif event is Event.RETRACTION:
-                trigger.on_retraction(context)
-            else:
-                context.signal = self._signals[self._core.machine.trees.signal]
-                trigger.on_signal(context, context.signal)
+            result = self._machine.invoke(place, context)
         except Exception as error:  # noqa: BLE001 - it is reported
             self._report(slot, error)
-        self._note_timers(place, slot, context.state)
+        self._leave(place, slot, context.state)
         if context.cleared:
             self._core.machine.trees.cleared = True
-        if context.fired is None:
-            return _FINISHED if context.finished else 0
-        return _FIRED | _BITS[context.fired] | (_FINISHED if context.finished else 0)
+        finished = _FINISHED if result.finished else 0
+        if not result.fired:
+            return finished
+        self.fired_at = result.at or 0
+        return _FIRED | _BITS[result.mode] | finished
 
     def collect(self, place: int, slot: int, clock: bool, until: int) -> bool:
         """Take the timers of a place that are due out of its cell; return whether there are any."""
         state = self._state(slot)
         domain = TimeDomain.PROCESSING_TIME if clock else TimeDomain.EVENT_TIME
         now = self._core.machine.trees.now
-        due: list[tuple[int, str]] = []
+        due: dict[int, list[tuple[int, str]]] = {}
         for (number, tag), (of, percentile, time) in state.timers.items():
-            if number == place and of is domain:
+            if self._owner[number] == place and of is domain:
                 reached = until if clock else now[self._program.line_of(of, percentile)]
                 if int(time) <= reached:
-                    due.append((int(time), tag))
-        self._due[place] = sorted(due)
-        for _, tag in due:
-            del state.timers[place, tag]
+                    due.setdefault(number, []).append((int(time), tag))
+        for number, timers in due.items():
+            timers.sort()
+            for _, tag in timers:
+                del state.timers[number, tag]
+        self._due[place] = due
         self._note_timers(place, slot, state)
         return bool(due)
 
     def reset(self, number: int, place: int, slot: int, row: int, event_time: int) -> None:
         """Let the trigger at a place begin a new turn."""
-        event = _EVENTS[number]
-        context = self._context(event, place, slot, row, event_time)
-        context.event = Event.RESET
+        context = self._context(_EVENTS[number], place, slot, row, event_time)
         try:
-            self._machine.trigger_at(place).reset(context)
+            self._machine.reset(place, context)
         except Exception as error:  # noqa: BLE001 - it is reported
             self._report(slot, error)
-        self._note_timers(place, slot, context.state)
+        self._leave(place, slot, context.state)
 
-    def merge(self, place: int, target: int, is_finished: bool, slots: Sequence[int], finished: Sequence[bool]) -> bool:
+    def merge(self, place: int, target: int, slots: Sequence[int]) -> bool:
         """Let the trigger at a place build its state for a merged window; return whether it has finished.
 
         Args:
             place: the place.
             target: the merged cell.
-            is_finished: whether the place has finished in all sources.
-            slots: the sources, in the order of their windows.
-            finished: of each, whether the place has finished in it.
+            slots: the sources, in the order in which they merge.
         """
         context = self._context(Event.MERGE, place, target, 0, 0)
-        context.state.finished = is_finished << place
-        context.source_states = {
-            self._window(slot): TreeState(self._state(slot).store, self._state(slot).timers, done << place)
-            for slot, done in zip(slots, finished, strict=True)
-        }
-        self._machine.trigger_at(place).on_merge(context)
-        done = context.finished or bool(context.state.finished)
-        context.state.finished = 0
-        self._note_timers(place, target, context.state)
+        sources = [(self._window(slot), self._with_finished(place, slot)) for slot in slots]
+        self._machine.merge_place(place, context, sources)
+        done = bool(context.state.finished >> place & 1)
+        self._leave(place, target, context.state)
         return done
 
     def _context(self, event: Event, place: int, slot: int, row: int, event_time: int) -> EventContext:
-        """Return the context of an event at a place."""
+        """Return the context of an event at a place, and let the cell's state know what has finished below it."""
+        state, window = self._state(slot), self._window(slot)
+        if place < self._last[place]:
+            state.finished = self._finished(range(place + 1, self._last[place] + 1), slot)
         if event is Event.MERGE:
-            context = EventContext(self._machine, self._state(slot), self._window(slot), event)
-        elif event in _WITH_ELEMENT:
-            element = self._core.machine.trees.values[row]
-            self._sight.slot = slot
-            context = EventContext(
-                self._machine, self._state(slot), self._window(slot), event, self._sight, element, event_time
-            )
-        else:
-            self._sight.slot = slot
-            context = EventContext(self._machine, self._state(slot), self._window(slot), event, self._sight)
-        context.number = place
-        return context
+            return EventContext(self._machine, state, window, event)
+        self._sight.slot = slot
+        if event not in _WITH_ELEMENT:
+            return EventContext(self._machine, state, window, event, self._sight)
+        element = self._core.machine.trees.values[row]
+        return EventContext(self._machine, state, window, event, self._sight, element, event_time)
 
-    def _run_timers(self, trigger: Trigger, place: int, context: EventContext) -> None:
-        for time, tag in self._due[place]:
-            trigger.on_timer(context, tag)
-            if context.fired is not None:
-                context.fired_at.setdefault(place, time)
-            if context.finished:
-                break
-        self.fired_at = context.fired_at.get(place, 0)
+    def _leave(self, place: int, slot: int, state: TreeState) -> None:
+        """Put into a cell's columns what a place and all below it have changed: what has finished, and the timers."""
+        trees = self._core.machine.trees
+        for number in range(place + 1, self._last[place] + 1):
+            if state.finished >> number & 1:
+                trees.put(slot, DONE, number)
+            else:
+                trees.take(slot, DONE, number)
+        state.finished = 0
+        self._note_timers(place, slot, state)
+
+    def _finished(self, places: Iterable[int], slot: int) -> int:
+        """Return which of some places have finished, a bit for each."""
+        trees = self._core.machine.trees
+        return sum(1 << place for place in places if trees.has(slot, DONE, place))
+
+    def _with_finished(self, place: int, slot: int) -> TreeState:
+        """Return the state of a cell, with what has finished of a place and all below it."""
+        state = self._state(slot)
+        return TreeState(state.store, state.timers, self._finished(range(place, self._last[place] + 1), slot))
 
     # What `AfterAll` has met ---------------------------------------------------------------------------------------
 
@@ -208,7 +210,7 @@ class UserTriggers:
     def restore(self, slot: int, state: TreeState, history: tuple[PaneInfo, ...]) -> None:
         """Take in what durable state has of a cell, whose columns are filled in elsewhere."""
         self.states[slot] = state
-        self._timed.update((slot, place) for place, _ in state.timers)
+        self._timed.update((slot, self._owner[place]) for place, _ in state.timers)
         if history:
             self.histories[slot] = history
 
@@ -217,6 +219,14 @@ class UserTriggers:
         if self._machine.reads_history:
             info = info_of_pane(flags, index, on_time_index, self._core.trigger)
             self.histories[slot] = (*self.histories.get(slot, ()), info)
+
+    def has_timer(self, slot: int, place: int, line: int) -> bool:
+        """Return whether a place, or one below it, has a timer on a line."""
+        timers = self.states[slot].timers if slot in self.states else {}
+        return any(
+            self._owner[number] == place and self._program.line_of(domain, percentile) == line
+            for (number, _), (domain, percentile, _) in timers.items()
+        )
 
     def _state(self, slot: int) -> TreeState:
         state = self.states.get(slot)
@@ -232,13 +242,13 @@ class UserTriggers:
         return window
 
     def _note_timers(self, place: int, slot: int, state: TreeState) -> None:
-        """Let the cell's columns have the earliest timers of a place, by line."""
+        """Let the cell's columns have the earliest timers of a place and all below it, by line."""
         if not state.timers and (slot, place) not in self._timed:
             return
         earliest = [_NEVER] * self._program.lines
         is_set = False
         for (number, _), (domain, percentile, time) in state.timers.items():
-            if number == place:
+            if self._owner[number] == place:
                 line = self._program.line_of(domain, percentile)
                 earliest[line] = min(earliest[line], int(time))
                 is_set = True

@@ -1,8 +1,7 @@
-"""GroupByKeyAndWindow for one shard: a machine over elements, watermarks, clock values and signals, in order.
+"""GroupByKeyAndWindow for one shard on objects: the reference that defines what the compiled core has to compute.
 
-This is the general path: it processes each element, and runs any trigger tree and any window function. The events of
-one instant are calls; `take_output` returns the panes. State is in a store by encoded key, so that a runner needs to
-make only the changed keys durable.
+It processes each element, and runs any trigger tree and any window function. The events of
+one instant are calls; `take_output` returns the panes. State is in a store by encoded key.
 """
 
 from __future__ import annotations
@@ -13,20 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
 from dataflow_model.runners.engine.by_key import run_by_key
-from dataflow_model.runners.engine.cells import Cell, CellsByKey, KeyState, expiry_of
-from dataflow_model.runners.engine.core.unpacking import key_state
-from dataflow_model.runners.engine.emission import Emitter, Firing
-from dataflow_model.runners.engine.feeding import feed_pairs
-from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME, StoredKey
+from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
+from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import KeyedEngine
 from dataflow_model.runners.engine.lifetimes import Lifetime
-from dataflow_model.runners.engine.merging import merge_windows
 from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
 from dataflow_model.runners.engine.uncombining import subtracting
 from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TriggerMachine
 from dataflow_model.values import encode_key
+from tests.support.reference.cells import CellsByKey, incorporate, take_back
+from tests.support.reference.emission import Emitter, Firing
+from tests.support.reference.feeding import feed_pairs
+from tests.support.reference.merging import merge_windows
+from tests.support.reference.states import key_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.triggers import Outcome
     from dataflow_model.values import PaneInfo, Window
-
-__all__ = ["GroupingEngine", "StoredKey"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
 _CLOCK: Final = TimeDomain.PROCESSING_TIME
@@ -58,12 +56,12 @@ class _Sight:
 
     def peek_value(self) -> Any:
         """Return the value of a pane if it were emitted now."""
-        assert self.cell is not None  # noqa: S101 - set before each call of the machine
+        assert self.cell is not None
         return self._engine.combine.extract_output(self.cell.accumulator)
 
     def trigger_history(self) -> Sequence[PaneInfo]:
         """Return the window's panes so far."""
-        assert self.cell is not None  # noqa: S101
+        assert self.cell is not None
         return self.cell.history
 
 
@@ -228,7 +226,7 @@ class GroupingEngine(KeyedEngine):
             for old in replaced_values:
                 self._take_back(cell, old, on_time=on_time)
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
-            cell.incorporate(event_time, watermark=self.watermark, on_time=on_time)
+            incorporate(cell, event_time, watermark=self.watermark, on_time=on_time)
             if cell.tree.quiet and cell.pending > 1 and self._fixed_holds and not changed:
                 self.state.touched.add(encoded)  # neither the trigger nor the queues are affected
                 continue
@@ -411,7 +409,7 @@ class GroupingEngine(KeyedEngine):
 
     def _take_back(self, cell: Cell, value: Any, *, on_time: bool) -> None:
         cell.accumulator = self.combine.subtract_input(cell.accumulator, value)
-        cell.take_back(on_time=on_time)
+        take_back(cell, on_time=on_time)
 
     def _drop_retractions(self, count: int) -> None:
         if count:
@@ -430,7 +428,7 @@ class GroupingEngine(KeyedEngine):
         if cell is None:
             cell = state.reopened[window] = Cell(self.combine.create_accumulator())
         cell.accumulator = self.combine.add_input(cell.accumulator, value)
-        cell.incorporate(event_time, watermark=self.watermark, on_time=False)
+        incorporate(cell, event_time, watermark=self.watermark, on_time=False)
         if self.watermark == MAX_TIMESTAMP:  # there is no later watermark
             self._reopened(state, window)
         self.state.mark(encoded, window)

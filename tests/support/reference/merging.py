@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.runners.engine.cells import Cell
-from dataflow_model.runners.engine.cells_in_order import CellsInOrder
-from dataflow_model.values import Window, encode_window, is_pair
+from dataflow_model.runners.engine.core.merging import merges_of
+from tests.support.reference.cells_in_order import CellsInOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from dataflow_model.runners.engine.cells import KeyState
-    from dataflow_model.runners.engine.grouping import GroupingEngine
-    from dataflow_model.windowing import WindowFn
-
-__all__ = ["merge_windows", "merges_of"]
+    from dataflow_model.values import Window
+    from tests.support.reference.grouping import GroupingEngine
 
 
 def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> tuple[Window, Collection[Window]]:
@@ -45,62 +40,6 @@ def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> 
             sources.append(result)
         state.cells[result] = _merged_cell(engine, result, [(window, taken[window]) for window in sources])
     return target, {*taken, *(result for _, result in results)}
-
-
-def merges_of(
-    fn: WindowFn, windows: Collection[Window], arriving: Window
-) -> tuple[Window, list[tuple[list[Window], Window]]]:
-    """Ask a window function how a key's windows merge with an arriving one.
-
-    Args:
-        fn: the window function.
-        windows: the windows that have a cell and may merge.
-        arriving: the window of an element.
-
-    Returns:
-        the element's window after merging; and the merges that change cells, each as those of `windows` that it
-        merges, and the window that they become.
-
-    Raises:
-        InvalidArgument: if it merges one window into two targets.
-        InvalidType: if what it returns are no merges.
-    """
-    target = arriving
-    moved: set[Window] = set()
-    results: list[tuple[list[Window], Window]] = []
-    for members, result in _merges(fn, sorted({*windows, arriving}, key=_bounds)):
-        twice = moved.intersection(members)
-        if twice:
-            raise InvalidArgument(
-                f"{fn!r} merges {min(twice, key=repr)!r} into two windows",
-                hint="include each window in only one merge; testing.check_window_fn finds such cases",
-            )
-        moved.update(members)
-        if arriving in members:
-            target = result
-        sources = [window for window in members if window in windows]
-        if sources and sources != [result]:
-            results.append((sources, result))
-    return target, results
-
-
-def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collection[Window], Window]]:
-    """Yield the merges of a window function after checking that they are pairs of given windows and a target window.
-
-    Raises:
-        InvalidType: if they are not.
-    """
-    sources = set(windows)
-    merges: Any = fn.merge(windows)
-    for merge in merges if isinstance(merges, Iterable) else [merges]:
-        members, target = merge if is_pair(merge) else ((), None)
-        if not (isinstance(members, Collection) and sources.issuperset(members) and isinstance(target, Window)):
-            raise InvalidType(
-                f"`merge` of {fn!r} must yield pairs of the windows to merge, which must be among the given "
-                f"windows, and the merged window, got {merge!r} for {reprlib.repr(windows)}",
-                hint="yield ([first, second], dm.IntervalWindow(first.start, second.end)) from its merge",
-            )
-        yield members, target
 
 
 def _in_order(state: KeyState) -> CellsInOrder:
@@ -131,7 +70,3 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
         held=sum(cell.held for cell in cells),
         standing=tuple(standing for cell in cells for standing in cell.standing),
     )
-
-
-def _bounds(window: Window) -> tuple[int, int, bytes]:
-    return int(window.start), int(window.end), encode_window(window)

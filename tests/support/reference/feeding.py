@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.grouping import GroupingEngine
     from dataflow_model.values import Window
+    from tests.support.reference.grouping import GroupingEngine
 
 __all__ = ["feed_pairs"]
 

@@ -14,6 +14,7 @@ from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.triggers import FiringMode
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneInfo, PaneTiming
+from tests.support.reference.cells import clear, output_time, settle, timing_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.runners.engine.cells import Cell, KeyState
     from dataflow_model.values import Window
-
-__all__ = ["Emitter", "Firing"]
 
 _CLEARS: Final[dict[AccumulationMode, Callable[[FiringMode], bool]]] = {
     AccumulationMode.CLEAR_ALWAYS: lambda _mode: True,
@@ -108,15 +107,15 @@ class Emitter:
             else:
                 self._emit(state.key, window, cell, self._info(window, cell, firing), firing.produced)
         if self._clears(firing.mode):
-            cell.clear(self._combine.create_accumulator())
-        cell.settle()
+            clear(cell, self._combine.create_accumulator())
+        settle(cell)
 
     def clear(self, cell: Cell) -> None:
         """Clear a window's contents at the trigger's request, in the accumulation modes that allow it."""
         if self._obeys:
             self.counters["cleared_by_trigger"] += cell.held
-            cell.clear(self._combine.create_accumulator())
-            cell.settle()
+            clear(cell, self._combine.create_accumulator())
+            settle(cell)
 
     def reopened(self, key: Any, window: Window, cell: Cell, produced: int) -> None:
         """Emit the only pane of an expired window that late data have reopened."""
@@ -135,7 +134,7 @@ class Emitter:
 
     def _info(self, window: Window, cell: Cell, firing: Firing) -> PaneInfo:
         last = firing.last or cell.tree.is_finished()
-        timing = cell.timing(window, watermark=firing.watermark, passing=firing.passing)
+        timing = timing_of(cell, window, watermark=firing.watermark, passing=firing.passing)
         if timing is not PaneTiming.EARLY:
             cell.on_time_index += 1
         cell.had_on_time = cell.had_on_time or timing is PaneTiming.ON_TIME
@@ -149,7 +148,7 @@ class Emitter:
 
     def _emit(self, key: Any, window: Window, cell: Cell, info: PaneInfo, produced: int) -> None:
         value = self._combine.extract_output(cell.accumulator)
-        time = cell.output_time(window, self._strategy.timestamp_combiner)
+        time = output_time(cell, window, self._strategy.timestamp_combiner)
         emission = self._take_back(key, cell, produced)
         update = None if emission is None else Update(emission, is_retraction=False)
         row = Standing(window, value, time, info)
