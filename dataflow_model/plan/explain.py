@@ -63,7 +63,6 @@ def explain(plan: Plan) -> str:
               where: FixedWindows('1 hour')
               when: on time: when the watermark passes the end of the window; late: at each element, for 2 hours
               how: discarding
-              run by: the compiled core
             + Values: Map
     """
     if not plan.nodes:

@@ -193,8 +193,8 @@ class Pipeline:
     def draw(self, form: str = "mermaid") -> str:
         """Return a drawing of the transforms: `"mermaid"` text, or `"svg"`; a notebook shows the latter by itself.
 
-        A box says in which stage its transform runs, and whether it is fused into that stage, combined before the
-        shuffle (lifted), or run by the compiled core.
+        A box says in which stage its transform runs, and whether it is fused into that stage or combined before the
+        shuffle (lifted).
 
         Raises:
             InvalidArgument: for another form.
@@ -206,7 +206,7 @@ class Pipeline:
             >>> print(p.draw())
             flowchart LR
               n0[("Create<br/>stage 0, source")]
-              n1["Sum.PerKey<br/>stage 1, compiled"]
+              n1["Sum.PerKey<br/>stage 1"]
               n2("Values<br/>fused into stage 1")
               n0 --> n1
               n1 --> n2

@@ -22,8 +22,7 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
     """Return a box for each transform and a line for each collection that another transform takes.
 
     A box says in which stage its transform begins, or into which stage it is fused, so that it runs in the same worker
-    without a shuffle. A grouping whose combiner runs partly before the shuffle is *lifted*; one that the compiled core
-    runs is *compiled*.
+    without a shuffle. A grouping whose combiner runs partly before the shuffle is *lifted*.
     """
     staged = cut_into_stages(plan)
     streams = bool(unbounded_collections(plan))

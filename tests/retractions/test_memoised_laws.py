@@ -88,6 +88,29 @@ def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStrea
     assert not result.metrics()["draw"].get("dropped_retractions")
 
 
+@pytest.mark.parametrize("steps", [None, 1])  # at once, or in micro-batches of which each knows what is durable
+def test_a_session_that_an_element_of_a_finished_trigger_has_merged_waits_for_its_last_pane(steps: int | None) -> None:
+    """The element is dropped, so that none is pending; the last pane still retracts the smaller session's."""
+    once = dm.Window.into(dm.Sessions("11 seconds")).trigger(dm.AfterCount(1), may_lose_data=True)
+    script = TestStream().add(1, 0, key="a").watermark(10).add(2, 10, key="a").watermark(12).add(7, 30, key="b")
+
+    def build(p: dm.Pipeline) -> None:
+        sums = p | script | once.closing("fire_always").accumulating_and_retracting() | dm.Sum.per_key()
+        drawn = sums | "draw" >> dm.Map(named_anew).retractable("memoised")
+        _ = drawn | "drawn" >> dm.io.Collect()
+
+    if steps is None:
+        result: Any = run(build)
+    else:
+        pipeline = dm.Pipeline()
+        build(pipeline)
+        result = in_micro_batches(pipeline, steps, cached=False)
+    records = [record for record in result.collected("drawn") if record.value[1][0][0] == "a"]
+    seconds = [(record.is_retraction, int(record.window.end) // 1_000_000) for record in records]
+    assert seconds == [(False, 11), (True, 11), (False, 21)]
+    assert records[0].value == records[1].value
+
+
 @pytest.mark.parametrize("cached", [True, False])
 @share_of_examples(0.4)  # each runs a script through pickles, instant by instant
 @given(SCRIPTS, ANYTHING, AT_ONCE, st.integers(1, 6))

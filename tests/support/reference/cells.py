@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.plan.strategy import TimestampCombiner, WindowingStrategy
+from dataflow_model.plan.strategy import ClosingBehavior, TimestampCombiner, WindowingStrategy
 from dataflow_model.runners.engine.cells import WHATEVER_COMES, Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.key_store import KeyStore
 from dataflow_model.triggers import TimeDomain
@@ -133,8 +133,13 @@ class CellsByKey(KeyStore[KeyState]):
         return event_due, clock_due, *awaited
 
     def _hold(self, cell: Cell, window: Window) -> int | None:
-        """Return the earliest event time of pending output: of the next pane, or of its retractions."""
-        if not cell.pending:
+        """Return the earliest event time of pending output: of the next pane, or of its retractions.
+
+        Values of windows that have been merged into this one are pending as long as they stand and a pane can come.
+        """
+        can_fire = self._strategy.closing is ClosingBehavior.FIRE_ALWAYS or not cell.tree.is_finished()
+        has_merged = any(standing.window.end < window.end for standing in cell.standing)
+        if not cell.pending and not (can_fire and has_merged):
             return None
         next_pane = output_time(cell, window, self._strategy.timestamp_combiner)
         return min([next_pane, *(standing.time for standing in cell.standing)])

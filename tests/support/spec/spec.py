@@ -229,9 +229,15 @@ class Grouping:
         chosen = end if combiner is dm.TimestampCombiner.END_OF_WINDOW else min(times)
         return dm.EventTime(min(max(times) if combiner is dm.TimestampCombiner.LATEST else chosen, end))
 
+    def has_more_to_take_back(self, live: Live) -> bool:
+        """Return whether a pane can come that takes back what stands for a smaller window, merged into this one."""
+        can_come = self.strategy.closing is dm.ClosingBehavior.FIRE_ALWAYS or not live.tree.finished
+        smaller = any(pane.window.end < live.window.end for pane in live.standing)
+        return self.strategy.retracting and can_come and smaller
+
     def output_watermark(self) -> int:
         """Return the input's, held by the rows that are still to come."""
-        pending = [live for live in self.live if live.news]
+        pending = [live for live in self.live if live.news or self.has_more_to_take_back(live)]
         taken_back = [int(pane.timestamp) for live in pending for pane in live.standing if self.strategy.retracting]
         return min([self.watermark.at(), *taken_back, *(int(self.event_time(live)) for live in pending)])
 

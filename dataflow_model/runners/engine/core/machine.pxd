@@ -111,6 +111,8 @@ cdef class GroupingMachine:
     @cython.locals(table=CellTable, queue=DeadlineQueue, count=int64_t, place=int64_t, slot=int64_t, queued=int64_t, due=int64_t)
     cpdef int collect(self, int64_t line, int64_t until) except -1
     cpdef int collect_cell(self, int64_t slot) except -1
+    @cython.locals(table=CellTable, entry=int64_t)
+    cpdef bint is_awaited(self, int64_t slot) noexcept
     @cython.locals(hold=int64_t, entry=int64_t)
     cpdef int64_t hold_of(self, int64_t slot) noexcept
     @cython.locals(table=CellTable, queue=DeadlineQueue, time=int64_t, slot=int64_t, is_current=cython.bint, hold=int64_t)

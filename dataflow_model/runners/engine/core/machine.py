@@ -751,7 +751,7 @@ class GroupingMachine:
             if due < table.queued[slot * table.width + line]:
                 table.queued[slot * table.width + line] = due
                 self.enqueue(self.queues[line], due, slot, line)
-        if table.pending[slot] > 0:
+        if self.is_awaited(slot):
             hold = self.hold_of(slot)
             if hold < table.held_at[slot]:
                 table.held_at[slot] = hold
@@ -833,6 +833,24 @@ class GroupingMachine:
             self.collected[self.collected_count] = slot
             self.collected_count += 1
 
+    def is_awaited(self, slot: int) -> bool:
+        """Return whether a cell holds the watermark: for new elements, or for values of windows merged into it.
+
+        Such values may stand although no element is pending, as the trigger had finished and the element that merged
+        the windows was dropped. They are retracted by the last pane, if there is one, or when the trigger fires again.
+        """
+        table = self.cells
+        if table.pending[slot] > 0:
+            return True
+        if not self.merges or not (self.closes_always or not self.trees.is_finished(slot)):
+            return False
+        entry = table.standing[slot]
+        while entry >= 0:
+            if self.standing.panes.end[entry] < table.end[slot]:
+                return True
+            entry = self.standing.following[entry]
+        return False
+
     def hold_of(self, slot: int) -> int:
         """Return the earliest event time that a cell can still emit: that of its next pane or of what that retracts."""
         hold = self.output_time(slot)
@@ -848,7 +866,7 @@ class GroupingMachine:
         while queue.size > 0:
             time, slot = queue.first_time(), queue.first_slot()
             is_current = table.key[slot] >= 0 and table.held_at[slot] == time
-            if is_current and table.pending[slot] > 0:
+            if is_current and self.is_awaited(slot):
                 hold = self.hold_of(slot)
                 if hold == time:
                     return time

@@ -14,7 +14,7 @@ from dataflow_model.runners.engine.cells import WHATEVER_COMES
 from dataflow_model.runners.engine.core.cells import COLLECTED, COLUMNS, REOPENED, TIMED
 from dataflow_model.runners.engine.core.columns import column, column_of, taken
 from dataflow_model.runners.engine.core.moving import copy_parts, divided, from_rows
-from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, LOW_LINE, SET
+from dataflow_model.runners.engine.core.operations import DONE, GLOBAL_KIND, LOW_LINE, SET
 from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_COLUMNS, PACKED, KeyObjects, Layout
 from dataflow_model.runners.engine.core.program import ASK, USER
 from dataflow_model.runners.engine.core.rules import EARLIEST, LATEST
@@ -227,9 +227,9 @@ def _standing_columns(core: CoreGrouping, entries: Column) -> list[Column]:
     ]
 
 
-def _has(program: Program, bits: Column, place: int) -> NDArray[np.bool_]:
-    """Return which cells have the timer of a place set."""
-    has: NDArray[np.bool_] = bits[:, SET * program.words + program.word[place]] & program.mask[place] != 0
+def _has(program: Program, bits: Column, place: int, which: int = SET) -> NDArray[np.bool_]:
+    """Return which cells have a bit of a place set, such as that of its timer."""
+    has: NDArray[np.bool_] = bits[:, which * program.words + program.word[place]] & program.mask[place] != 0
     return has
 
 
@@ -325,7 +325,7 @@ def _dues(
     held = _output_times(core, at)
     np.minimum.at(held, of_cell, taken(panes.time, panes.count)[entries])
     least.append(held)
-    waits.append((at("pending") > 0) & ~is_reopened)
+    waits.append(_is_awaited(core, at, of_cell, entries) & ~is_reopened)
     dues = [np.minimum.reduceat(np.where(wait, due, _NEVER), begins) for due, wait in zip(least, waits, strict=True)]
     are_set = [np.logical_or.reduceat(wait, begins) for wait in waits]
     return np.stack(dues, axis=1), np.stack(are_set, axis=1)
@@ -339,6 +339,20 @@ def _has_timer(core: CoreGrouping, at: _CellColumns, place: int, line: int, time
     for row in np.flatnonzero(~has).tolist():
         has[row] = users.has_timer(int(at.slots[row]), place, line)
     return has
+
+
+def _is_awaited(core: CoreGrouping, at: _CellColumns, of_cell: NDArray[np.intp], entries: Column) -> NDArray[np.bool_]:
+    """Return which cells hold the watermark, as `GroupingMachine.is_awaited`."""
+    machine, end = core.machine, at("end")
+    is_pending: NDArray[np.bool_] = at("pending") > 0
+    if not machine.merges:
+        return is_pending
+    has_merged = np.zeros(len(end), np.bool_)
+    panes = machine.standing.panes
+    np.logical_or.at(has_merged, of_cell, taken(panes.end, panes.count)[entries] < end[of_cell])
+    if not machine.closes_always:
+        has_merged &= ~_has(core.program, at.bits, 0, DONE)
+    return is_pending | has_merged
 
 
 def _output_times(core: CoreGrouping, at: _CellColumns) -> Column:
