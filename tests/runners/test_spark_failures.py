@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-JOB = REPOSITORY / "tests/support/runners/stopped_job.py"
+JOB = "tests.support.runners.stopped_job"
 
 
 def broken(x: int) -> int:
@@ -89,7 +89,7 @@ def test_functions_that_hold_a_large_table_run_in_a_small_jvm_and_a_stopped_sess
 ) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
     ran = subprocess.run(
-        [sys.executable, JOB, tmp_path],
+        [sys.executable, "-m", JOB, tmp_path],
         cwd=REPOSITORY,
         env={**os.environ, "JAVA_HOME": java_home, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,

@@ -1,7 +1,7 @@
 """A program that runs pipelines with a large table, then stops its session under two others; prints what happened.
 
-Usage: python stopped_job.py FOLDER; FOLDER/rows holds the input of a stream. Other tests need their session, hence a
-program of its own. The last line that it prints is a JSON object.
+Usage: python -m tests.support.runners.stopped_job FOLDER; FOLDER/rows holds the input of a stream. Other tests
+need their session, hence a program of its own. The last line that it prints is a JSON object.
 """
 
 from __future__ import annotations
