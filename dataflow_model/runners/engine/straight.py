@@ -6,14 +6,14 @@ records that are created only when they are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from dataflow_model.metrics.collecting import gave, in_scratch, took
 from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import ParDo, Ref, Write
+from dataflow_model.plan.record_columns import LazyRecords
 from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.order import at_instant
 from dataflow_model.runners.engine.user_code import user_error
@@ -21,8 +21,9 @@ from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from dataflow_model.plan.graph import Plan
@@ -101,40 +102,37 @@ def _is_plain(node: ParDo) -> bool:
     return type(node.fn) in (MapFn, FilterFn) and not options
 
 
-@attrs.define(eq=False)
-class FreshRecords(Sequence[Record]):
-    """A source's elements as records for a sink; each record is created when it is read.
+class FreshRecords(LazyRecords):
+    """A source's elements as records for a sink.
 
-    Attributes:
+    Args:
         values: the elements.
         event_times, clock: the event times and clock values of the rows that were read.
         places: the row of each element; `None` if they are the same.
         order: a function from a row to its order within its instant.
     """
 
-    values: list[Any]
-    event_times: NDArray[Any]
-    clock: NDArray[Any]
-    places: list[int] | None
-    order: Callable[[int], Order]
+    def __init__(
+        self,
+        values: list[Any],
+        event_times: NDArray[np.int64],
+        clock: NDArray[np.int64],
+        places: list[int] | None,
+        order: Callable[[int], Order],
+    ) -> None:
+        self.values = values
+        self._event_times, self._clock = event_times, clock
+        self._places, self._order = places, order
 
     def __len__(self) -> int:
         return len(self.values)
 
-    @overload
-    def __getitem__(self, place: int) -> Record: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Record]: ...
-    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
-        if isinstance(place, slice):
-            return [self._record(index) for index in range(*place.indices(len(self)))]
-        return self._record(range(len(self))[place])
+    def made(self) -> list[Record]:
+        """Return a record for each element."""
+        rows = range(len(self)) if self._places is None else self._places
+        return [self._record(row, value) for row, value in zip(rows, self.values, strict=True)]
 
-    def __iter__(self) -> Iterator[Record]:
-        return map(self._record, range(len(self)))
-
-    def _record(self, place: int) -> Record:
-        row = place if self.places is None else self.places[place]
-        time, clock = EventTime(int(self.event_times[row])), ProcessingTime(int(self.clock[row]))
-        order = at_instant((int(clock), 0), self.order(row))
-        return Record(self.values[place], time, GLOBAL_WINDOW, NO_FIRING, order=order, processing_time=clock)
+    def _record(self, row: int, value: Any) -> Record:
+        time, clock = EventTime(int(self._event_times[row])), ProcessingTime(int(self._clock[row]))
+        order = at_instant((int(clock), 0), self._order(row))
+        return Record(value, time, GLOBAL_WINDOW, NO_FIRING, order=order, processing_time=clock)
