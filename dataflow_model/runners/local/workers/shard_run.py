@@ -6,7 +6,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.plan.nodes import MAIN, Write
+from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Write
 from dataflow_model.runners.engine.bounded.execution import CHUNK, Panes, records_at_sink, take_panes
 from dataflow_model.runners.engine.bounded.files import RowReader, timeline_of
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, cut_up, inputs_of, whole_script
@@ -20,6 +20,7 @@ from dataflow_model.runners.engine.records import JoinedRecords
 from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.timeline import Timeline
+from dataflow_model.runners.engine.value_lanes import in_columns
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane
 from dataflow_model.runners.local.workers.exchange import PlacedElements
 from dataflow_model.runners.local.workers.messages import Progress
@@ -212,6 +213,8 @@ class ShardRun:
             return
         node = self._staged.taker(cut)
         assert not isinstance(node, Write)  # noqa: S101 - the caller keeps what goes to sinks
+        if isinstance(node, GroupByKeyAndWindow):
+            placed.bundle.values = in_columns(placed.bundle.values)
         for shard, rows in rows_by_shard(node, placed.bundle, self._workers).items():
             share = placed
             if len(rows) < len(placed):
