@@ -192,8 +192,9 @@ def test_a_jvm_that_is_starting_a_process_is_counted_once(tmp_path: Path) -> Non
     java = tmp_path / "java"
     shutil.copy(Path(sys.executable).resolve(), java)
     program = (
-        "import os, sys; block = bytearray(b'x') * (64 << 20); child = os.fork(); "
-        "block[:] = bytes(len(block)); print(child) if child == 0 else None; sys.stdout.flush(); sys.stdin.read()"
+        "import os, sys; block = bytearray(b'x') * (64 << 20); child = os.fork()\n"
+        "if child == 0: block[:] = bytes(len(block)); print(child)\n"
+        "sys.stdout.flush(); sys.stdin.read()"
     )
     command = [str(java), "-S", "-c", program]
     home = {**os.environ, "PYTHONHOME": sys.base_prefix}

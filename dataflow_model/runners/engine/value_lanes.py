@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_narrow_ipc
+from dataflow_model.runners.engine.core.moving import pairs_apart
 from dataflow_model.runners.engine.lanes import Lane
 
 if TYPE_CHECKING:
@@ -306,10 +307,10 @@ def in_columns(pairs: Sequence[Any]) -> Sequence[Any]:
         >>> in_columns([(("a", 1), 2.5)])
         [(('a', 1), 2.5)]
     """
-    if isinstance(pairs, Lane) or set(map(type, pairs)) != {tuple} or set(map(len, pairs)) != {2}:
+    parts = None if isinstance(pairs, Lane) or not pairs else pairs_apart(list(pairs))
+    if parts is None:
         return pairs
-    keys = _column([key for key, _ in pairs])
-    values = None if keys is None else _column([value for _, value in pairs])
+    keys, values = map(_column, parts)
     return pairs if keys is None or values is None else Pairs(keys[0], values[0], values[1], keys[1])
 
 
@@ -337,16 +338,18 @@ def split(pairs: Sequence[Any], parts: Sequence[int] | NDArray[np.int64]) -> Seq
 
 
 def _column(items: Sequence[Any]) -> tuple[pa.ChunkedArray, type[tuple[Any, ...]] | None] | None:
-    """Return values in a column, with their type if they are tuples; `None` if they do not fit one."""
+    """Return values of one type in a column, with the type if they are tuples; `None` if they do not fit one."""
     kind = type(items[0])
     if not issubclass(kind, tuple):
-        column = _plain_column(items)
+        column = _plain_column(items, kind)
         return None if column is None else (column, None)
-    if not items[0] or kind.__dictoffset__ or len(set(map(type, items))) > 1 or len(set(map(len, items))) > 1:
+    if not items[0] or kind.__dictoffset__ or len(set(map(len, items))) > 1:
         return None
     fields = []
     for place in range(len(items[0])):
-        field = _plain_column(list(map(operator.itemgetter(place), items)))
+        parts = list(map(operator.itemgetter(place), items))
+        kind_of_part, *others = set(map(type, parts))
+        field = None if others else _plain_column(parts, kind_of_part)
         if field is None:
             return None
         fields.append(field)
@@ -368,10 +371,9 @@ def _holds_alike_keys(column: pa.ChunkedArray) -> bool:
     return not column.null_count and any(is_kind(column.type) for is_kind in tests)
 
 
-def _plain_column(items: Sequence[Any]) -> pa.ChunkedArray | None:
-    """Return values of one plain type as a column; `None` if they are of several types, or too large for it."""
-    kind, *others = set(map(type, items))
-    if others or kind not in _PLAIN:
+def _plain_column(items: Sequence[Any], kind: type[Any]) -> pa.ChunkedArray | None:
+    """Return values of one type as a column; `None` if it is not a plain type, or if they are too large for it."""
+    if kind not in _PLAIN:
         return None
     try:
         return pa.chunked_array([pa.array(items, _PLAIN[kind])])

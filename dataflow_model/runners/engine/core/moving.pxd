@@ -21,3 +21,6 @@ cpdef int64_t number_alike(bytes source, int64_t[::1] begins, int64_t length, in
 
 @cython.locals(changed=dict, encoded=bytes, entry=bytes, head=bytes)
 cpdef dict changed_heads(dict entries, dict heads, int64_t length)
+
+@cython.locals(firsts=list, seconds=list)
+cpdef object pairs_apart(list pairs)

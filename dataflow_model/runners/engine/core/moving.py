@@ -1,4 +1,4 @@
-"""Integers and bytes moved between columns, the rows of the table of cells, and the bytes of packed keys.
+"""Values moved between columns, the rows of the table of cells, the bytes of packed keys, and pairs.
 
 Several columns of equal length follow each other in one array, so that a loop over rows fills all of them.
 """
@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from array import array
+    from typing import Any
 
-__all__ = ["changed_heads", "copy_parts", "divided", "from_rows", "number_alike", "read_packed", "to_rows"]
+__all__ = [
+    "changed_heads",
+    "copy_parts",
+    "divided",
+    "from_rows",
+    "number_alike",
+    "pairs_apart",
+    "read_packed",
+    "to_rows",
+]
 
 
 def from_rows(rows: array[int], width: int, slots: array[int], places: array[int], columns: array[int]) -> None:
@@ -167,3 +177,31 @@ def changed_heads(entries: dict[bytes, bytes], heads: dict[bytes, bytes], length
         if heads.get(encoded) != head:
             changed[encoded] = head
     return changed
+
+
+def pairs_apart(pairs: list[Any]) -> tuple[list[Any], list[Any]] | None:
+    """Return the first and the second parts of pairs, each all of one type; `None` if there are no such parts.
+
+    Args:
+        pairs: the pairs, and at least one; `None` is returned if there is anything else among them.
+
+    Example:
+        >>> pairs_apart([("a", 1), ("b", 2)])
+        (['a', 'b'], [1, 2])
+        >>> pairs_apart([("a", 1), ("b", True)]), pairs_apart([("a", 1), ["b", 2]]), pairs_apart([("a",)])
+        (None, None, None)
+    """
+    firsts: list[Any] = []
+    seconds: list[Any] = []
+    kind = other_kind = None
+    for pair in pairs:
+        if type(pair) is not tuple or len(pair) != 2:  # noqa: PLR2004 - a pair
+            return None
+        first, second = pair
+        if kind is None:
+            kind, other_kind = type(first), type(second)
+        if type(first) is not kind or type(second) is not other_kind:
+            return None
+        firsts.append(first)
+        seconds.append(second)
+    return firsts, seconds
