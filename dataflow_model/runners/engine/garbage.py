@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["collect_rarely", "collecting_rarely", "leave_out"]
 
-_OBJECTS: Final = 10_000
-"""How many objects are made before the youngest are looked through."""
+_OBJECTS: Final = 100_000
+"""How many objects are made before the youngest are looked through; a batch of rows, which are soon freed, is fewer."""
 _lock: Final = threading.Lock()
 _before: list[tuple[int, int, int]] = []
 """The threshold that holds outside of runs, once for each run that is going on."""
