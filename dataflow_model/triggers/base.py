@@ -132,6 +132,7 @@ class Trigger:
 
         Raises:
             InvalidArgument: if windows may merge and a trigger does not define how its state is merged.
+            InvalidType: if a child is not a trigger.
         """
         tree = self.lowered()
         if merging and type(tree).on_merge is Trigger.on_merge:
@@ -139,8 +140,8 @@ class Trigger:
                 f"{self!r} does not define how its state is merged when windows merge",
                 hint=f"define on_merge in {type(self).__name__}, or use windows that do not merge",
             )
-        for child in tree.children:
-            child.check_for(merging=merging)
+        for place, child in enumerate(tree.children):
+            check_trigger_type(child, f"children[{place}]").check_for(merging=merging)
 
     def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
         """Return the children that get elements; `finished` has a bit for each place that has finished."""

@@ -437,3 +437,10 @@ def test_the_window_is_the_contexts() -> None:
 
     merged(Leaf(element=look, merge=look), [((0, 10), "e 1@1"), ((5, 15), "")])
     assert windows == [window(0, 10), window(0, 15)]
+
+
+def test_a_child_that_is_not_a_trigger_is_rejected_with_its_place() -> None:
+    windows = dm.Window.into(dm.FixedWindows("10 seconds"))
+    trigger = Both((dm.AfterCount(1), 3))  # type: ignore[arg-type]
+    with pytest.raises(dm.InvalidType, match=r"`children\[1\]` must be a trigger, got 3 of type int"):
+        _ = dm.Pipeline() | dm.Create([1]) | windows.trigger(dm.Repeatedly(trigger)).accumulating()
