@@ -106,12 +106,28 @@ BENCHMARKS: Final = {
             least_share=0.15,
         ),
         Benchmark(
+            "streaming_triggered_many_keys",
+            "the same with 20,000 keys",
+            "streaming_triggered",
+            "streaming_sums",
+            0.6,
+            arrivals=True,
+        ),
+        Benchmark(
             "streaming_retracting",
             "streaming: panes that are taken back, and a second sum behind them; aggregation",
             "streaming_retracting",
             "streaming_sums_of_groups",
             1.2,
             keys=1_000,
+            arrivals=True,
+        ),
+        Benchmark(
+            "streaming_retracting_many_keys",
+            "the same with 20,000 keys; two aggregations in a row",
+            "streaming_retracting",
+            "streaming_sums_of_sums",
+            1.2,
             arrivals=True,
         ),
         # A thousand rows in one micro-batch: what is measured is the start.
@@ -131,6 +147,13 @@ BENCHMARKS: Final = {
             "batch_sums",
             1.2,
             keys=1_000,
+        ),
+        Benchmark(
+            "batch_triggered_many_keys",
+            "the same with 20,000 keys",
+            "batch_triggered",
+            "batch_sums",
+            1.2,
         ),
         Benchmark(
             "batch_hot_keys",

@@ -142,6 +142,7 @@ def beam_triggered(events: Events, out: Path) -> None:
     A bounded input has no watermark behind the events there: all arrive before it moves, so no pane is late.
     """
     import apache_beam as beam
+    from apache_beam.io import ReadFromParquet, WriteToParquet
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.transforms import trigger, window
 
@@ -163,9 +164,9 @@ def beam_triggered(events: Events, out: Path) -> None:
         allowed_lateness=60,
     )
     with beam.Pipeline(runner="DirectRunner", options=PipelineOptions([])) as pipeline:
-        rows = pipeline | beam.io.ReadFromParquet(f"{events.events}/*.parquet") | beam.Map(stamped)
+        rows = pipeline | ReadFromParquet(f"{events.events}/*.parquet") | beam.Map(stamped)
         panes = rows | windows | beam.CombinePerKey(sum) | "with window" >> beam.Map(with_window)
-        _ = panes | beam.io.WriteToParquet(str(out / "answer"), schema, file_name_suffix=".parquet")
+        _ = panes | WriteToParquet(str(out / "answer"), schema, file_name_suffix=".parquet")
 
 
 def _table(events: Events) -> pa.Table:

@@ -41,6 +41,7 @@ __all__ = [
     "streaming_one_by_one",
     "streaming_sums",
     "streaming_sums_of_groups",
+    "streaming_sums_of_sums",
 ]
 
 _WINDOW_MICROS: Final = 10_000_000
@@ -83,6 +84,13 @@ def streaming_sums_of_groups(spark: SparkSession, events: Events, out: Path | No
     """Sum per group of keys and 10-second window: the same aggregation with fewer keys."""
     rows = _read_stream(spark, events).withColumn("key", sf.col("key") % BUCKETS)
     _stream(_sums(rows, sf.window("event_time", "10 seconds")), out)
+
+
+def streaming_sums_of_sums(spark: SparkSession, events: Events, out: Path | None) -> None:
+    """Sum per key and 10-second window, and these sums per group of keys: two aggregations, one behind the other."""
+    of_keys = _sums_in_windows(_read_stream(spark, events), sf.window("event_time", "10 seconds"))
+    of_groups = of_keys.withColumn("key", sf.col("key") % BUCKETS)
+    _stream(_sums(of_groups, sf.window("window", "10 seconds")), out)
 
 
 def per_key_processor(spark: SparkSession, events: Events, out: Path | None) -> None:
@@ -159,10 +167,13 @@ class WindowSums(StatefulProcessor):
 
 
 def _sums(rows: DataFrame, window: Any) -> DataFrame:
-    grouped = rows.groupBy(window.alias("window"), "key").agg(sf.sum("value").alias("value"))
-    return grouped.select(
+    return _sums_in_windows(rows, window).select(
         "key", sf.col("window.start").alias("window_start"), sf.col("window.end").alias("window_end"), "value"
     )
+
+
+def _sums_in_windows(rows: DataFrame, window: Any) -> DataFrame:
+    return rows.groupBy(window.alias("window"), "key").agg(sf.sum("value").alias("value"))
 
 
 def _read_stream(spark: SparkSession, events: Events) -> DataFrame:

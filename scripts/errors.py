@@ -2,7 +2,7 @@
 
 Run it after a change to a message or a hint:
 
-    python scripts/errors.py
+    python -m scripts.errors
 """
 
 from __future__ import annotations

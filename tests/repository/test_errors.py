@@ -66,7 +66,7 @@ def makers() -> set[str]:
 
 
 def test_the_page_of_errors_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python scripts/errors.py"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m scripts.errors"
 
 
 def test_each_class_of_errors_is_raised_somewhere() -> None:

@@ -307,7 +307,9 @@ def in_columns(pairs: Sequence[Any]) -> Sequence[Any]:
         >>> in_columns([(("a", 1), 2.5)])
         [(('a', 1), 2.5)]
     """
-    parts = None if isinstance(pairs, Lane) or not pairs else pairs_apart(list(pairs))
+    if isinstance(pairs, Lane) or not pairs:
+        return pairs
+    parts = pairs_apart(pairs if isinstance(pairs, list) else list(pairs))
     if parts is None:
         return pairs
     keys, values = map(_column, parts)

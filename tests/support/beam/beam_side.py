@@ -77,6 +77,7 @@ def run_on_beam(script: TestStream, strategy: WindowingStrategy) -> list[Pane]:
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     number = next(_NUMBERS)
     _RECEIVED[number] = []
+    lateness: Any = Duration(micros=int(strategy.allowed_lateness))  # declared as whole seconds
     options = PipelineOptions(streaming=True, allow_unsafe_triggers=True)
     pipeline = Pipeline(runner=BundleBasedDirectRunner(), options=options)
     _ = (
@@ -90,7 +91,7 @@ def run_on_beam(script: TestStream, strategy: WindowingStrategy) -> list[Pane]:
                 if strategy.accumulates
                 else beam_trigger.AccumulationMode.DISCARDING
             ),
-            allowed_lateness=Duration(micros=int(strategy.allowed_lateness)),
+            allowed_lateness=lateness,
         )
         | GroupByKey()
         | ParDo(_Keep(number))
