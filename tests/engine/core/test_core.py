@@ -165,6 +165,64 @@ def test_conditions_met_and_turns_begun_are_kept_through_merges() -> None:
     check_script(text, scripting.sessions(trigger, lateness=60))
 
 
+@attrs.frozen
+class Remembering(dm.Trigger):
+    """Fires at the last of some elements; those of windows that merge add up, and each of the windows counts too."""
+
+    elements: int
+
+    def on_element(self, context: dm.TriggerContext) -> None:
+        seen = context.lookup_state("seen", 0) + 1
+        context.store_state("seen", seen)
+        if seen >= self.elements:
+            context.trigger()
+            context.done()
+
+    def on_merge(self, context: dm.TriggerContext) -> None:
+        seen = [context.lookup_source_state(window, "seen", 0) for window in context.sources]
+        context.store_state("seen", sum(seen) + len(seen))
+
+
+@pytest.mark.parametrize(
+    ("repeated", "times"), [(dm.AfterCount(1), 3), (dm.AfterCount(1), 4), (dm.AfterCount(1), 5), (dm.AfterCount(3), 2)]
+)
+@pytest.mark.parametrize("after", [None, dm.AfterCount(2)])
+def test_completions_of_windows_that_merge_add_up(repeated: dm.Trigger, times: int, after: dm.Trigger | None) -> None:
+    trigger: dm.Trigger = dm.RepeatCount(repeated, times)
+    if after is not None:
+        trigger = dm.Repeatedly(dm.AfterEach(trigger, after))
+    text = (
+        "e 1@0, e 2@5, e 4@30, e 8@21, e 16@14, e 32@12, e 64@45, e 128@46, e 256@60, e 512@54, "
+        "e 1024@38, e 2048@1, e 4096@2, w 90, w +inf"
+    )
+    check_script(text, scripting.sessions(trigger, lateness=60))
+
+
+@pytest.mark.parametrize("times", [2, 3])
+@pytest.mark.parametrize("repeated", [dm.AfterCount(1), dm.AfterEach(dm.AfterCount(1), dm.AfterCount(1))])
+def test_a_repetition_that_adds_up_to_all_in_a_merge_is_one_completion_of_that_around_it(
+    repeated: dm.Trigger, times: int
+) -> None:
+    trigger = dm.RepeatCount(dm.RepeatCount(repeated, 2), times)
+    text = "e 1@0, e 2@30, e 4@15, e 8@8, e 16@23, e 32@1, e 64@60, e 128@50, e 256@41, e 512@2, e 1024@3, w 90, w +inf"
+    check_script(text, scripting.sessions(trigger, lateness=60))
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        dm.Repeatedly(dm.AfterEach(dm.AfterCount(1), Remembering(5), dm.AfterCount(2))),
+        dm.Repeatedly(dm.AfterEach(dm.AfterCount(2), Remembering(5), dm.AfterCount(2))),
+        *(dm.AfterAny(dm.AfterPunctuation(lambda value: value == 64), Remembering(n)) for n in (4, 5, 6, 7)),
+    ],
+)
+def test_a_users_trigger_merges_the_states_of_the_windows_in_which_it_has_a_part(trigger: dm.Trigger) -> None:
+    text = (
+        "e 1@0, e 2@1, e 4@2, e 8@20, e 16@30, e 32@31, e 64@32, e 128@9, e 256@25, e 512@17, e 1024@1, e 2048@2, w 90"
+    )
+    check_script(text, scripting.sessions(trigger, lateness=60))
+
+
 def test_a_merged_window_is_held_back_by_what_it_has_to_take_back() -> None:
     late = dm.AfterWatermark(late=dm.AfterCount(2))
     windowing = scripting.sessions(late, lateness=60).accumulating_and_retracting()
