@@ -411,7 +411,7 @@ class FileSource(ColumnSource):
     def _origin(self, name: str, path: str, identity: FileIdentity, before: Origin | None) -> Origin:
         """Return a file as an origin: the known one, the known one with more rows, or a new one."""
         version = FileVersion(path, identity.size, identity.modified)
-        rows = 0 if before is None else before.rows or 0
+        rows = 0 if before is None else before.row_count
         if before is not None and before.version is not None:
             was = FileIdentity.from_version(before.version)
             if was.is_same_file(identity):

@@ -88,7 +88,7 @@ class GeneratedSource(ColumnSource):
         name = next(iter(known.names()), None) or self._name(EventTime(clock))
         before = known.get(name)
         rows = self._available(clock - int(event_time(name)))
-        is_unchanged = before is not None and rows <= (before.rows or 0)
+        is_unchanged = before is not None and rows <= before.row_count
         return Changes([] if is_unchanged else [Origin(name, rows)], frozenset())
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:

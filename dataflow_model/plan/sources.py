@@ -51,7 +51,8 @@ class Origin(NamedTuple):
 
     Attributes:
         name: a name that is stable across runs; it orders origins at equal ticks.
-        rows: the number of rows, or `None` if it is not known.
+        rows: the number of rows, or `None` if it is not known: a bounded source is then read once more, to count them;
+            an unbounded one has to know it.
         version: numbers and text that differ when the origin has changed; `None` if it cannot change.
         replaced: in the result of `ColumnSource.poll`, whether a different origin has replaced the known one of this
             name.
@@ -61,6 +62,20 @@ class Origin(NamedTuple):
     rows: int | None
     version: tuple[int | str, ...] | None = None
     replaced: bool = False
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows.
+
+        Raises:
+            SourceError: if it is not known.
+        """
+        if self.rows is None:
+            raise SourceError(
+                f"the origin {self.name!r} of an unbounded source has no number of rows",
+                hint="list it with the number of rows that can be read by now: Origin(name, rows)",
+            )
+        return self.rows
 
 
 class Known(Protocol):
@@ -277,9 +292,19 @@ class ColumnSource(RowSource):
         """The source itself."""
         return self
 
-    def row_count(self) -> int:
-        """Return the number of rows of its origins."""
-        return sum(origin.rows or 0 for origin in self.origins())
+    def row_count(self) -> int | None:
+        """Return the number of rows of its origins, or `None` if one of them does not know its own."""
+        counts = [origin.rows for origin in self.origins()]
+        return None if None in counts else sum(filter(None, counts))
+
+    def counted_origins(self) -> list[Origin]:
+        """Return the origins to read with their numbers of rows, which are counted where they are not known."""
+        return [
+            origin._replace(rows=sum(batch.num_rows for batch in self.read(origin.name, 0, None)))
+            if origin.rows is None
+            else origin
+            for origin in self.origins()
+        ]
 
     @abc.abstractmethod
     def origins(self) -> list[Origin]:

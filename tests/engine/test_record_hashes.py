@@ -41,6 +41,13 @@ def test_they_depend_on_the_record_id_alone(places: list[tuple[str, int]], data:
     assert len(set(zip(ids, of_lane, strict=True))) == len(set(ids))
 
 
+def test_those_of_a_dataframes_rows_are_there_whatever_its_sequence_column_holds() -> None:
+    numbers = np.array([-(2**63), -5, 3, 2**63 - 1])
+    orders = [("a", int(number)) for number in numbers]
+    assert hashes(orders, [0, 1, 2, 3]) == hashes(RowOrders(("a",), np.zeros(4, np.int64), numbers), [0, 1, 2, 3])
+    assert len({*hashes([("a", "x"), ("a", "y"), ("a", None), ("a", 2**70)], [0, 1, 2, 3])}) == 4
+
+
 @pytest.mark.parametrize("fanout", [2, 3, 16, 100])
 @pytest.mark.parametrize("step", [1, 16, 2**20, 10_007])
 def test_they_spread_records_evenly_whatever_their_distance(fanout: int, step: int) -> None:

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import pyarrow as pa
+import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.sources import ColumnSource, Origin
 from tests.support.micro_batches import Streamed
+from tests.support.pipelines import run, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from dataflow_model.plan.watermarks import Arrival
 
@@ -54,6 +58,13 @@ class Sensors(ColumnSource):
         return attrs.evolve(self, read_columns=tuple(columns))
 
 
+class Uncounted(Sensors):
+    """Sensors that do not know how many readings there are."""
+
+    def origins(self) -> list[Origin]:
+        return [Origin(name, None) for name in sorted(self.there)]
+
+
 def sums(p: dm.Pipeline, source: Sensors) -> None:
     rows = p | dm.Read(source) | dm.Window.into(dm.FixedWindows("10 microseconds"))
     _ = rows | dm.WithKeys("sensor", value="value") | dm.Sum.per_key() | "sums" >> dm.io.Collect()
@@ -85,3 +96,34 @@ def test_a_users_source_without_an_end_is_followed_as_it_grows(tmp_path: Path) -
     assert values(streamed.collected("sums")) == [("a", 45), ("a", 145), ("b", 145)]
     streamed.step(drain=True)
     assert values(streamed.collected("sums")) == [("a", 45), ("a", 110), ("a", 145), ("b", 63), ("b", 145)]
+
+
+def check_uncounted(runner: dm.LocalRunner | dm.SparkRunner) -> None:
+    result = run(runner, lambda p: sums(p, Uncounted(there={"a": 12, "b": 0, "c": 3})))
+    assert values(result.collected("sums")) == [("a", 21), ("a", 45), ("c", 3)]
+
+
+def test_origins_of_unknown_size_are_read_to_their_ends_in_process(tmp_path: Path) -> None:
+    for runner in (dm.LocalRunner(), dm.LocalRunner(workers=2), dm.LocalRunner(checkpoint=str(tmp_path))):
+        check_uncounted(runner)
+    assert Uncounted(there={"a": 12}).row_count() is None
+    assert Sensors(there={"a": 12, "b": 3}).row_count() == 15
+
+
+def test_origins_of_unknown_size_are_read_to_their_ends_by_a_job_on_spark(spark: SparkSession) -> None:
+    check_uncounted(dm.SparkRunner(spark, mode="batch"))
+
+
+@pytest.mark.slow
+def test_origins_of_unknown_size_are_read_to_their_ends_by_a_stream_on_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    check_uncounted(streaming(spark, tmp_path / "checkpoint"))
+
+
+def test_an_origin_of_unknown_size_that_is_followed_is_refused_by_name(tmp_path: Path) -> None:
+    runner = dm.LocalRunner(checkpoint=str(tmp_path))
+    with pytest.raises(
+        dm.SourceError, match=r"the origin 'a' of an unbounded source has no number of rows\nHint: list"
+    ):
+        run(runner, lambda p: sums(p, Uncounted(there={"a": 12}, is_bounded=False)))

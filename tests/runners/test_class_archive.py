@@ -79,6 +79,15 @@ def test_a_program_without_an_archive_at_its_end_is_an_error_with_its_last_lines
     assert list(archive_path().parent.iterdir()) == []
 
 
+@pytest.mark.usefixtures("java")
+def test_a_program_that_fails_leaves_the_archive_that_there_is() -> None:
+    path = create_archive(WRITES_AN_ARCHIVE)
+    with pytest.raises(UnsupportedOnRunner, match="wrote no archive"):
+        create_archive([sys.executable, "-c", "raise SystemExit(3)"])
+    assert path.read_text(encoding="utf-8") == "classes"
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_an_environment_that_cannot_be_written_to_is_an_error(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(java))  # a file
     with pytest.raises(InvalidArgument, match="cannot write to"):

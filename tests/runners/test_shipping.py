@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from dataflow_model.runners.spark.shipping import (
     processor,
     register_sink,
     register_source,
+    ship_package,
     ship_program,
 )
 from dataflow_model.runners.spark.sink import StreamWriter
@@ -71,6 +73,39 @@ def test_a_program_whose_file_is_gone_or_is_another_is_refused_by_name(tmp_path:
         match=rf"a worker cannot read the run's functions in .*{file.name}.*\nHint: make sure that driver",
     ):
         packed.unpack()
+
+
+# The package.
+
+
+def test_a_session_that_did_not_get_the_package_gets_it_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Session:
+        """A session on a cluster whose first transfer fails."""
+
+        def __init__(self) -> None:
+            self.archives: list[str] = []
+
+        def addArtifacts(self, archive: str, *, pyfile: bool) -> None:  # noqa: N802 - Spark's name
+            assert pyfile
+            self.archives.append(archive)
+            if len(self.archives) == 1:
+                raise OSError("connection reset")
+
+    monkeypatch.setattr("dataflow_model.runners.spark.shipping.is_local", lambda _: False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    session: Any = Session()
+    with pytest.raises(OSError, match="connection reset"):
+        ship_package(session)
+    for _ in range(2):
+        ship_package(session)
+    failed, sent = session.archives
+    assert Path(sent).exists()
+    del session
+    gc.collect()
+    assert not Path(failed).exists()
+    assert not Path(sent).exists()
 
 
 # The folder of a bounded job.

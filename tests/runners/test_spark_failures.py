@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.runners.sharded.publishing import Publisher
 from tests.support.inputs import summing, write_rows
 from tests.support.pipelines import run, start, streaming
 from tests.support.settings import REPOSITORY
@@ -39,6 +41,36 @@ def test_an_error_with_a_lone_surrogate_ends_the_run(spark: SparkSession, tmp_pa
     with pytest.raises(dm.UserCodeError, match=r"^ValueError: no such name: caf\\udce9 1") as caught:
         result.wait_until_finish(PATIENCE)
     assert "transform: 'break'" in str(caught.value)
+
+
+def test_a_job_that_fails_ends_with_its_error_although_its_output_cannot_be_removed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Publisher, "abort", full)
+    result = start(
+        dm.SparkRunner(spark, mode="batch"), lambda p: p | dm.Create([1]) | dm.Map(broken) | "kept" >> dm.io.Collect()
+    )
+    with pytest.raises(dm.UserCodeError, match="no such name"):
+        result.wait_until_finish(PATIENCE)
+    assert result.state is dm.RunnerState.FAILED
+    assert "could not be removed" in caplog.text
+
+
+def test_a_job_that_is_stopped_at_once_publishes_nothing_and_one_that_is_done_stays_done(spark: SparkSession) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Create([1, 2]) | dm.Map(lambda x: (time.sleep(0.5), x)[1]) | "kept" >> dm.io.Collect()
+
+    result = start(dm.SparkRunner(spark, mode="batch"), build)
+    result.stop()
+    assert result.wait_until_finish(PATIENCE) is dm.RunnerState.STOPPED
+    assert result.collected("kept") == []
+    done = run(dm.SparkRunner(spark, mode="batch"), build)
+    done.stop()
+    assert done.state is dm.RunnerState.DONE
+    assert len(done.collected("kept")) == 2
 
 
 def test_a_function_that_refers_to_the_session_is_refused_with_its_label(spark: SparkSession) -> None:

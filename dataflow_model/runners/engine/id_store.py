@@ -29,7 +29,6 @@ __all__ = ["ADDRESS", "IdStore", "Slices"]
 
 _SLICES_A_HORIZON: Final = 16
 ADDRESS: Final = struct.Struct(">qI")
-"""The key of a stored segment: its slice, and its place in the slice's stack."""
 """The name of a segment in durable state: its slice, and its place in the slice's stack."""
 _SEAL_AT: Final = 1 << 16
 _LARGEST: Final = 8 << 20

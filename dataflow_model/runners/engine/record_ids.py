@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["record_hashes", "record_ids"]
 
+_MASK: Final = (1 << 64) - 1
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 """A factor by which neighbours end up far apart: 2**64 divided by the golden ratio."""
 
@@ -67,10 +68,15 @@ def record_hashes(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]
         places = _mixed(names[root.orders.codes]) + root.orders.sequences.astype(np.uint64)
     else:
         names = np.array([zlib.crc32(origin_of(order).encode()) for order in root.orders], np.uint64)
-        places = _mixed(names) + np.array([sequence_of(order) for order in root.orders], np.uint64)
+        places = _mixed(names) + np.array([_number_of(sequence_of(order)) for order in root.orders], np.uint64)
     of_element = np.asarray(causes, np.int64)
     numbers = numbers_within(of_element).astype(np.uint64)
     return (_mixed(_mixed(places[of_element]) + numbers) >> np.uint64(32)).astype(np.int64)
+
+
+def _number_of(sequence: Any) -> int:
+    """Return a number in `[0, 2**64)` for a value of a DataFrame's column, which may be negative or no number."""
+    return sequence & _MASK if isinstance(sequence, int) else zlib.crc32(repr(sequence).encode())
 
 
 def _read_of(plan: Plan, producer: str) -> Read:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import LOG, InvalidArgument
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.message_sinks import DataFrameSink
@@ -60,6 +60,8 @@ _ONLY_COMMIT: Final = 0
 _ROWS_A_BUCKET: Final = 500_000
 _BUCKETS_UNKNOWN: Final = 8
 """The least number of buckets if the number of rows is unknown, as for a DataFrame."""
+_INTERRUPTED_EVERY: Final = 0.2
+"""Seconds between two attempts to cancel the job, which may not have begun or may be between two jobs of Spark's."""
 
 
 def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
@@ -147,15 +149,17 @@ class BatchResult(BackgroundRun):
         self._began = time.time_ns() // 1_000
         self._tag = f"dataflow_model-{uuid.uuid4().hex[:8]}"
         self._jobs = jobs_of(spark, self._tag, self._runner)
+        self._stop = threading.Event()
         self._begin()
         self._thread = threading.Thread(target=self._work, args=(frame,), name="SparkRunner batch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Cancel the job; nothing is published."""
-        self._state = RunnerState.STOPPED
-        self._spark.interruptTag(self._tag)
-        self._thread.join()
+        """Cancel the job; nothing is published, unless publishing has begun: then the run ends as if not stopped."""
+        self._stop.set()
+        while self._thread.is_alive():
+            self._spark.interruptTag(self._tag)
+            self._thread.join(_INTERRUPTED_EVERY)
 
     def drain(self) -> None:
         """Wait for the end, which a bounded run reaches by itself."""
@@ -194,19 +198,37 @@ class BatchResult(BackgroundRun):
         return self._spark.createDataFrame(sink.table(self.collected(label)))
 
     def _work(self, frame: DataFrame) -> None:
+        state = RunnerState.FAILED
         try:
-            self._spark.addTag(self._tag)
-            with self._jobs.followed():
-                rows = frame.collect()
-            self._log.retried(sum(stage.failed for stage in self._jobs.stages()))
-            self._publisher.commit(_ONLY_COMMIT, [pending_of(row.kind, load(bytes(row.payload))) for row in rows])
-            self._state = RunnerState.DONE
+            state = self._execute(frame)
         except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
-            self._publisher.abort(_ONLY_COMMIT, [])
-            if self._state is not RunnerState.STOPPED:
-                self._fail(self._failure(error))
+            self._fail(self._failure(error))
         finally:
+            if state is not RunnerState.DONE:
+                self._discard()
+            self._state = state
             self._end()
+
+    def _execute(self, frame: DataFrame) -> RunnerState:
+        self._spark.addTag(self._tag)
+        try:
+            with self._jobs.followed():
+                rows = [] if self._stop.is_set() else frame.collect()
+        except Exception:
+            if not self._stop.is_set():
+                raise
+        if self._stop.is_set():
+            return RunnerState.STOPPED
+        self._log.retried(sum(stage.failed for stage in self._jobs.stages()))
+        self._publisher.commit(_ONLY_COMMIT, [pending_of(row.kind, load(bytes(row.payload))) for row in rows])
+        return RunnerState.DONE
+
+    def _discard(self) -> None:
+        """Remove what tasks have written; the run has ended as it has, whether that works or not."""
+        try:
+            self._publisher.abort(_ONLY_COMMIT, [])
+        except Exception:  # noqa: BLE001 - a sink of the user's may raise anything
+            LOG.exception("what a run that did not publish had written could not be removed")
 
     def _board(self) -> Board:
         """Return the progress of Spark's stages; the counts of the tasks are known only at the end."""

@@ -61,7 +61,7 @@ def create_archive(command: Sequence[str]) -> Path:
         command: the program and its arguments.
 
     Returns:
-        the archive, about 160 MB; archives for other installations are deleted.
+        the archive, about 160 MB; those before it, which may be for other installations, are deleted.
 
     Raises:
         InvalidArgument: if the folder of the environment cannot be written to.
@@ -75,9 +75,10 @@ def create_archive(command: Sequence[str]) -> Path:
         raise InvalidArgument(
             f"cannot write to {path.parent}: {error.strerror}", hint="use a Python environment of your own"
         ) from error
+    written, before = Path(folder, path.name), Path(folder, "before")
     try:
-        written = Path(folder, path.name)
-        path.unlink(missing_ok=True)  # a JVM that uses an archive writes no other one
+        if path.exists():
+            path.replace(before)  # a JVM that uses an archive writes no other one
         options = f'spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit="{written}" {_QUIET}'
         submit = {"PYSPARK_SUBMIT_ARGS": f"--conf '{options}' pyspark-shell"}
         # The JVM ends after the program does; it holds the program's standard output open until then.
@@ -94,6 +95,8 @@ def create_archive(command: Sequence[str]) -> Path:
             other.unlink()
         written.replace(path)
     finally:
+        if before.exists() and not path.exists():
+            before.replace(path)
         shutil.rmtree(folder, ignore_errors=True)
     return path
 

@@ -52,13 +52,13 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
     for read in program.staged.sources:
         columns = read.source.as_columns
         if columns is not None:
-            origins += [(read.label, origin) for origin in columns.origins()]
+            origins += [(read.label, origin) for origin in columns.counted_origins()]
         elif read.source.as_dataframe is None:
             static.append(read.label)
-    fair = max(_WORTH_A_TASK, -(-sum(origin.rows or 0 for _, origin in origins) // parallelism))
+    fair = max(_WORTH_A_TASK, -(-sum(origin.row_count for _, origin in origins) // parallelism))
     parts: list[Slice] = []
     for label, origin in origins:
-        rows = origin.rows or 0
+        rows = origin.row_count
         cuts = -(-rows // fair)
         bounds = [rows * part // cuts for part in range(cuts + 1)] if cuts else []
         parts += [Slice(label, origin.name, first, last) for first, last in itertools.pairwise(bounds)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import pathlib
 import pickle
-import tempfile
 import weakref
 import zipfile
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
@@ -14,6 +13,7 @@ import attrs
 
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
 from dataflow_model.runners.sharded.program import PackedProgram
+from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.session import is_local
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_ALONG", "Stage", "processor", "register_sink", "register_source", "ship_package", "ship_program"]
 
-_shipped: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_shipped: weakref.WeakKeyDictionary[Any, RunFolder | None] = weakref.WeakKeyDictionary()
+"""The sessions that have the package, with the folder of its archive, which their executors may ask for at any time."""
 _PACKAGE: Final = pathlib.Path(__file__).resolve().parents[2]
 
 MOST_ALONG: Final = 1 << 20
@@ -48,14 +49,14 @@ class Stage(Protocol):
 
 def ship_package(spark: SparkSession) -> None:
     """Send the package to a session's executors, once per session; in local mode they already have it."""
-    if _shipped.get(id(spark)) is spark:  # another session may have the same id
+    if spark in _shipped:
         return
-    _shipped[id(spark)] = spark
-    if is_local(spark):
-        return
-    archive = pathlib.Path(tempfile.mkdtemp(prefix="dataflow_model-"), "dataflow_model.zip")
-    archive.write_bytes(_zipped())
-    spark.addArtifacts(str(archive), pyfile=True)
+    folder = None if is_local(spark) else RunFolder()
+    if folder is not None:
+        archive = folder.path / "dataflow_model.zip"
+        archive.write_bytes(_zipped())
+        spark.addArtifacts(str(archive), pyfile=True)
+    _shipped[spark] = folder
 
 
 def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Path, *, shared: bool) -> PackedProgram:
@@ -147,14 +148,18 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
     module, place = owner.__module__, owner.__name__
 
     def find() -> Any:
+        import atexit
         import importlib
         import importlib.util
         import pathlib
+        import shutil
         import sys
         import tempfile
 
         if package and importlib.util.find_spec("dataflow_model") is None:
-            archive = pathlib.Path(tempfile.mkdtemp(prefix="dataflow_model-"), "dataflow_model.zip")
+            folder = tempfile.mkdtemp(prefix="dataflow_model-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            archive = pathlib.Path(folder, "dataflow_model.zip")
             archive.write_bytes(package)
             sys.path.insert(0, str(archive))
             importlib.invalidate_caches()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
 
-__all__ = ["HOST", "is_input_over", "last_committed", "offset_of"]
+__all__ = ["HOST", "is_input_over", "last_committed", "offset_of", "own_offset"]
 
 HOST: Final = "spark"
 """The name of Spark's part of a checkpoint."""
@@ -41,12 +41,11 @@ def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
     others = 0
     try:
         for line in path.read_text(encoding="utf-8").splitlines()[2:]:  # after the version and Spark's own metadata
-            text = line[line.index("{") :] if "{" in line else "null"
-            offset = json.loads(text)
-            if isinstance(offset, dict) and {"rows", "totals", "step"} <= offset.keys():
-                own_offsets.append(offset)
-            else:
+            offset = own_offset(line[line.index("{") :] if "{" in line else "null")
+            if offset is None:
                 others += 1
+            else:
+                own_offsets.append(offset)
         (own,) = own_offsets
     except (OSError, ValueError) as error:
         raise CheckpointMismatch(
@@ -55,6 +54,22 @@ def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
         ) from error
     check_format(own.get("format"), repr(str(path)))
     return own, others
+
+
+def own_offset(text: str) -> dict[str, Any] | None:
+    """Return an offset of our source as it is in Spark's logs, or `None` if it is another source's.
+
+    Example:
+        >>> own_offset('{"rows": {}, "totals": {}, "step": 3}')
+        {'rows': {}, 'totals': {}, 'step': 3}
+        >>> own_offset('{"page": 7, "last": true}')
+
+    Raises:
+        ValueError: if it is not JSON.
+    """
+    offset = json.loads(text)
+    is_ours = isinstance(offset, dict) and {"rows", "totals", "step"} <= offset.keys()
+    return offset if is_ours else None
 
 
 def _last(spark: str, log: str) -> int | None:

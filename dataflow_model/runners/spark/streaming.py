@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import shutil
@@ -37,7 +38,7 @@ from dataflow_model.runners.spark.shipping import (
     ship_program,
 )
 from dataflow_model.runners.spark.sink import OUR_SINK, StreamWriter
-from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed
+from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed, own_offset
 from dataflow_model.runners.spark.stages import (
     OUR_SOURCE,
     KeyedStage,
@@ -223,7 +224,9 @@ class StreamingResult(StreamResult):
         progress = self.query.lastProgress
         if progress is None:
             return False
-        return any(
-            '"last": true' in str(source.endOffset) or '"last":true' in str(source.endOffset)
-            for source in progress.sources
-        )
+        for source in progress.sources:
+            with contextlib.suppress(ValueError):  # the offsets of other sources may be any text
+                offset = own_offset(str(source.endOffset))
+                if offset is not None:
+                    return bool(offset["last"])
+        return False

@@ -152,6 +152,14 @@ def test_the_deadline_of_until_counts_where_both_fire_at_once() -> None:
     check_script("e 1@1, e 2@12, e 4@21, w 60, e 8@61, w +inf", scripting.fixed(trigger, lateness=100))
 
 
+@pytest.mark.parametrize("inner", [dm.AfterEventTime(3), dm.AfterAny(dm.AfterEventTime(4), dm.AfterEventTime(2))])
+def test_the_latest_of_all_conditions_counts_before_1970_too(inner: dm.Trigger) -> None:
+    trigger = dm.Repeatedly(dm.AfterAll(dm.AfterEventTime(1), inner))
+    check_script(
+        "e 1@-60, w -57, e 2@-57, e 4@-51, w -40, e 8@-45, w -30, w +inf", scripting.fixed(trigger, lateness=30)
+    )
+
+
 def test_what_was_on_time_for_windows_is_late_once_their_union_ends_behind_the_watermark() -> None:
     late = dm.AfterWatermark(late=dm.AfterCount(1))
     check_script(

@@ -15,8 +15,8 @@ from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.core.durable import DurableMachine
+from dataflow_model.runners.engine.core.packed_form import PACKED as FORM
 from dataflow_model.runners.engine.core.packed_form import Layout
-from dataflow_model.runners.engine.core.unpacking import is_packed
 from dataflow_model.runners.engine.key_store import StoredKey
 from tests.support import scripting
 from tests.support.core_driving import chunk_of, instants_of
@@ -73,7 +73,7 @@ def stored(windowing: dm.WindowInto, combine: Any) -> StoredKey:
     (entry,) = machine.settle(pickle.dumps).values()
     assert isinstance(entry, bytes)
     key = StoredKey.unpacked(entry)
-    assert is_packed(key.state)
+    assert key.state[0] == FORM
     return key
 
 

@@ -14,10 +14,11 @@ from dataflow_model.runners.engine.core.columns import places_in_rows, taken
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.operations import CLOCK_LINE, DONE, LOW_LINE, MET, SET
+from dataflow_model.runners.engine.core.packed_form import PACKED
 from dataflow_model.runners.engine.core.pane_lanes import info_of_pane
 from dataflow_model.runners.engine.core.program import BITS_A_WORD, Program
 from dataflow_model.runners.engine.core.states import TreeColumns, slots_of
-from dataflow_model.runners.engine.core.unpacking import is_packed, unpack
+from dataflow_model.runners.engine.core.unpacking import unpack
 from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
 from dataflow_model.triggers.composites import MET as CONDITIONS_MET
@@ -206,7 +207,7 @@ def key_state(node: GroupByKeyAndWindow, thaw: Callable[[bytes], Any], state: by
         state: the bytes.
         takes_back: whether the input of the grouping may contain retractions.
     """
-    if not is_packed(state):
+    if state[0] != PACKED:
         pickled: KeyState = thaw(state)
         return pickled
     core = CoreGrouping(node, takes_back=takes_back)

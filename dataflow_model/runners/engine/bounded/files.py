@@ -56,7 +56,7 @@ def list_sources(reads: Sequence[Read], awaited: Awaited) -> list[ListedSource]:
     listed = []
     for read in reads:
         source = _columns_of(read)
-        origins = tuple(source.origins())
+        origins = tuple(source.counted_origins())
         count = len(origins)
         if source.watermark_origins.by == "file" and source.processing_time is None:
             count = next((done for done in range(count) if _is_enough(source, origins, done, awaited)), count)
@@ -174,5 +174,5 @@ def _is_enough(source: ColumnSource, origins: Sequence[Origin], done: int, await
     if awaited.enough is None:
         return False
     by_records = source.watermark_origins.weight == "records"
-    weights = [(origin.rows or 0) if by_records else 1 for origin in origins]
+    weights = [origin.row_count if by_records else 1 for origin in origins]
     return sum(weights[:done]) * 100 >= awaited.enough * sum(weights)

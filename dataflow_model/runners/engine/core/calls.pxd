@@ -27,5 +27,5 @@ cdef class ElementLoop:
     cdef public ElementCalls calls
     cdef public bint sorts
 
-    @cython.locals(calls=ElementCalls, call=CurrentCall, dropped=int64_t, row=int64_t, cells=dict)
+    @cython.locals(calls=ElementCalls, call=CurrentCall, dropped=int64_t, row=int64_t)
     cpdef int64_t run(self, inbox, windows, retractions, now, times, bint follow) except -1

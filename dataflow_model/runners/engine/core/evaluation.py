@@ -99,21 +99,16 @@ class TreeEvaluator:
         self.user_places: array[int] = array("q", [*users, 0])
         self.user_count = len(users)
         self.users: UserTriggers | None = None
-        self.cleared = False
         self.lines = program.lines
         self.clocks_passed: array[int] = column(program.lines)
         self.now: array[int] = column(program.lines)
-        self.event = _ELEMENT
-        self.number = 0
-        self.row = 0
-        self.event_time = 0
-        self.signal = 0
+        self.event, self.cleared = _ELEMENT, False
+        self.number = self.row = self.event_time = self.signal = self.source_count = 0
         self.due_in: array[int] = column(self.places)
         self.due_at: array[int] = column(self.places)
         self.fired_in: array[int] = column(self.places)
         self.fired_at: array[int] = column(self.places)
         self.sources: array[int] = column(_SCRATCH)
-        self.source_count = 0
         self.values: Sequence[Any] = ()
         self.memory: dict[tuple[int, int], Any] = {}
 

@@ -111,7 +111,7 @@ class CauseLog:
         event: the number of the event; the causes within one event are sorted afterwards.
         instant: the place of the event's instant in the chunk.
         watermark: the watermark of the input at the event.
-        phase: the phase of the instant, as in `bundle.Order`.
+        phase: the phase of the instant, as in `order.Order`.
         at: the row of the element, or the deadline of the timer.
         key, start, end, kind: the key and the window of the timer.
     """

@@ -35,7 +35,6 @@ _RETRACT: Final = operations.RETRACT
 _EXPIRE: Final = operations.EXPIRE
 _TAKE_BACK: Final = operations.TAKE_BACK
 _EXCHANGE: Final = operations.EXCHANGE
-_EARLY: Final = operations.PANE_EARLY
 _ON_TIME: Final = operations.PANE_ON_TIME
 _LATE: Final = operations.PANE_LATE
 _FIRST: Final = operations.PANE_FIRST

@@ -20,7 +20,6 @@ __all__ = [
     "MERGE",
     "MET",
     "PANE_BY_TRIGGER",
-    "PANE_EARLY",
     "PANE_FIRST",
     "PANE_LAST",
     "PANE_LATE",
@@ -56,8 +55,7 @@ EXCHANGE: Final = 8
 ACCUMULATES: Final = 4
 CLEARS: Final = 8
 
-# Flags of a pane.
-PANE_EARLY: Final = 0
+# Flags of a pane; without the first two it is early.
 PANE_ON_TIME: Final = 1
 PANE_LATE: Final = 2
 PANE_FIRST: Final = 4

@@ -17,7 +17,6 @@ from dataflow_model.runners.engine.core.packed_form import (
     FURTHER,
     HEADER,
     IN_COLUMNS,
-    PACKED,
     KeyObjects,
     Layout,
     column_counts,
@@ -33,20 +32,10 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.joined import Joined
     from dataflow_model.runners.engine.core.packed_form import Column
 
-__all__ = ["is_packed", "unpack"]
+__all__ = ["unpack"]
 
 _RESTORED: Final = ("flags", "pending", "held", "index", "on_time_index", "earliest", "latest", "standing")
 """The last of the `CELL_COLUMNS`, by their names in `CellTable`."""
-
-
-def is_packed(stored: bytes, begin: int = 0) -> bool:
-    """Return whether the state of a key is packed; otherwise it is a pickled `KeyState`.
-
-    Args:
-        stored: the state, and bytes before it.
-        begin: the number of bytes before it.
-    """
-    return stored[begin] == PACKED
 
 
 @attrs.frozen

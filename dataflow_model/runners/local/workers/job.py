@@ -105,30 +105,26 @@ class Job:
 
 
 def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Part, ...]]:
-    """Divide the rows of sources among workers: each reads one range of all rows, and origins of unknown size whole.
+    """Divide the rows of sources among workers: each reads one range of all rows.
 
     Example:
         >>> from dataflow_model.plan.sources import Origin
         >>> from dataflow_model.runners.engine.bounded.files import ListedSource
-        >>> rows = ListedSource("rows", (Origin("a", 6), Origin("b", 4), Origin("c", None)), 3)
+        >>> rows = ListedSource("rows", (Origin("a", 6), Origin("b", 4)), 2)
         >>> for parts in divided([rows], 2):
         ...     print([(part.origin, part.start, part.stop) for part in parts])
-        [('a', 0, 5), ('c', 0, None)]
+        [('a', 0, 5)]
         [('a', 5, 6), ('b', 0, 4)]
     """
     shares: list[list[Part]] = [[] for _ in range(workers)]
     origins = [(source.label, origin) for source in listed for origin in source.origins[: source.read]]
-    total = sum(origin.rows or 0 for _, origin in origins)
-    before = unknown = 0
+    total = sum(origin.row_count for _, origin in origins)
+    before = 0
     for label, origin in origins:
-        if origin.rows is None:
-            shares[unknown % workers].append(Part(label, origin.name))
-            unknown += 1
-            continue
         for number, share in enumerate(shares):
             first, last = (total * bound // workers - before for bound in (number, number + 1))
-            start, stop = max(first, 0), min(last, origin.rows)
+            start, stop = max(first, 0), min(last, origin.row_count)
             if start < stop:
                 share.append(Part(label, origin.name, start, stop))
-        before += origin.rows
+        before += origin.row_count
     return [tuple(share) for share in shares]

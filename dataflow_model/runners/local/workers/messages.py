@@ -33,12 +33,12 @@ __all__ = [
 
 @attrs.frozen
 class Part:
-    """Rows `[start, stop)` of one origin of a source; `None` reads to its end."""
+    """Rows `[start, stop)` of one origin of a source."""
 
     label: str
     origin: str
-    start: int = 0
-    stop: int | None = None
+    start: int
+    stop: int
 
 
 @attrs.frozen

@@ -46,7 +46,7 @@ _FOLDER_MODE: Final = 0o700
 
 
 def make_folder(path: pathlib.Path) -> None:
-    """Create a folder and its missing parents, readable only by their owner, regardless of the umask.
+    """Create a folder and its missing parents on disk, readable only by their owner, regardless of the umask.
 
     Existing folders keep their permissions.
     """
@@ -57,6 +57,7 @@ def make_folder(path: pathlib.Path) -> None:
         except FileExistsError:  # another process created it first
             continue
         place.chmod(_FOLDER_MODE)
+        sync_folder(place.parent)
 
 
 def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:
@@ -103,9 +104,10 @@ def open_new(path: pathlib.Path) -> BinaryIO:
 
 
 def touch(path: pathlib.Path) -> None:
-    """Create an empty file that only its owner can read, unless it exists."""
+    """Create an empty file that only its owner can read, unless it exists; it is on disk when this returns."""
     with contextlib.suppress(FileExistsError):
         open_new(path).close()
+    sync_folder(path.parent)
 
 
 def seal(value: Any) -> bytes:

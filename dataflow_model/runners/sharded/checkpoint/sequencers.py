@@ -6,12 +6,13 @@ place, the old process finds a greater number than its own before its next write
 
 from __future__ import annotations
 
+import os
 import pathlib
 import time
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import SinkError
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, open_new
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, open_new, sync_folder
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def _take(folder: pathlib.Path) -> int:
         try:
             with open_new(folder / f"{sequencer:020d}") as file:
                 file.write(Process().content())
+                file.flush()
+                os.fsync(file.fileno())
+            sync_folder(folder)
         except FileExistsError:  # another start took this number first
             continue
         for old in before[:-_KEPT]:

@@ -92,7 +92,7 @@ class Followed:
         after = Followed(passed=base)
         counts: Counter[str] = Counter(rows_lost=sum(map(self._left, listing.gone)))
         for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda listed: listed.name):
-            name, rows, version = origin.name, origin.rows or 0, list(origin.version or ())
+            name, rows, version = origin.name, origin.row_count, list(origin.version or ())
             is_known = name in self.totals or name in self.done
             if not is_known or origin.replaced:
                 if is_known:

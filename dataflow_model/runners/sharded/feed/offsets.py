@@ -286,7 +286,7 @@ class Feed:
             if label in start["totals"]:
                 end["totals"][label] = start["totals"][label]
             elif polls:
-                end["totals"][label] = {origin.name: origin.rows or 0 for origin in source.origins()}
+                end["totals"][label] = {origin.name: origin.row_count for origin in source.counted_origins()}
 
     def _complete(self, end: Offset) -> None:
         """Store in `end` which origins of unbounded sources have been read completely with this micro-batch."""
