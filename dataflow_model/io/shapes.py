@@ -98,7 +98,7 @@ def fit_places(
     records: Sequence[Record], schema: pa.Schema, *, panes: bool, retractions: bool = False
 ) -> tuple[pa.RecordBatch, list[int], list[Misfit]]:
     """Return what `fit` does and, between the two, the places of the records that fit."""
-    columns, kept, shapeless = columns_of_values(values_of(records))
+    columns, kept, shapeless = columns_of_values(values_of(records), schema)
     misfits = [_misfit(records[place], reason) for place, reason in shapeless]
     bad: dict[int, str] = {}
     made = pane_arrays(records, panes=panes, retractions=retractions) if kept else {}

@@ -33,8 +33,12 @@ class _Missing:
 MISSING: Final = _Missing()
 
 
-def fields_of(value: Any) -> dict[str, Any]:
+def fields_of(value: Any, whole: type[Any] | None = None) -> dict[str, Any]:
     """Return an element's columns: a record's fields; `key` and `value` (or its fields) of a pair; else `value`.
+
+    Args:
+        value: the element.
+        whole: `dict` if the column `value` holds dicts, which are no records then; `tuple` if it holds tuples.
 
     Raises:
         ValueError: for a pair whose value has a field `key` too.
@@ -44,13 +48,15 @@ def fields_of(value: Any) -> dict[str, Any]:
         {'key': 'UA', 'delay': 4}
         >>> fields_of(("UA", 4)), fields_of("UA")
         ({'key': 'UA', 'value': 4}, {'value': 'UA'})
+        >>> fields_of(("UA", {"delay": 4}), dict), fields_of((3, 4), tuple)
+        ({'key': 'UA', 'value': {'delay': 4}}, {'value': (3, 4)})
     """
-    record = _record_fields(value)
+    record = None if _is_whole(value, whole) else _record_fields(value)
     if record is not None:
         return record
-    if type(value) is not tuple or len(value) != _PAIR:
+    if type(value) is not tuple or len(value) != _PAIR or whole is tuple:
         return {"value": value}
-    inner = _record_fields(value[1])
+    inner = None if _is_whole(value[1], whole) else _record_fields(value[1])
     if inner is None:
         return {"key": value[0], "value": value[1]}
     if "key" in inner:
@@ -58,9 +64,17 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {"key": value[0], **inner}
 
 
-def columns_of_values(values: list[Any]) -> tuple[dict[str, list[Any]], list[int], list[tuple[int, str]]]:
-    """Return columns by name, which elements they hold, and which elements have no shape, each with the reason."""
-    columns = _columns_of_alike(values)
+def columns_of_values(
+    values: list[Any], schema: pa.Schema | None = None
+) -> tuple[dict[str, list[Any]], list[int], list[tuple[int, str]]]:
+    """Return columns by name, which elements they hold, and which elements have no shape, each with the reason.
+
+    Args:
+        values: the elements.
+        schema: the columns that they are for, if these are known.
+    """
+    whole = None if schema is None else _held_whole(schema)
+    columns = _columns_of_alike(values) if whole is None else None
     if columns is not None:
         return columns, list(range(len(values))), []
     columns = {}
@@ -68,7 +82,7 @@ def columns_of_values(values: list[Any]) -> tuple[dict[str, list[Any]], list[int
     misfits: list[tuple[int, str]] = []
     for place, value in enumerate(values):
         try:
-            fields = fields_of(value)
+            fields = fields_of(value, whole)
         except ValueError as error:
             misfits.append((place, str(error)))
             continue
@@ -144,6 +158,19 @@ def inferred_type(values: list[Any]) -> pa.DataType:
             except (pa.ArrowException, OverflowError):
                 kind = pa.null()
     return pa.string() if pa.types.is_null(kind) else kind
+
+
+def _held_whole(schema: pa.Schema) -> type[Any] | None:
+    """Return which elements, or values of pairs, a schema holds whole in its column `value`: dicts, tuples or none."""
+    kind = schema.field("value").type if "value" in schema.names else pa.null()
+    if pa.types.is_map(kind):
+        return dict
+    return tuple if pa.types.is_list(kind) and "key" not in schema.names else None
+
+
+def _is_whole(value: Any, whole: type[Any] | None) -> bool:
+    """Return whether a value is a dict that a column holds; one with just that column is a record all the same."""
+    return whole is dict and isinstance(value, dict) and value.keys() != {"value"}
 
 
 def _record_fields(value: Any) -> dict[str, Any] | None:

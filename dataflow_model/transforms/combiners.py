@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.elementwise import Map
@@ -187,6 +188,16 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
         return float if value_type in (int, float, bool) else Any
 
 
+def _with_an_order(element: Any) -> Any:
+    """Return an element unless it is `None`: whether that is compared must not depend on the order of arrival."""
+    if element is None:
+        raise InvalidType(
+            "an element to compare must not be None, got None",
+            hint="drop such elements before: dm.Filter(lambda pair: pair[1] is not None)",
+        )
+    return element
+
+
 class _Extreme(Combiner[Any, Any, Any]):
     """What Min and Max have in common; the accumulator is the value, or `None` for nothing."""
 
@@ -213,7 +224,9 @@ class _Extreme(Combiner[Any, Any, Any]):
 
 @attrs.frozen
 class Min(_Extreme):
-    """Keep the smallest element; that of nothing is `None`. A NaN is kept only if there is no number.
+    """Keep the smallest element; that of nothing is `None`.
+
+    `None` is not taken as an element, and a NaN is kept only if there is no number.
 
     Example:
         >>> Min().merge_accumulators([3, None, 2])
@@ -224,7 +237,9 @@ class Min(_Extreme):
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
         """Keep the smaller one."""
-        if accumulator is None or element < accumulator:
+        if accumulator is None:
+            return _with_an_order(element)
+        if element < accumulator:
             return element
         # Only NaN is not itself; passing over it keeps the answer free of the order of arrival.
         return accumulator if accumulator == accumulator else element  # noqa: PLR0124
@@ -232,7 +247,9 @@ class Min(_Extreme):
 
 @attrs.frozen
 class Max(_Extreme):
-    """Keep the greatest element; that of nothing is `None`. A NaN is kept only if there is no number.
+    """Keep the greatest element; that of nothing is `None`.
+
+    `None` is not taken as an element, and a NaN is kept only if there is no number.
 
     Example:
         >>> Max().merge_accumulators([3, None, float("nan")])
@@ -243,6 +260,8 @@ class Max(_Extreme):
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
         """Keep the greater one."""
-        if accumulator is None or element > accumulator:
+        if accumulator is None:
+            return _with_an_order(element)
+        if element > accumulator:
             return element
         return accumulator if accumulator == accumulator else element  # noqa: PLR0124

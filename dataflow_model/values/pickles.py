@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import types
 from typing import TYPE_CHECKING, Any, Final
 
 import cloudpickle
@@ -11,9 +12,10 @@ import cloudpickle
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MOVED", "dump", "load"]
+__all__ = ["MOVED", "dump", "dump_by_value", "load"]
 
 _PROTOCOL: Final = 5
+_REPLACED: Final = "<dynamic-code>"
 
 MOVED: Final[Mapping[str, str]] = {
     "dataflow_model.io.file_writer:Staged": "dataflow_model.io.file_writer:PendingFile",
@@ -49,8 +51,14 @@ def dump(value: Any) -> bytes:
     try:
         return pickle.dumps(value, protocol=_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        by_value: bytes = cloudpickle.dumps(value, protocol=_PROTOCOL)
-        return by_value
+        return dump_by_value(value)
+
+
+def dump_by_value(value: Any) -> bytes:
+    """Pickle a value, with functions and classes by value where they cannot be imported by name."""
+    file = io.BytesIO()
+    _ByValue(file, protocol=_PROTOCOL).dump(value)
+    return file.getvalue()
 
 
 def load(pickled: bytes) -> Any:
@@ -59,6 +67,17 @@ def load(pickled: bytes) -> Any:
         return pickle.loads(pickled)
     except (ImportError, AttributeError):  # a moved name; pickles without one take the fast path above
         return _Renaming(io.BytesIO(pickled)).load()
+
+
+class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
+    """Keeps the names of the files with the code of functions, which errors show and cloudpickle 3.1.3 replaces."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, types.CodeType):
+            return super().reducer_override(obj)
+        reduced: Any = self.dispatch_table[types.CodeType](obj)
+        make, arguments = reduced
+        return make, tuple(obj.co_filename if argument == _REPLACED else argument for argument in arguments)
 
 
 class _Renaming(pickle.Unpickler):

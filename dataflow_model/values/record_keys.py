@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["compared_fields", "equality_owner"]
-
-_ATTRS_GENERATED: Final = "<attrs generated "
 
 
 def equality_owner(kind: type[Any]) -> type[Any]:
@@ -43,13 +42,14 @@ def compared_fields(kind: type[Any]) -> tuple[Callable[[Any], Any], ...] | None:
     """
     owner = equality_owner(kind)
     if "__attrs_attrs__" in owner.__dict__:
-        if not owner.__eq__.__code__.co_filename.startswith(_ATTRS_GENERATED):
-            return None
-        return tuple(_getter(field.name, field.eq_key) for field in attrs.fields(owner) if field.eq)
+        fields = tuple((field.name, field.eq_key) for field in attrs.fields(owner) if field.eq)
+        generated = _equality_by_attrs(tuple((name, key is not None) for name, key in fields))
+        return tuple(itertools.starmap(_getter, fields)) if _is_generated(owner.__eq__, generated) else None
     if "__dataclass_fields__" not in owner.__dict__:
         return None
     names = tuple(field.name for field in dataclasses.fields(owner) if field.compare)
-    return tuple(_getter(name, None) for name in names) if _is_generated(owner.__eq__, names) else None
+    generated = _equality_by_dataclass(names)
+    return tuple(_getter(name, None) for name in names) if _is_generated(owner.__eq__, generated) else None
 
 
 def _getter(name: str, eq_key: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
@@ -57,12 +57,19 @@ def _getter(name: str, eq_key: Callable[[Any], Any] | None) -> Callable[[Any], A
     return get if eq_key is None else lambda record: eq_key(get(record))
 
 
-def _is_generated(equality: Any, names: tuple[str, ...]) -> bool:
-    """Return whether this is the `__eq__` that `dataclass` generates for these fields, which has no mark of its own."""
-    code, generated = getattr(equality, "__code__", None), _generated_equality(names)
+def _is_generated(equality: Any, generated: Any) -> bool:
+    """Return whether an `__eq__` is the generated one, which has no mark of its own once it has been pickled."""
+    code = getattr(equality, "__code__", None)
     return code is not None and (code.co_code, code.co_names) == (generated.co_code, generated.co_names)
 
 
 @functools.lru_cache(maxsize=256)
-def _generated_equality(names: tuple[str, ...]) -> Any:
+def _equality_by_dataclass(names: tuple[str, ...]) -> Any:
     return dataclasses.make_dataclass("Record", names).__eq__.__code__
+
+
+@functools.lru_cache(maxsize=256)
+def _equality_by_attrs(fields: tuple[tuple[str, bool], ...]) -> Any:
+    """Return the code that attrs generates for fields, given which of them are compared by a function."""
+    made: dict[str, Any] = {name: attrs.field(eq=repr if is_by_function else True) for name, is_by_function in fields}
+    return attrs.make_class("Record", made).__eq__.__code__

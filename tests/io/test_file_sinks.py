@@ -27,6 +27,7 @@ from dataflow_model.runners.engine.lanes import Integers, Intervals, Repeated
 from dataflow_model.runners.engine.records import BundleRecords
 from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
+from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Create
 from dataflow_model.transforms.pipeline import Pipeline
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, IntervalWindow, PaneInfo, PaneTiming, Window
@@ -355,3 +356,39 @@ def test_two_runs_that_write_to_one_directory_both_add_their_rows(tmp_path: Path
             _ = p | Create([{"key": "a", "value": number}]) | WriteParquet(tmp_path)
     actual = ds.dataset(tmp_path, format="parquet").to_table().to_pylist()
     assert sorted(row["value"] for row in actual) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "declared", "expected"),
+    [
+        ([{"a": 1}, {"b": 2, "c": 3}, {}], dict[str, int], [[("a", 1)], [("b", 2), ("c", 3)], []]),
+        ([(0,), (0, 1), (0, 1, 2), ()], tuple[int, ...], [[0], [0, 1], [0, 1, 2], []]),
+        ([[0], [0, 1]], list[int], [[0], [0, 1]]),
+    ],
+)
+@pytest.mark.parametrize("keyed", [False, True])
+def test_what_is_declared_as_one_column_is_one_whatever_an_element_looks_like(
+    tmp_path: Path, values: list[Any], declared: Any, expected: list[Any], keyed: bool
+) -> None:
+    elements = [("k", value) for value in values] if keyed else values
+    pipeline = Pipeline()
+    typed = (
+        pipeline
+        | Create(elements)
+        | Map(lambda element: element).with_output_types(tuple[str, declared] if keyed else declared)
+    )
+    _ = typed | WriteParquet(tmp_path / "out")
+    result = pipeline.run()
+    result.wait_until_finish()
+    table = ds.dataset(tmp_path / "out", format="parquet").to_table()
+    assert table.column_names == (["key", "value"] if keyed else ["value"])
+    assert table["value"].to_pylist() == expected
+    assert result.metrics()["WriteParquet"]["dead_letters"] == 0
+
+
+def test_a_dict_with_just_the_column_of_a_map_is_a_record(tmp_path: Path) -> None:
+    schema = pa.schema({"value": pa.map_(pa.string(), pa.int64())})
+    sink = ParquetSink(path=tmp_path / "out", schema=schema)
+    sink.commit("c", written(sink, "c", [{"value": {"a": 1}}, {"b": 2}]))
+    table = ds.dataset(tmp_path / "out", format="parquet").to_table()
+    assert table["value"].to_pylist() == [[("a", 1)], [("b", 2)]]

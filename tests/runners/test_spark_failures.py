@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 JOB = "tests.support.runners.stopped_job"
 
 
+def slowly(x: int) -> int:
+    time.sleep(0.5)
+    return x
+
+
 def broken(x: int) -> int:
     raise ValueError(f"no such name: caf\udce9 {x}")
 
@@ -50,9 +55,11 @@ def test_a_job_that_fails_ends_with_its_error_although_its_output_cannot_be_remo
         raise OSError("no space left")
 
     monkeypatch.setattr(Publisher, "abort", full)
-    result = start(
-        dm.SparkRunner(spark, mode="batch"), lambda p: p | dm.Create([1]) | dm.Map(broken) | "kept" >> dm.io.Collect()
-    )
+
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Create([1]) | dm.Map(broken) | dm.io.Collect()
+
+    result = start(dm.SparkRunner(spark, mode="batch"), build)
     with pytest.raises(dm.UserCodeError, match="no such name"):
         result.wait_until_finish(PATIENCE)
     assert result.state is dm.RunnerState.FAILED
@@ -61,7 +68,7 @@ def test_a_job_that_fails_ends_with_its_error_although_its_output_cannot_be_remo
 
 def test_a_job_that_is_stopped_at_once_publishes_nothing_and_one_that_is_done_stays_done(spark: SparkSession) -> None:
     def build(p: dm.Pipeline) -> None:
-        _ = p | dm.Create([1, 2]) | dm.Map(lambda x: (time.sleep(0.5), x)[1]) | "kept" >> dm.io.Collect()
+        _ = p | dm.Create([1, 2]) | dm.Map(slowly) | "kept" >> dm.io.Collect()
 
     result = start(dm.SparkRunner(spark, mode="batch"), build)
     result.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,13 @@ def test_the_mean_of_nothing_is_nan() -> None:
 def test_nan_does_not_make_extremes_depend_on_the_order(values: list[float]) -> None:
     assert folded(dm.Min(), values) == 1.0
     assert folded(dm.Max(), values) == 3.0
+
+
+@pytest.mark.parametrize("combine", [dm.Min(), dm.Max()])
+@pytest.mark.parametrize("values", [[None], [None, 4], [4, None]])
+def test_none_has_no_place_among_extremes_whenever_it_comes(combine: Any, values: list[Any]) -> None:
+    with pytest.raises(TypeError):
+        functools.reduce(combine.add_input, values, combine.create_accumulator())
 
 
 def test_the_sum_of_ints_stays_exact() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -12,9 +13,14 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.sources import ElementsSource
+from dataflow_model.testing import ManualClock
+from tests.support.pipelines import run, streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 def elements(values: Any) -> tuple[Any, ...]:
@@ -120,3 +126,30 @@ def test_rows_of_a_table_go_through_a_pipeline() -> None:
         _ = means | "kept" >> dm.io.Collect()
     assert p.result is not None
     assert sorted(record.value for record in p.result.collected("kept")) == [("AA", 1.0), ("UA", 5.0)]
+
+
+def arrived(runner: dm.LocalRunner | dm.SparkRunner) -> list[tuple[Any, int]]:
+    """Return what an element's function is told of its time, and the time of its record."""
+
+    def build(p: dm.Pipeline) -> None:
+        told = p | dm.Create(["x"]) | dm.Map(lambda _, production_time: int(production_time))
+        _ = told | "out" >> dm.io.Collect()
+
+    return [(record.value, int(record.processing_time)) for record in run(runner, build).collected("out")]
+
+
+def test_elements_arrive_at_the_first_tick_of_the_clock(tmp_path: Path) -> None:
+    at = "2020-01-01T00:00Z"
+    expected = [(int(dm.event_time(at)),) * 2]
+    assert arrived(dm.LocalRunner(clock=at)) == expected
+    assert arrived(dm.LocalRunner(clock=at, workers=2)) == expected
+    assert arrived(dm.LocalRunner(clock=ManualClock(at), checkpoint=str(tmp_path))) == expected
+
+
+@pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])
+def test_on_spark_elements_arrive_at_the_wall_clocks_time(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    before = time.time_ns() // 1_000
+    on_spark = dm.SparkRunner(spark, mode="batch") if mode == "batch" else streaming(spark, tmp_path / "checkpoint")
+    ((told, recorded),) = arrived(on_spark)
+    assert told == recorded
+    assert before <= told <= time.time_ns() // 1_000

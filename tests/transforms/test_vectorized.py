@@ -533,3 +533,27 @@ def test_the_check_needs_elements_and_a_function_on_columns() -> None:
         dm.testing.check_vectorized(dm.Map(lambda batch: batch, vectorized=True), [])
     with pytest.raises(InvalidArgument, match="has no function on columns"):
         dm.testing.check_vectorized(dm.Map(lambda value: value), [1])
+
+
+def test_a_function_is_given_declared_dicts_and_tuples_whole() -> None:
+    dicts = dm.Create([("k", ("x", 1)), ("k", ("y", 2))]), dm.ToDict.per_key()
+    p = dm.Pipeline()
+    _ = p | dicts[0] | dicts[1] | dm.Map(lambda batch: batch["value"], vectorized=True) | "out" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    assert [record.value for record in result.collected("out")] == [[("x", 1), ("y", 2)]]
+    p = dm.Pipeline()
+    counts = p | dm.Create([1, 2, 3]) | "range" >> dm.Map(lambda n: tuple(range(n))).with_output_types(tuple[int, ...])
+    _ = counts | dm.Map(lambda batch: pc.list_value_length(batch["value"]), vectorized=True) | "out" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    assert [record.value for record in result.collected("out")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("element", [(5, 6), {"y": 2}])
+def test_an_element_that_has_other_columns_than_declared_is_refused(element: Any) -> None:
+    p = dm.Pipeline()
+    typed = p | dm.Create([1]) | "give" >> dm.Map(lambda _: element).with_output_types(int)
+    _ = typed | "it" >> dm.Map(lambda batch: batch["value"], vectorized=True) | dm.io.Collect()
+    with pytest.raises(UserCodeError, match="the element does not have the columns of 'it': the schema has no column"):
+        p.run().wait_until_finish()

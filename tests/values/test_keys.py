@@ -8,12 +8,14 @@ import decimal
 import enum
 import itertools
 import os
+import pickle
 import subprocess
 import sys
 import uuid
 from typing import Any, NamedTuple, cast
 
 import attrs
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pendulum
@@ -25,6 +27,7 @@ import dataflow_model as dm
 from dataflow_model.errors import KeyEncodingError, UserCodeError
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, are_alike, encode_key, shard_hash
+from dataflow_model.values.pickles import dump_by_value
 
 ATOMS = (
     st.none()
@@ -477,3 +480,31 @@ def test_a_key_that_is_refused_is_named_with_the_label(key: Any) -> None:
         dm.Pipeline() as p,
     ):
         _ = p | dm.Create([(key, 1)]) | dm.Count.per_key() | dm.io.Collect()
+
+
+def test_records_whose_class_has_travelled_by_value_are_keys() -> None:
+    @attrs.frozen
+    class Of:
+        number: int
+        name: str = attrs.field(eq=str.lower)
+
+    @attrs.frozen
+    class Own:
+        number: int
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Own)
+
+        def __hash__(self) -> int:
+            return 0
+
+    for travelled in (pickle.loads(dump_by_value(Of)), cloudpickle.loads(cloudpickle.dumps(Of))):
+        assert encode_key(travelled(3, "A")) == encode_key(travelled(3, "a")) != encode_key(travelled(4, "a"))
+    with pytest.raises(KeyEncodingError, match="does not compare field by field"):
+        encode_key(pickle.loads(dump_by_value(Own))(3))
+
+
+def test_functions_that_travel_by_value_keep_the_name_of_their_file() -> None:
+    travelled = pickle.loads(dump_by_value(lambda: [2 * number for number in range(3)]))
+    assert travelled() == [0, 2, 4]
+    assert travelled.__code__.co_filename == __file__

@@ -136,10 +136,11 @@ def _conformed(values: Sequence[Any], node: ParDo) -> tuple[pa.Table, list[tuple
         if cast is not None:
             return cast, []
     elements = list(values)
-    by_name, kept, shapeless = columns_of_values(elements)
-    named = {name: column for name, column in by_name.items() if name in schema.names}
+    by_name, kept, shapeless = columns_of_values(elements, schema)
+    if not {"key", "value"}.issuperset(schema.names):  # of records, a function gets the declared fields alone
+        by_name = {name: column for name, column in by_name.items() if name in schema.names}
     reasons: dict[int, str] = {}
-    batch = fitted_columns(named, len(kept), schema, reasons)
+    batch = fitted_columns(by_name, len(kept), schema, reasons)
     misfits = dict(shapeless) | {kept[row]: reason for row, reason in reasons.items()}
     if reasons:
         batch = batch.take(pa.array([row for row in range(len(kept)) if row not in reasons], pa.int64()))

@@ -9,7 +9,6 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import cloudpickle
 
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.early_end import percentile_that_ends
@@ -20,6 +19,7 @@ from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
 from dataflow_model.runners.sharded.faults import Fault, armed
 from dataflow_model.runners.sharded.unpicklable import unpicklable_program
+from dataflow_model.values.pickles import dump_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,7 +82,7 @@ class Program:
             PlanError: if it cannot be pickled.
         """
         try:
-            blob: bytes = cloudpickle.dumps(self, protocol=5)
+            blob = dump_by_value(self)
         except Exception as error:
             raise unpicklable_program(error) from error
         return PackedProgram(hashlib.sha256(blob).hexdigest(), blob)

@@ -217,10 +217,20 @@ def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:
     return batch.append_column(name, pa.nulls(batch.num_rows))
 
 
-def read_static(task: Task, label: str, at: At | None, writer: PendingWriter | None = None) -> Iterator[Row]:
-    """Yield the elements of a static source, at an instant; `None` is the run's first instant."""
-    bundle = static_bundle(task.program.staged.read(label), 0 if at is None else at[0])
-    yield from _through(task, label, MAIN, bundle, at=FIRST if at is None else at, writer=writer)
+def read_static(
+    task: Task, label: str, clock: int, at: At = FIRST, writer: PendingWriter | None = None
+) -> Iterator[Row]:
+    """Yield the elements of a static source.
+
+    Args:
+        task: the task.
+        label: the source.
+        clock: the processing time at which they arrive.
+        at: the instant, which is the run's first.
+        writer: writes elements to sinks directly; `None` if they are sent to the last stage.
+    """
+    bundle = static_bundle(task.program.staged.read(label), clock)
+    yield from _through(task, label, MAIN, bundle, at=at, writer=writer)
 
 
 def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[int, At]) -> Iterator[Row]:

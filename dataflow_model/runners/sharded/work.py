@@ -10,7 +10,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.observing import Observations
 from dataflow_model.runners.sharded.rows import Kind, Row
-from dataflow_model.runners.sharded.stage0 import STATIC_STEP, Slice, read_script, read_slice, read_static
+from dataflow_model.runners.sharded.stage0 import FIRST, STATIC_STEP, Slice, read_script, read_slice, read_static
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -76,11 +76,11 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
         if staged.stages:
             payload = task.packed(work.control)
             yield from (Row(label, 1, Kind.CONTROL, payload) for label in task.program.labels)
-        at = None if work.control.steps is None else (0, STATIC_STEP)
+        at = FIRST if work.control.steps is None else (0, STATIC_STEP)
         for read in staged.sources:
             held = read.source.as_elements
             if held is not None and read.label in work.control.begins:
-                yield from read_static(task, read.label, at)
+                yield from read_static(task, read.label, work.control.wall or 0, at)
                 yield from _counted(task, read.label, held.row_count())
     for label, first, last, places in work.scripts:
         yield from read_script(task, label, first, last, places)

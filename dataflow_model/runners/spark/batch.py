@@ -211,9 +211,11 @@ class BatchResult(BackgroundRun):
 
     def _execute(self, frame: DataFrame) -> RunnerState:
         self._spark.addTag(self._tag)
+        rows: list[Any] = []
         try:
-            with self._jobs.followed():
-                rows = [] if self._stop.is_set() else frame.collect()
+            if not self._stop.is_set():
+                with self._jobs.followed():
+                    rows = frame.collect()
         except Exception:
             if not self._stop.is_set():
                 raise

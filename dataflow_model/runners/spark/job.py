@@ -95,7 +95,8 @@ def _elements(task: Task, label: str, writer: PendingWriter) -> Iterator[Row]:
     staged = task.program.staged
     script = staged.source(label).as_script
     if script is None:
-        yield from read_static(task, label, FIRST, writer)
+        clock = task.program.wall if task.program.is_on_wall else FIRST[0]
+        yield from read_static(task, label, clock, writer=writer)
         return
     events = [step for _, step in events_of(script.steps)]
     bundle = script_bundle(label, enumerate(events), NEVER)
