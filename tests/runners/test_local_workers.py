@@ -218,6 +218,19 @@ def when(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_an_element_that_cannot_be_sent_to_the_parent_is_named(keyed: bool) -> None:
+    def build(p: dm.Pipeline) -> None:
+        elements = p | dm.Create([1, 2]) | dm.Map(lambda x: ("k", x))
+        grouped = elements | dm.GroupByKey() if keyed else elements
+        _ = grouped | "lock" >> dm.Map(lambda _: ("held", threading.Lock())) | "kept" >> dm.io.Collect()
+
+    with pytest.raises(
+        dm.InvalidType, match=r"cannot be pickled(.|\n)*transform: 'kept'\n  element: \('held', <unlocked"
+    ):
+        run(dm.LocalRunner(workers=2), build)
+
+
 def test_stop_ends_the_workers_and_publishes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "processes"
     folder.mkdir()

@@ -32,11 +32,14 @@ from dataflow_model.runners.local.workers.messages import (
 from dataflow_model.runners.local.workers.shard_run import ShardRun
 from dataflow_model.runners.local.writing import write_task
 from dataflow_model.runners.sharded.rows import load
+from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
+    from dataflow_model.plan.nodes import Write
+    from dataflow_model.runners.engine.records import JoinedRecords
     from dataflow_model.runners.sharded.program import PackedProgram
 
 __all__ = ["run_assignment", "work"]
@@ -78,8 +81,22 @@ def run_assignment(assignment: Assignment, barrier: Callable[[Arrived], None]) -
             enter(sink.label)
             written = records.pop(sink.label)
             if len(written):
-                messages[sink.label] = write_task(sink.sink, program.run_id, str(assignment.number), written)
+                messages[sink.label] = _written(sink, program.run_id, str(assignment.number), written)
     return Done(run.progress(), messages)
+
+
+def _written(node: Write, run_id: str, task_id: str, records: JoinedRecords) -> bytes:
+    """Write the records of one worker, and return the message for the parent, with the records if the sink keeps them.
+
+    Raises:
+        InvalidType: if one of them is to be kept and cannot be pickled.
+    """
+    try:
+        return write_task(node.sink, run_id, task_id, records)
+    except Exception as error:
+        if not node.sink.keeps_records:
+            raise
+        raise unpicklable_element(node.label, (record.value for record in records), error) from error
 
 
 def _settle(assignment: Assignment) -> None:
