@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["checked_fanout", "combine_in_parts"]
 
 _PICKLE_PROTOCOL: Final = 5
+_MOST_PARTS: Final = 1 << 32
+"""There are no more hashes of records."""
 _PLAIN: Final = frozenset({"sum", "count", "min", "max"})
 """The kernels whose output is the accumulator."""
 
@@ -47,15 +49,18 @@ def checked_fanout(fanout: Any, *, may_be_function: bool = True) -> Any:
 
     Raises:
         InvalidType: for anything else.
-        InvalidArgument: for a number below 1.
+        InvalidArgument: for a number below 1 or above 2³².
     """
     if may_be_function and callable(fanout) and not isinstance(fanout, type):
         return fanout
     if type(fanout) is not int:
         kinds = "an int or a function from a key to an int" if may_be_function else "an int"
         raise InvalidType(f"`fanout` must be {kinds}, got {fanout!r}", hint="use 16 for 16 parts, for example")
-    if fanout < 1:
-        raise InvalidArgument(f"`fanout` must be at least 1, got {fanout!r}", hint="use 16 for 16 parts, for example")
+    if not 1 <= fanout <= _MOST_PARTS:
+        raise InvalidArgument(
+            f"`fanout` must be at least 1 and at most {_MOST_PARTS:,}, got {fanout!r}",
+            hint="use 16 for 16 parts, for example",
+        )
     return fanout
 
 

@@ -19,11 +19,11 @@ PER_KEY, GLOBALLY = dm.CombinePerKey(sum), dm.CombineGlobally(sum)
 WORDS = [("to", 1)] * 400 + [("be", 1)] * 3
 
 
-@pytest.mark.parametrize("fanout", [0, -3])
-def test_less_than_one_part_is_rejected(fanout: int) -> None:
-    with pytest.raises(dm.InvalidArgument, match=f"`fanout` must be at least 1, got {fanout}"):
+@pytest.mark.parametrize("fanout", [0, -3, 2**32 + 1, 2**63])
+def test_fewer_parts_than_one_or_more_than_hashes_are_rejected(fanout: int) -> None:
+    with pytest.raises(dm.InvalidArgument, match=f"at least 1 and at most 4,294,967,296, got {fanout}"):
         PER_KEY.with_hot_key_fanout(fanout)
-    with pytest.raises(dm.InvalidArgument, match=f"`fanout` must be at least 1, got {fanout}"):
+    with pytest.raises(dm.InvalidArgument, match=f"at least 1 and at most 4,294,967,296, got {fanout}"):
         GLOBALLY.with_fanout(fanout)
 
 
