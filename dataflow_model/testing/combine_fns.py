@@ -244,7 +244,7 @@ class _Checked:
         if not kernels.fits(keys, None if kernel == "count" else values, kernel):
             return
         zeros = np.full(len(inputs), _NO_TIME)
-        table = kernels.partials(keys, values, zeros, None, zeros, kernel)
+        table = kernels.partials(keys, values, zeros, None, kernel)
         (columns,) = kernels.finish(table, kernel).to_pylist()
         self.equal(
             self.output(self.added(inputs)),

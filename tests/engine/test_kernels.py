@@ -103,23 +103,14 @@ def rows_of(table: pa.Table, kernel: str) -> dict[tuple[bytes, int, int | None],
     cells = {}
     for row, value in zip(rows, kernels.finish(table, kernel).to_pylist(), strict=True):
         cell = (encode_key(row["key"]), row["window_start"], row.get("window_end"))
-        cells[cell] = (value, row["count"], row["earliest"], row["latest"], row["first_sequence"])
+        cells[cell] = (value, row["count"])
     assert len(cells) == len(rows)
     return cells
 
 
-def plain(groups: dict[tuple[bytes, int, int | None], list[tuple[int, Any, int]]], kernel: str) -> dict[Any, Any]:
-    """Combine (sequence, value, event time) in plain Python."""
-    return {
-        cell: (
-            value_of(kernel, [value for _, value, _ in elements]),
-            len(elements),
-            min(time for _, _, time in elements),
-            max(time for _, _, time in elements),
-            min(sequence for sequence, _, _ in elements),
-        )
-        for cell, elements in groups.items()
-    }
+def plain(groups: dict[tuple[bytes, int, int | None], list[Any]], kernel: str) -> dict[Any, Any]:
+    """Combine values in plain Python."""
+    return {cell: (value_of(kernel, values), len(values)) for cell, values in groups.items()}
 
 
 def assert_same(ours: dict[Any, Any], theirs: dict[Any, Any]) -> None:
@@ -163,15 +154,15 @@ def test_codes_stand_for_their_keys(keys: pa.Array) -> None:
     assert [entries[code] for code in codes] == [encode_key(key) for key in keys.to_pylist()]
 
 
-@given(columns(), st.sampled_from(KERNELS), st.booleans(), st.sampled_from([7, 10**12]), st.integers(0, 100))
-def test_partials_equal_a_dict(data: Any, kernel: str, ends: bool, size: int, base: int) -> None:
+@given(columns(), st.sampled_from(KERNELS), st.booleans(), st.sampled_from([7, 10**12]))
+def test_partials_equal_a_dict(data: Any, kernel: str, ends: bool, size: int) -> None:
     keys, values, times = data
     starts = times // size * size
-    table = kernels.partials(keys, values, starts, starts + size if ends else None, times, kernel, first_sequence=base)
+    table = kernels.partials(keys, values, starts, starts + size if ends else None, kernel)
     groups: dict[Any, Any] = {}
-    for at, (key, value, time) in enumerate(zip(keys.to_pylist(), values.to_pylist(), times.tolist(), strict=True)):
+    for key, value, time in zip(keys.to_pylist(), values.to_pylist(), times.tolist(), strict=True):
         start = time // size * size
-        groups.setdefault((encode_key(key), start, start + size if ends else None), []).append((base + at, value, time))
+        groups.setdefault((encode_key(key), start, start + size if ends else None), []).append(value)
     assert_same(rows_of(table, kernel), plain(groups, kernel))
     assert table.column_names == [
         name
@@ -182,7 +173,7 @@ def test_partials_equal_a_dict(data: Any, kernel: str, ends: bool, size: int, ba
 
 def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
     starts, ends = np.zeros(3, np.int64), np.array([10, 20, 10])
-    table = kernels.partials(pa.array([1, 1, 1]), pa.array([1, 2, 4]), starts, ends, starts, "sum")
+    table = kernels.partials(pa.array([1, 1, 1]), pa.array([1, 2, 4]), starts, ends, "sum")
     assert sorted(zip(table["window_end"].to_pylist(), table["accumulator"].to_pylist(), strict=True)) == [
         (10, 5),
         (20, 2),
@@ -192,9 +183,9 @@ def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
 def test_few_elements_over_many_windows_and_keys_are_grouped_by_a_hash() -> None:
     rows = 1000
     keys, starts = pa.array(range(rows)), np.arange(rows, dtype=np.int64) * 10
-    table = kernels.partials(keys, None, starts, None, starts + 3, "count")
+    table = kernels.partials(keys, None, starts, None, "count")
     assert table.num_rows == rows
-    assert table["latest"].to_pylist() == [start + 3 for start in table["window_start"].to_pylist()]
+    assert table["window_start"].to_pylist() == [key * 10 for key in table["key"].to_pylist()]
 
 
 @given(columns(), st.sampled_from(KERNELS), CUTS)
@@ -203,21 +194,19 @@ def test_partials_of_parts_merge_into_the_partials_of_the_whole(data: Any, kerne
     starts = times // 7 * 7
 
     def part(cut: slice) -> pa.Table:
-        return kernels.partials(
-            keys[cut], values[cut], starts[cut], starts[cut] + 7, times[cut], kernel, first_sequence=cut.start
-        )
+        return kernels.partials(keys[cut], values[cut], starts[cut], starts[cut] + 7, kernel)
 
-    whole = kernels.partials(keys, values, starts, starts + 7, times, kernel)
+    whole = kernels.partials(keys, values, starts, starts + 7, kernel)
     merged = kernels.merge_partials([part(cut) for cut in cuts(len(times), at)], kernel)
     assert merged.schema.equals(whole.schema)
     assert_same(rows_of(merged, kernel), rows_of(whole, kernel))
 
 
-def plain_sessions(elements: list[tuple[bytes, int, Any, int]], gap: int, kernel: str) -> dict[Any, Any]:
+def plain_sessions(elements: list[tuple[bytes, Any, int]], gap: int, kernel: str) -> dict[Any, Any]:
     """Merge proto-windows one by one until none intersect."""
     sessions: dict[bytes, list[tuple[int, int, list[Any]]]] = {}
-    for key, sequence, value, time in elements:
-        start, end, content = time, time + gap, [(sequence, value, time)]
+    for key, value, time in elements:
+        start, end, content = time, time + gap, [value]
         apart = []
         for other in sessions.get(key, []):
             if other[0] < end and start < other[1]:
@@ -231,13 +220,13 @@ def plain_sessions(elements: list[tuple[bytes, int, Any, int]], gap: int, kernel
     return plain(groups, kernel)
 
 
-@given(columns(), st.sampled_from(KERNELS), st.integers(1, 12), st.integers(0, 100))
-def test_sessions_equal_merging_one_by_one(data: Any, kernel: str, gap: int, base: int) -> None:
+@given(columns(), st.sampled_from(KERNELS), st.integers(1, 12))
+def test_sessions_equal_merging_one_by_one(data: Any, kernel: str, gap: int) -> None:
     keys, values, times = data
-    table = kernels.session_partials(keys, values, times, gap, kernel, first_sequence=base)
+    table = kernels.session_partials(keys, values, times, gap, kernel)
     elements = [
-        (encode_key(key), base + at, value, time)
-        for at, (key, value, time) in enumerate(zip(keys.to_pylist(), values.to_pylist(), times.tolist(), strict=True))
+        (encode_key(key), value, time)
+        for key, value, time in zip(keys.to_pylist(), values.to_pylist(), times.tolist(), strict=True)
     ]
     assert_same(rows_of(table, kernel), plain_sessions(elements, gap, kernel))
 
@@ -249,7 +238,7 @@ def test_sessions_of_parts_merge_into_the_sessions_of_the_whole(
     keys, values, times = data
 
     def part(cut: slice) -> pa.Table:
-        return kernels.session_partials(keys[cut], values[cut], times[cut], gap, kernel, first_sequence=cut.start)
+        return kernels.session_partials(keys[cut], values[cut], times[cut], gap, kernel)
 
     whole = kernels.session_partials(keys, values, times, gap, kernel)
     merged = kernels.merge_sessions([part(cut) for cut in cuts(len(times), at)], kernel)
@@ -289,7 +278,7 @@ def test_a_sum_beyond_64_bits_raises(sign: int) -> None:
     at = np.zeros(2, np.int64)
     values = pa.array([sign * (2**62 + 1), sign * (2**62)])
     with pytest.raises(OverflowError, match="64 bits"):
-        kernels.partials(pa.array([1, 1]), values, at, None, at, "sum")
+        kernels.partials(pa.array([1, 1]), values, at, None, "sum")
     with pytest.raises(OverflowError, match="64 bits"):
         kernels.session_partials(pa.array([1, 1]), values, at, 5, "mean")
 
@@ -303,7 +292,7 @@ def test_a_sum_is_exact_or_refused(elements: list[tuple[int, int]]) -> None:
     at = np.zeros(len(elements), np.int64)
 
     def total() -> dict[int, int]:
-        table = kernels.partials(pa.array(keys), pa.array(values, pa.int64()), at, None, at, "sum")
+        table = kernels.partials(pa.array(keys), pa.array(values, pa.int64()), at, None, "sum")
         return dict(zip(table["key"].to_pylist(), table["accumulator"].to_pylist(), strict=True))
 
     if all(-(2**63) <= value < 2**63 for value in sums.values()):
@@ -341,14 +330,14 @@ def test_what_a_kernel_cannot_do_as_python_does_takes_the_general_path(
 
 def test_infinities_of_both_signs_sum_to_nan_as_in_python() -> None:
     at = np.zeros(2, np.int64)
-    table = kernels.partials(pa.array([1, 1]), pa.array([math.inf, -math.inf]), at, None, at, "sum")
+    table = kernels.partials(pa.array([1, 1]), pa.array([math.inf, -math.inf]), at, None, "sum")
     assert math.isnan(table["accumulator"][0].as_py())
 
 
 @given(key_arrays())
 def test_the_parts_of_a_split_are_the_table_and_hold_no_unused_key(keys: pa.Array) -> None:
     times = np.arange(len(keys), dtype=np.int64)
-    table = kernels.partials(keys, None, times, None, times, "count")
+    table = kernels.partials(keys, None, times, None, "count")
     parts = dict(kernels.split_by_shard(table, LABELS))
     assert sum(part.num_rows for part in parts.values()) == table.num_rows
     assert_same(rows_of(pa.concat_tables([table.slice(0, 0), *parts.values()]), "count"), rows_of(table, "count"))

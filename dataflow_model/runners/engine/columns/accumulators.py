@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "finish", "fits", "means", "supports"]
 
-COLUMNS: Final = ("key", "window_start", "window_end", "accumulator", "count", "earliest", "latest", "first_sequence")
+COLUMNS: Final = ("key", "window_start", "window_end", "accumulator", "count")
 """The columns of a table of partials, in order.
 
 `window_end` is omitted if the caller passes none, and `accumulator` for the kernel `"count"`. `count` is the number of
-elements, `earliest` and `latest` are their least and greatest event time, `first_sequence` is their least sequence
-number.
+elements.
 """
 _KERNELS: Final = frozenset({"sum", "count", "mean", "min", "max"})
 _EXACT_IN_FLOAT: Final = 2**53

@@ -49,8 +49,7 @@ class Chunk:
 def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | None:
     """Combine a chunk's rows per key and window; `None` if the general path must process them.
 
-    The table has the columns of `kernels.COLUMNS` that a pane at the end of its window needs; `window_end` only if the
-    window's start does not determine it.
+    The table has the columns of `kernels.COLUMNS`; `window_end` only if the window's start does not determine it.
     """
     names = chunk.batches[0].schema.names
     if lift.key not in names or (lift.value is not None and lift.value not in names):
@@ -70,14 +69,13 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | 
         return None
     try:
         if window_fn.is_merging and rows is None and window_fn.length is not None and np.array_equal(starts, times):
-            table = session_partials(keys, values, times, int(window_fn.length), lift.kernel)
-            return table.drop_columns(["earliest", "latest", "first_sequence"])
+            return session_partials(keys, values, times, int(window_fn.length), lift.kernel)
         if rows is not None:
             places = pa.array(rows)
-            keys, times = keys.take(places), times[rows]
+            keys = keys.take(places)
             values = None if values is None else values.take(places)
         known = ends if window_fn.is_merging or window_fn.length is None else None
-        table = partials(keys, values, starts, known, times, lift.kernel, only_counts=True)
+        table = partials(keys, values, starts, known, lift.kernel)
         return merge_sessions([table], lift.kernel) if window_fn.is_merging else table
     except OverflowError:
         return None

@@ -34,11 +34,7 @@ def partials(
     values: pa.Array | pa.ChunkedArray | None,
     window_start: NDArray[np.int64],
     window_end: NDArray[np.int64] | None,
-    event_times: NDArray[np.int64],
     kernel: str,
-    *,
-    first_sequence: int = 0,
-    only_counts: bool = False,
 ) -> pa.Table:
     """Combine elements into one row per key and window, with the columns of `COLUMNS`.
 
@@ -47,19 +43,15 @@ def partials(
         values: the values to combine; the kernel `"count"` ignores them.
         window_start: start of each row's window, in microseconds.
         window_end: end of each row's window; `None` if the start identifies the window.
-        event_times: event time of each row, in microseconds.
         kernel: `"sum"`, `"count"`, `"mean"`, `"min"` or `"max"`.
-        first_sequence: sequence number of the first row; they count up from there.
-        only_counts: omit the columns after `count`, which panes at the end of their window do not need.
 
     Raises:
         OverflowError: if a sum of integers exceeds 64 bits; the general path has no such limit.
 
     Example:
-        >>> zeros = np.zeros(3, np.int64)
-        >>> table = partials(pa.array([1, 2, 1]), pa.array([5, 7, 9]), zeros, None, np.array([3, 4, 1]), "sum")
-        >>> table.select(["key", "accumulator", "count", "earliest", "latest"]).to_pylist()[0]
-        {'key': 1, 'accumulator': 14, 'count': 2, 'earliest': 1, 'latest': 3}
+        >>> table = partials(pa.array([1, 2, 1]), pa.array([5, 7, 9]), np.zeros(3, np.int64), None, "sum")
+        >>> table.to_pylist()[0]
+        {'key': 1, 'window_start': 0, 'accumulator': 14, 'count': 2}
     """
     codes, distinct = key_codes(keys)
     grouping = _Groups(codes, distinct, window_start, window_end)
@@ -68,16 +60,6 @@ def partials(
         "accumulator": scatter("sum" if kernel == "mean" else kernel, number_column(values), groups, size)
     }  # fmt: skip
     columns["count"] = np.bincount(groups, minlength=size)
-    if only_counts:
-        return grouping.table(columns)
-    rows = len(groups)
-    first = np.empty(size, np.int64)
-    first[groups[::-1]] = np.arange(rows - 1, -1, -1) + first_sequence  # the first row is written last
-    columns |= {
-        "earliest": scatter("min", event_times, groups, size),
-        "latest": scatter("max", event_times, groups, size),
-        "first_sequence": first,
-    }
     return grouping.table(columns)
 
 
@@ -89,7 +71,7 @@ def merge_partials(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
 
     Example:
         >>> at = np.zeros(1, np.int64)
-        >>> table = partials(pa.array(["UA"]), pa.array([5]), at, at + 10, at, "sum")
+        >>> table = partials(pa.array(["UA"]), pa.array([5]), at, at + 10, "sum")
         >>> merge_partials([table, table], "sum")["accumulator"].to_pylist()
         [10]
     """
@@ -107,8 +89,7 @@ def merge_partials(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
 
 def merging_operations(table: pa.Table, kernel: str) -> dict[str, str]:
     """Return the operation that merges each accumulator column of a table of partials."""
-    operations = {"accumulator": kernel if kernel in {"min", "max"} else "sum"}
-    operations |= {"count": "sum", "earliest": "min", "latest": "max", "first_sequence": "min"}
+    operations = {"accumulator": kernel if kernel in {"min", "max"} else "sum", "count": "sum"}
     return {name: operation for name, operation in operations.items() if name in table.column_names}
 
 

@@ -35,8 +35,6 @@ def session_partials(
     event_times: NDArray[np.int64],
     gap: int,
     kernel: str,
-    *,
-    first_sequence: int = 0,
 ) -> pa.Table:
     """Combine elements into one row per key and session, with the columns of `COLUMNS`.
 
@@ -68,9 +66,6 @@ def session_partials(
             "window_end": np.where(last > int(MAX_TIMESTAMP) - gap, int(MAX_TIMESTAMP), last + gap),
             **columns,
             "count": np.diff(starts, append=len(times)),
-            "earliest": times[starts],
-            "latest": last,
-            "first_sequence": reduce_runs("min", order, starts) + first_sequence,
         }
     )
 
