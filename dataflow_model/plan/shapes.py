@@ -74,7 +74,7 @@ def columns_of_values(
         schema: the columns that they are for, if these are known.
     """
     whole = None if schema is None else _held_whole(schema)
-    columns = _columns_of_alike(values) if whole is None else None
+    columns = _columns_of_alike(values, whole)
     if columns is not None:
         return columns, list(range(len(values))), []
     columns = {}
@@ -187,7 +187,7 @@ def _record_fields(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _columns_of_alike(values: list[Any]) -> dict[str, list[Any]] | None:
+def _columns_of_alike(values: list[Any], whole: type[Any] | None = None) -> dict[str, list[Any]] | None:
     """Turn values of one type into columns at once, where that is possible: named tuples, pairs, plain values."""
     kinds = set(map(type, values))
     if len(kinds) != 1:
@@ -197,7 +197,7 @@ def _columns_of_alike(values: list[Any]) -> dict[str, list[Any]] | None:
         names = getattr(kind, "_fields", None)
         if names:
             return {name: _items(values, place) for place, name in enumerate(names)}
-        if kind is not tuple or set(map(len, values)) != {_PAIR}:
+        if kind is not tuple or whole is tuple or set(map(len, values)) != {_PAIR}:
             return None
         keys, inner = _items(values, 0), _items(values, 1)
         if any(_is_record(inner_type) for inner_type in set(map(type, inner))):

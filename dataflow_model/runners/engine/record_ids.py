@@ -76,7 +76,7 @@ def record_hashes(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]
 
 def _number_of(sequence: Any) -> int:
     """Return a number in `[0, 2**64)` for a value of a DataFrame's column, which may be negative or no number."""
-    return sequence & _MASK if isinstance(sequence, int) else zlib.crc32(repr(sequence).encode())
+    return int(sequence) & _MASK if isinstance(sequence, int | np.integer) else zlib.crc32(repr(sequence).encode())
 
 
 def _read_of(plan: Plan, producer: str) -> Read:

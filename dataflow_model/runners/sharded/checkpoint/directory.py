@@ -176,7 +176,7 @@ class Checkpoint:
 
     def _write(self, path: str) -> None:
         try:
-            make_folder(self.requests)
+            make_folder(self.requests, sync=True)
             self.record.write(self.ours)
             make_folder(
                 pathlib.Path(self.own)

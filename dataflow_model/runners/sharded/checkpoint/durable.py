@@ -29,6 +29,7 @@ __all__ = [
     "touch",
     "unseal",
     "write_file",
+    "write_new",
 ]
 
 FORMAT: Final = 3
@@ -45,10 +46,14 @@ _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 
 
-def make_folder(path: pathlib.Path) -> None:
-    """Create a folder and its missing parents on disk, readable only by their owner, regardless of the umask.
+def make_folder(path: pathlib.Path, *, sync: bool = False) -> None:
+    """Create a folder and its missing parents, readable only by their owner, regardless of the umask.
 
     Existing folders keep their permissions.
+
+    Args:
+        path: the folder.
+        sync: whether to return only when the new names are on disk.
     """
     missing = [place for place in (path, *path.parents) if not place.exists()]
     for place in reversed(missing):
@@ -57,7 +62,8 @@ def make_folder(path: pathlib.Path) -> None:
         except FileExistsError:  # another process created it first
             continue
         place.chmod(_FOLDER_MODE)
-        sync_folder(place.parent)
+        if sync:
+            sync_folder(place.parent)
 
 
 def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:
@@ -70,17 +76,31 @@ def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> Non
     """
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        with open_new(fresh) as file:
-            file.write(content)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
+        write_new(fresh, content, sync=sync)
         fresh.replace(path)
         if sync:
             sync_folder(path.parent)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def write_new(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:
+    """Create a file that only its owner can read.
+
+    Args:
+        path: the file.
+        content: its content.
+        sync: whether to return only when the content is on disk; `sync_folder` does the same for the name.
+
+    Raises:
+        FileExistsError: if the file exists.
+    """
+    with open_new(path) as file:
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def sync_folder(path: pathlib.Path) -> None:

@@ -21,7 +21,7 @@ _SIGNALS: Final = "signals"
 def request_signal(requests: Path, name: str) -> None:
     """Request a signal; the request is durable when this returns."""
     folder = requests / _SIGNALS
-    make_folder(folder)
+    make_folder(folder, sync=True)
     touch(folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}-{quote(name, safe='')}")
 
 
@@ -43,7 +43,7 @@ def forget_signals(requests: Path, taken: Collection[str]) -> None:
 def copy_signals(requests: Path, others: Path) -> None:
     """Copy the requests for signals of one run to another."""
     for name in pending_signals(requests):
-        make_folder(others / _SIGNALS)
+        make_folder(others / _SIGNALS, sync=True)
         touch(others / _SIGNALS / name)
 
 

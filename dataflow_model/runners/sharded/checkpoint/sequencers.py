@@ -6,13 +6,12 @@ place, the old process finds a greater number than its own before its next write
 
 from __future__ import annotations
 
-import os
 import pathlib
 import time
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import SinkError
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, open_new, sync_folder
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_folder, write_new
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 if TYPE_CHECKING:
@@ -54,15 +53,12 @@ def take_sequencer(directory: str) -> int:
 
 
 def _take(folder: pathlib.Path) -> int:
-    make_folder(folder)
+    make_folder(folder, sync=True)
     while True:
         before = _taken(folder)
         sequencer = max(time.time_ns() // 1_000, before[-1] + 1 if before else 0)
         try:
-            with open_new(folder / f"{sequencer:020d}") as file:
-                file.write(Process().content())
-                file.flush()
-                os.fsync(file.fileno())
+            write_new(folder / f"{sequencer:020d}", Process().content(), sync=True)
             sync_folder(folder)
         except FileExistsError:  # another start took this number first
             continue
