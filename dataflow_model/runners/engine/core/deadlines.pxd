@@ -6,9 +6,7 @@ cdef int64_t _FIRST_CAPACITY, _RECENT, _NONE
 @cython.final
 cdef class DeadlineQueue:
     cdef public int64_t size, used, free, lists
-    cdef public int64_t[::1] slots, following, times, numbers, time_of, first_of, recent, popped
-    @cython.locals(number=int64_t, place=int64_t)
-    cpdef void clear(self) noexcept
+    cdef public int64_t[::1] slots, following, times, numbers, time_of, first_of, recent, popped, popped_at
     cpdef int64_t first_time(self) noexcept
     cpdef int64_t first_slot(self) noexcept
     @cython.locals(entry=int64_t, number=int64_t)

@@ -23,12 +23,12 @@ class DeadlineQueue:
     are in a list, and the lists in a binary heap: most entries are added and removed without moving any other. A
     deadline that was added last long ago may have several lists.
 
-    Deletion is lazy: the owner checks whether an entry is still valid when it pops it, and uses `clear` to rebuild the
-    queue once most entries are not.
+    Deletion is lazy: the owner checks whether an entry is still valid when it pops it, and takes all entries out and
+    adds the valid ones again once most are not.
 
     Attributes:
         size: the number of entries.
-        popped: the slots of the last `pop_until`.
+        popped, popped_at: the slots and deadlines of the last `pop_until`.
 
     Example:
         >>> queue = DeadlineQueue()
@@ -55,17 +55,10 @@ class DeadlineQueue:
         self.first_of: array[int] = column(_FIRST_CAPACITY)
         self.recent: array[int] = column(_RECENT)
         self.popped: array[int] = column(_FIRST_CAPACITY)
-        self.clear()
-
-    def clear(self) -> None:
-        """Remove all entries."""
-        self.size = self.used = self.lists = 0
-        self.free = _NONE
-        for number in range(len(self.numbers)):
+        self.popped_at: array[int] = column(_FIRST_CAPACITY)
+        for number in range(_FIRST_CAPACITY):
             self.numbers[number] = number
             self.first_of[number] = _NONE
-        for place in range(_RECENT):
-            self.recent[place] = 0
 
     def first_time(self) -> int:
         """Return the earliest deadline; the queue must not be empty."""
@@ -96,12 +89,13 @@ class DeadlineQueue:
             self.remove_first()
 
     def pop_until(self, until: int) -> int:
-        """Remove the entries with deadlines up to `until`; write their slots to `popped` and return their number."""
+        """Remove the entries with deadlines up to `until`, write them to `popped`, and return their number."""
         count = 0
         while self.size > 0 and self.times[0] <= until:
             if count == len(self.popped):
                 self.popped = lengthened(self.popped, 2 * count)
-            self.popped[count] = self.first_slot()
+                self.popped_at = lengthened(self.popped_at, 2 * count)
+            self.popped[count], self.popped_at[count] = self.first_slot(), self.first_time()
             count += 1
             self.pop()
         return count

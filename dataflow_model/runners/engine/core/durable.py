@@ -341,7 +341,7 @@ class DurableMachine(CoreMachine):
     def output_watermarks(self) -> Watermarks:
         """Return the input's watermarks, held back by pending output."""
         hold = self._stored.hold()
-        held = self.watermarks.held(self._core.machine.held())
+        held = self.watermarks.held(self._core.machine.schedule.held())
         return held if hold is None else held.held(hold)
 
     def next_moments(self) -> tuple[int | None, int | None]:

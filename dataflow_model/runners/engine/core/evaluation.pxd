@@ -77,7 +77,7 @@ cdef class TreeEvaluator:
     cpdef int reset(self, int64_t place, int64_t slot) except -1
 
     @cython.locals(place=int64_t)
-    cpdef int merge_collected(self, int64_t target, int64_t[::1] slots, int64_t count) except -1
+    cpdef int merge_cells(self, int64_t target, int64_t[::1] slots, int64_t count) except -1
     cpdef int add_source(self, int64_t slot) except -1
     @cython.locals(first=int64_t, count=int64_t, number=int64_t, child=int64_t, base=int64_t, at=int64_t, slot=int64_t)
     cpdef int merge_place(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1

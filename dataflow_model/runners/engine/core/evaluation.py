@@ -513,7 +513,7 @@ class TreeEvaluator:
 
     # Merging -------------------------------------------------------------------------------------------------------
 
-    def merge_collected(self, target: int, slots: array[int], count: int) -> None:
+    def merge_cells(self, target: int, slots: array[int], count: int) -> None:
         """Merge the trees of several cells into that of a new cell; `slots` are in reverse order of their windows."""
         self.source_count = 0
         self.event = _MERGED

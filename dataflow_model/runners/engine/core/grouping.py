@@ -271,12 +271,12 @@ class CoreGrouping:
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return the next times at which a timer or an expiry is due, in event time and on the processing clock."""
         machine = self.machine
-        clock = machine.first_due(CLOCK_LINE)
+        clock = machine.schedule.first_due(CLOCK_LINE)
         event = None
-        if machine.reopened_count:
+        if machine.schedule.reopened_count:
             event = _FIRST
         elif machine.cells.live:  # each cell waits at least for its expiry
-            event = min(machine.first_due(line) for line in range(machine.lines) if line != CLOCK_LINE)
+            event = min(machine.schedule.first_due(line) for line in range(machine.lines) if line != CLOCK_LINE)
         return event, clock if clock < _LATEST else None
 
     # Values in durable state ---------------------------------------------------------------------------------------

@@ -2,15 +2,15 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 from dataflow_model.runners.engine.core.cells cimport CellTable
-from dataflow_model.runners.engine.core.deadlines cimport DeadlineQueue
 from dataflow_model.runners.engine.core.evaluation cimport TreeEvaluator
 from dataflow_model.runners.engine.core.log cimport CauseLog, OperationLog, PaneLog, StandingTable
+from dataflow_model.runners.engine.core.schedule cimport Schedule
 
 cdef int64_t _ADD, _MERGE, _CLEAR, _FIRE, _REPLACE, _RETRACT, _EXPIRE, _TAKE_BACK, _EXCHANGE
 cdef int64_t _ACCUMULATES, _CLEARS, _MODE
 cdef int64_t _ON_TIME, _LATE, _FIRST, _LAST, _BY_TRIGGER, _RETRACTION, _LOW_LINE, _CLOCK_LINE
-cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT, _EARLIEST, _LATEST
-cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _FEW, _AT_ONCE
+cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT
+cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _AT_ONCE
 
 @cython.final
 cdef class GroupingMachine:
@@ -20,12 +20,11 @@ cdef class GroupingMachine:
     cdef public PaneLog panes
     cdef public CauseLog causes
     cdef public StandingTable standing
-    cdef public list queues
-    cdef public DeadlineQueue holds
-    cdef public int64_t first, latest, lines, lateness, times, watermark, clock, events, phase, at, cause, number, instant, mode
+    cdef public Schedule schedule
+    cdef public int64_t first, latest, lines, watermark, clock, events, phase, at, cause, number, instant, mode
     cdef public bint passes_always, closes_always, clears, obeys, retracts, reopens, merges, spans, rebounded
-    cdef public int64_t[::1] collected, reopened, replaced
-    cdef public int64_t collected_count, reopened_count, replaced_at
+    cdef public int64_t[::1] sources, replaced
+    cdef public int64_t replaced_at
     cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions, cleared_by_trigger
     cdef public object keeps, merging
 
@@ -52,14 +51,13 @@ cdef class GroupingMachine:
     cpdef void incorporate(self, int64_t slot, int64_t time, bint on_time) noexcept
     @cython.locals(slot=int64_t)
     cpdef int64_t opened(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
-    cpdef int reopen(self, int64_t slot) except -1
     @cython.locals(slot=int64_t)
     cpdef void expired(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, bint reopens) except *
 
     @cython.locals(table=CellTable, slot=int64_t, first=int64_t, last=int64_t, count=int64_t)
     cpdef int64_t merged(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -2
     @cython.locals(table=CellTable, target=int64_t, last=int64_t, pending=int64_t, held=int64_t, flags=int64_t, standing=int64_t, place=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
-    cpdef int64_t merge_collected(self, int64_t count, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
+    cpdef int64_t merge_cells(self, int64_t count, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
 
     cpdef void begin(self, int64_t phase, int64_t at) noexcept
     @cython.locals(table=CellTable)
@@ -77,18 +75,15 @@ cdef class GroupingMachine:
     cpdef int64_t appended(self, int64_t slot, int64_t produced, int64_t named) except -1
     @cython.locals(table=CellTable, pane=int64_t)
     cpdef int emit_reopened(self, int64_t slot) except -1
-    @cython.locals(table=CellTable, end=int64_t)
-    cpdef int64_t output_time(self, int64_t slot) noexcept
 
-    cpdef int64_t expiry(self, int64_t end) noexcept
     cpdef int advance_clock(self, int64_t time) except -1
-    @cython.locals(place=int64_t, slot=int64_t, at=int64_t, result=int64_t)
+    @cython.locals(schedule=Schedule, place=int64_t, slot=int64_t, at=int64_t, result=int64_t)
     cpdef int run_clock(self, int64_t until, int64_t phase) except -1
     @cython.locals(number=int64_t, percentile=int64_t, line=int64_t, reached=int64_t, moved=cython.bint)
     cpdef bint reach(self, object percentiles, int64_t watermark) except -1
-    @cython.locals(previous=int64_t, line=int64_t, place=int64_t, slot=int64_t, result=int64_t)
+    @cython.locals(schedule=Schedule, previous=int64_t, line=int64_t, place=int64_t, slot=int64_t, result=int64_t)
     cpdef int advance_watermark(self, int64_t watermark) except -1
-    @cython.locals(place=int64_t)
+    @cython.locals(schedule=Schedule, place=int64_t)
     cpdef int run_reopened(self) except -1
     @cython.locals(table=CellTable, end=int64_t, fired=cython.bint, passing=cython.bint, expiring=cython.bint, forced=cython.bint)
     cpdef bint watermark_reaches(self, int64_t slot, int64_t previous, int64_t result) except -1
@@ -97,23 +92,6 @@ cdef class GroupingMachine:
     @cython.locals(slot=int64_t, result=int64_t)
     cpdef int signal(self, int64_t name) except -1
 
-    @cython.locals(due=int64_t)
-    cpdef int64_t due_on(self, int64_t slot, int64_t line) noexcept
-    @cython.locals(table=CellTable, line=int64_t, due=int64_t, hold=int64_t)
-    cpdef int schedule(self, int64_t slot) except -1
-    @cython.locals(table=CellTable, other=int64_t, queued=int64_t)
-    cpdef int enqueue(self, DeadlineQueue queue, int64_t time, int64_t slot, int64_t line) except -1
     cpdef int restored(self, int64_t slot) except -1
     @cython.locals(place=int64_t)
     cpdef int restore_all(self, int64_t[::1] slots) except -1
-    @cython.locals(table=CellTable, queue=DeadlineQueue, time=int64_t, slot=int64_t, due=int64_t)
-    cpdef int64_t first_due(self, int64_t line) except? -1
-    @cython.locals(table=CellTable, queue=DeadlineQueue, count=int64_t, place=int64_t, slot=int64_t, queued=int64_t, due=int64_t)
-    cpdef int collect(self, int64_t line, int64_t until) except -1
-    cpdef int collect_cell(self, int64_t slot) except -1
-    @cython.locals(table=CellTable, entry=int64_t)
-    cpdef bint is_awaited(self, int64_t slot) noexcept
-    @cython.locals(hold=int64_t, entry=int64_t)
-    cpdef int64_t hold_of(self, int64_t slot) noexcept
-    @cython.locals(table=CellTable, queue=DeadlineQueue, time=int64_t, slot=int64_t, is_current=cython.bint, hold=int64_t)
-    cpdef int64_t held(self) except? -1

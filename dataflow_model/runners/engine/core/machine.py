@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.runners.engine import order
-from dataflow_model.runners.engine.core import cells, operations, rules
+from dataflow_model.runners.engine.core import cells, operations
 from dataflow_model.runners.engine.core.cells import CellTable
 from dataflow_model.runners.engine.core.columns import column, lengthened
-from dataflow_model.runners.engine.core.deadlines import DeadlineQueue
 from dataflow_model.runners.engine.core.evaluation import TreeEvaluator
 from dataflow_model.runners.engine.core.log import CauseLog, OperationLog, PaneLog, StandingTable
+from dataflow_model.runners.engine.core.schedule import Schedule
 
 if TYPE_CHECKING:
     from array import array
@@ -50,8 +50,6 @@ _BEFORE: Final = order.BEFORE
 _ELEMENT: Final = order.ELEMENT
 _WATERMARK: Final = order.WATERMARK
 _AT: Final = order.AT
-_EARLIEST: Final = rules.EARLIEST
-_LATEST: Final = rules.LATEST
 _PENDING_ON_TIME: Final = cells.PENDING_ON_TIME
 _HAD_ON_TIME: Final = cells.HAD_ON_TIME
 _HAS_CLOSED: Final = cells.HAS_CLOSED
@@ -60,7 +58,6 @@ _TIMED: Final = cells.TIMED
 _COLLECTED: Final = cells.COLLECTED
 _NONE: Final = -1
 _SCRATCH: Final = 4
-_FEW: Final = 16
 _AT_ONCE: Final = 256
 
 
@@ -79,6 +76,7 @@ class GroupingMachine:
         trees: the evaluator of the trigger.
         log, panes, causes: what has happened since the last `recycle`.
         standing: the values that have been emitted and not retracted.
+        schedule: when each cell has to be looked at next.
         dropped_because_late, dropped_because_closed: the number of (element, window) pairs dropped.
         dropped_retractions: the number of (retracted element, window) pairs dropped.
         cleared_by_trigger: the number of elements cleared because a trigger requested it.
@@ -96,18 +94,15 @@ class GroupingMachine:
         self.panes = PaneLog()
         self.causes = CauseLog()
         self.standing = StandingTable()
-        self.queues = [DeadlineQueue() for _ in range(program.lines)]
-        self.holds = DeadlineQueue()
+        self.schedule = Schedule(self.cells, self.trees, self.standing, rules, program.lines, latest)
         self.first = first
         self.latest = latest
         self.lines = program.lines
-        self.lateness = rules.allowed_lateness
         self.passes_always = rules.passes_always
         self.closes_always = rules.closes_always
         self.clears = rules.clears
         self.obeys = rules.obeys
         self.retracts = rules.retracts
-        self.times = rules.times
         self.reopens = rules.reopens
         self.merges = rules.merges
         self.spans = rules.spans
@@ -125,10 +120,7 @@ class GroupingMachine:
         self.rebounded = False
         self.mode = 0
         self.instant = 0
-        self.collected: array[int] = column(_SCRATCH)
-        self.collected_count = 0
-        self.reopened: array[int] = column(_SCRATCH)
-        self.reopened_count = 0
+        self.sources: array[int] = column(_SCRATCH)
         self.replaced: array[int] = column(_SCRATCH)
         self.replaced_at = 0
         self.dropped_because_late = 0
@@ -194,7 +186,7 @@ class GroupingMachine:
                 self.advance_watermark(watermarks[instant])
             if closes[instant]:
                 self.run_clock(self.clock, _AT)
-            hold[instant] = self.held()
+            hold[instant] = self.schedule.held()
 
     def run_by_key(
         self, elements: Sequence[array[int]], replaced: array[int], rows: Sequence[array[int]], values: Any
@@ -213,6 +205,7 @@ class GroupingMachine:
         at, begins, until = rows
         self.trees.values = values
         self.replaced, self.replaced_at = replaced, 0
+        self.schedule.holds_back = False
         place = 0
         for row in range(len(at)):
             if begins[row]:
@@ -267,7 +260,7 @@ class GroupingMachine:
         """Incorporate an element into one of its windows, replacing the next `replaces` retracted elements."""
         table, first = self.cells, self.replaced_at
         self.replaced_at += replaces
-        if self.watermark >= self.expiry(end):
+        if self.watermark >= self.schedule.expiry(end):
             self.dropped_retractions += replaces
             self.expired(row, key, start, end, kind, time, self.reopens and replaces == 0)
             return
@@ -280,9 +273,9 @@ class GroupingMachine:
             self.dropped_retractions += replaces
             if self.merging is not None:
                 for other in self.merging.changed:
-                    self.schedule(other)
+                    self.schedule.update(other)
             elif self.rebounded:
-                self.schedule(slot)
+                self.schedule.update(slot)
             return
         on_time = self.watermark < table.end[slot]
         for place in range(first, first + replaces):
@@ -296,7 +289,7 @@ class GroupingMachine:
         """Subtract an element without a replacement from one of its windows, which never merge."""
         table = self.cells
         slot = table.find(key, start, end, kind)
-        if self.watermark >= self.expiry(end) or (slot >= 0 and self.trees.is_finished(slot)):
+        if self.watermark >= self.schedule.expiry(end) or (slot >= 0 and self.trees.is_finished(slot)):
             self.dropped_retractions += 1
             return
         if slot < 0:
@@ -317,11 +310,13 @@ class GroupingMachine:
 
     def catch_up(self, slot: int) -> None:
         """Run the timers of a changed cell that are due already; expire it if it was merged into an expired window."""
-        if self.trees.is_overdue(slot) or (self.rebounded and self.watermark >= self.expiry(self.cells.end[slot])):
+        if self.trees.is_overdue(slot) or (
+            self.rebounded and self.watermark >= self.schedule.expiry(self.cells.end[slot])
+        ):
             result = self.trees.due(slot, False, 0)
             if self.watermark_reaches(slot, self.watermark, result):
                 return
-        self.schedule(slot)
+        self.schedule.update(slot)
 
     def act(self, slot: int, result: int, produced: int) -> None:
         """Act on the result of a cell's tree in an event other than a watermark."""
@@ -371,21 +366,13 @@ class GroupingMachine:
         slot = self.cells.find(key, start, end, ~kind)
         if slot < 0:
             slot = self.cells.open(key, start, end, ~kind)
-            self.reopen(slot)
+            self.schedule.reopen(slot)
         self.cells.touch(key)
         self.log.add(_ADD, slot, row)
         self.incorporate(slot, time, False)
         if self.watermark == self.latest:  # no further watermark will come
-            self.reopened_count -= 1
+            self.schedule.reopened_count -= 1
             self.emit_reopened(slot)
-
-    def reopen(self, slot: int) -> None:
-        """Schedule the only pane of a reopened window for the next watermark."""
-        self.cells.flags[slot] |= _REOPENED
-        if self.reopened_count == len(self.reopened):
-            self.reopened = lengthened(self.reopened, 2 * self.reopened_count)
-        self.reopened[self.reopened_count] = slot
-        self.reopened_count += 1
 
     # Merging -------------------------------------------------------------------------------------------------------
 
@@ -400,9 +387,9 @@ class GroupingMachine:
             slot = table.before[slot]
         first, last, count = start, end, 0
         while slot >= 0 and (not self.spans or table.end[slot] > start):
-            if count == len(self.collected):
-                self.collected = lengthened(self.collected, 2 * count)
-            self.collected[count] = slot
+            if count == len(self.sources):
+                self.sources = lengthened(self.sources, 2 * count)
+            self.sources[count] = slot
             count += 1
             first, last = min(first, table.start[slot]), max(last, table.end[slot])
             slot = table.before[slot]
@@ -410,20 +397,20 @@ class GroupingMachine:
             return self.merging.arrive(key, (start, end, kind), count)
         if count == 0:
             return _NONE
-        slot = self.collected[0]
+        slot = self.sources[0]
         if count == 1 and table.start[slot] == first and table.end[slot] == last:
             return slot
-        return self.merge_collected(count, key, first, last, kind)
+        return self.merge_cells(count, key, first, last, kind)
 
-    def merge_collected(self, count: int, key: int, start: int, end: int, kind: int) -> int:
-        """Return a new cell, merged from those collected, the last of which is merged first."""
+    def merge_cells(self, count: int, key: int, start: int, end: int, kind: int) -> int:
+        """Return a new cell, merged from the first `count` of the `sources`, the last of which is merged first."""
         table = self.cells
         target = table.open(key, start, end, kind)
         pending = held = flags = 0
         last = end
         standing = _NONE
         for place in range(count):
-            slot = self.collected[place]
+            slot = self.sources[place]
             last = max(last, table.end[slot])
             pending += table.pending[slot]
             held += table.held[slot]
@@ -447,11 +434,11 @@ class GroupingMachine:
         table.flags[target] = flags
         table.standing[target] = standing
         for place in range(count - 1, -1, -1):
-            self.log.add(_MERGE, target, self.collected[place])
-        self.trees.merge_collected(target, self.collected, count)
+            self.log.add(_MERGE, target, self.sources[place])
+        self.trees.merge_cells(target, self.sources, count)
         for place in range(count):
-            self.trees.forget(self.collected[place])
-            table.close(self.collected[place])
+            self.trees.forget(self.sources[place])
+            table.close(self.sources[place])
         table.link(target)
         table.pending[target] = pending
         self.rebounded = True
@@ -512,7 +499,7 @@ class GroupingMachine:
             flags |= _HAS_CLOSED
         if table.index[slot] == 0:
             info |= _FIRST
-        time = self.output_time(slot)
+        time = self.schedule.output_time(slot)
         taken_back = self.take_back(slot, produced)
         pane = self.appended(slot, produced, taken_back)
         panes = self.panes
@@ -603,27 +590,12 @@ class GroupingMachine:
         self.panes.kind[pane] = ~table.kind[slot]
         self.panes.index[pane] = self.panes.on_time_index[pane] = 0
         self.panes.flags[pane] = _LATE | _FIRST | _LAST
-        self.panes.time[pane] = self.output_time(slot)
+        self.panes.time[pane] = self.schedule.output_time(slot)
         self.log.add(_FIRE, slot, pane)
         self.log.add(_EXPIRE, slot, 0)
         table.close(slot)
 
-    def output_time(self, slot: int) -> int:
-        """Return the event time of the next pane; it does not depend on when the pane fires."""
-        table = self.cells
-        end = table.end[slot] - 1
-        if table.flags[slot] & _TIMED:
-            if self.times == _EARLIEST:
-                return min(table.earliest[slot], end)
-            if self.times == _LATEST:
-                return min(table.latest[slot], end)
-        return end
-
     # Clocks --------------------------------------------------------------------------------------------------------
-
-    def expiry(self, end: int) -> int:
-        """Return the watermark at which a window expires; every window expires at +∞."""
-        return self.latest if end > self.latest - self.lateness else end + self.lateness
 
     def advance_clock(self, time: int) -> None:
         """Advance the processing clock: run the timers before `time`, then set the clock."""
@@ -634,18 +606,19 @@ class GroupingMachine:
 
     def run_clock(self, until: int, phase: int) -> None:
         """Run the timers of the processing clock that are due."""
-        self.collected_count = 0
-        self.collect(_CLOCK_LINE, until)
+        schedule = self.schedule
+        schedule.collected_count = 0
+        schedule.collect(_CLOCK_LINE, until)
         self.events += 1
         self.phase = phase
-        for place in range(self.collected_count):
-            slot = self.collected[place]
+        for place in range(schedule.collected_count):
+            slot = schedule.collected[place]
             self.cells.flags[slot] &= ~_COLLECTED
             result = self.trees.due(slot, True, until)
             at = self.trees.fired_at[0]
             self.begin(phase, at)
             self.act(slot, result, at)
-            self.schedule(slot)
+            schedule.update(slot)
 
     def reach(self, percentiles: Sequence[int], watermark: int) -> bool:
         """Advance the other percentiles of the watermark; return whether any has moved.
@@ -663,34 +636,35 @@ class GroupingMachine:
 
     def advance_watermark(self, watermark: int) -> None:
         """Apply a watermark: run event-time timers at or before it, then let windows pass and expire."""
-        previous = self.watermark
+        schedule, previous = self.schedule, self.watermark
         if watermark > previous:
             self.watermark = watermark
             self.trees.now[_LOW_LINE] = watermark
         self.events += 1
         self.phase = _WATERMARK
-        self.collected_count = 0
+        schedule.collected_count = 0
         for line in range(self.lines):
             if line != _CLOCK_LINE:
-                self.collect(line, self.trees.now[line])
+                schedule.collect(line, self.trees.now[line])
         if self.watermark > previous:
             self.run_reopened()
-        for place in range(self.collected_count):
+        for place in range(schedule.collected_count):
             if place % _AT_ONCE == 0:
-                self.cells.close_ahead(self.collected, place, min(place + _AT_ONCE, self.collected_count))
-            slot = self.collected[place]
+                self.cells.close_ahead(schedule.collected, place, min(place + _AT_ONCE, schedule.collected_count))
+            slot = schedule.collected[place]
             self.cells.flags[slot] &= ~_COLLECTED
             result = self.trees.due(slot, False, 0)
-            self.begin(_WATERMARK, self.trees.fired_at[0] if result & 1 else self.expiry(self.cells.end[slot]))
+            self.begin(_WATERMARK, self.trees.fired_at[0] if result & 1 else schedule.expiry(self.cells.end[slot]))
             if not self.watermark_reaches(slot, previous, result):
-                self.schedule(slot)
+                schedule.update(slot)
 
     def run_reopened(self) -> None:
         """Emit the panes of the windows that late elements have reopened."""
-        for place in range(self.reopened_count):
+        schedule = self.schedule
+        for place in range(schedule.reopened_count):
             self.begin(_WATERMARK, self.first)
-            self.emit_reopened(self.reopened[place])
-        self.reopened_count = 0
+            self.emit_reopened(schedule.reopened[place])
+        schedule.reopened_count = 0
 
     def watermark_reaches(self, slot: int, previous: int, result: int) -> bool:
         """Apply a new watermark to one window, given the result of its timers; return whether the window expired."""
@@ -699,7 +673,7 @@ class GroupingMachine:
         self.mode = result & _MODE
         end = table.end[slot]
         passing = previous < end <= self.watermark
-        expiring = self.watermark >= self.expiry(end)
+        expiring = self.watermark >= self.schedule.expiry(end)
         forced = fired and passing and self.passes_always
         if expiring or (fired and self.trees.is_finished(slot)):
             forced = forced or (self.closes_always and not table.flags[slot] & _HAS_CLOSED)
@@ -732,148 +706,20 @@ class GroupingMachine:
             result = self.trees.signalled(slot, name)
             self.begin(_BEFORE, self.clock)
             self.act(slot, result, self.clock)
-            self.schedule(slot)
+            self.schedule.update(slot)
 
-    # Queues --------------------------------------------------------------------------------------------------------
-
-    def due_on(self, slot: int, line: int) -> int:
-        """Return the next time on a line that concerns a cell; +∞ if there is none."""
-        due = self.trees.next_due(slot, line)
-        return min(due, self.expiry(self.cells.end[slot])) if line == _LOW_LINE else due
-
-    def schedule(self, slot: int) -> None:
-        """Add a changed cell to those queues in which it is now due earlier than before."""
-        table = self.cells
-        table.touch(table.key[slot])
-        for line in range(self.lines):
-            due = self.due_on(slot, line)
-            if due < table.queued[slot * table.width + line]:
-                table.queued[slot * table.width + line] = due
-                self.enqueue(self.queues[line], due, slot, line)
-        if self.is_awaited(slot):
-            hold = self.hold_of(slot)
-            if hold < table.held_at[slot]:
-                table.held_at[slot] = hold
-                self.enqueue(self.holds, hold, slot, _NONE)
+    # Restoring -----------------------------------------------------------------------------------------------------
 
     def restored(self, slot: int) -> None:
         """Register a cell whose columns have been filled in from durable state."""
         if self.cells.flags[slot] & _REOPENED:
-            self.reopen(slot)
+            self.schedule.reopen(slot)
         else:
             if self.merges:
                 self.cells.link(slot)
-            self.schedule(slot)
+            self.schedule.update(slot)
 
     def restore_all(self, slots: array[int]) -> None:
         """Register several cells, see `restored`."""
         for place in range(len(slots)):
             self.restored(slots[place])
-
-    def first_due(self, line: int) -> int:
-        """Return the next time on a line that concerns any cell; +∞ if there is none."""
-        table, queue = self.cells, self.queues[line]
-        while queue.size > 0:
-            time, slot = queue.first_time(), queue.first_slot()
-            if table.key[slot] >= 0 and table.queued[slot * table.width + line] == time:
-                due = self.due_on(slot, line)
-                if due == time:
-                    return time
-                table.queued[slot * table.width + line] = due
-                queue.pop()
-                if due < self.latest:
-                    queue.push(due, slot)
-            else:
-                queue.pop()
-        return self.latest
-
-    def enqueue(self, queue: DeadlineQueue, time: int, slot: int, line: int) -> None:
-        """Add to a queue, and rebuild the queue first if most of its entries are no longer valid."""
-        table = self.cells
-        if queue.size > _FEW + 4 * table.live:
-            queue.clear()
-            for other in range(table.used):
-                if table.key[other] >= 0 and other != slot:
-                    queued = table.held_at[other] if line < 0 else table.queued[other * table.width + line]
-                    if queued != self.latest:
-                        queue.push(queued, other)
-        queue.push(time, slot)
-
-    def collect(self, line: int, until: int) -> None:
-        """Move the cells that are due on a line from its queue to those collected."""
-        table = self.cells
-        queue = self.queues[line]
-        count = queue.pop_until(until)
-        for place in range(count):
-            if place % _AT_ONCE == 0:
-                table.read_ahead(queue.popped, place, min(place + _AT_ONCE, count))
-            slot = queue.popped[place]
-            queued = table.queued[slot * table.width + line]
-            if table.key[slot] < 0 or queued > until or queued == self.latest:
-                continue
-            table.queued[slot * table.width + line] = self.latest
-            due = self.due_on(slot, line)
-            if due <= until:
-                self.collect_cell(slot)
-            elif due < self.latest:
-                table.queued[slot * table.width + line] = due
-                queue.push(due, slot)
-        if until == self.latest:  # cells that wait for +∞ are in no queue
-            for slot in range(table.used):
-                if table.key[slot] >= 0 and not table.flags[slot] & _REOPENED:
-                    self.collect_cell(slot)
-
-    def collect_cell(self, slot: int) -> None:
-        """Add a cell to those collected, unless it is there already."""
-        if not self.cells.flags[slot] & _COLLECTED:
-            self.cells.flags[slot] |= _COLLECTED
-            if self.collected_count == len(self.collected):
-                self.collected = lengthened(self.collected, 2 * self.collected_count)
-            self.collected[self.collected_count] = slot
-            self.collected_count += 1
-
-    def is_awaited(self, slot: int) -> bool:
-        """Return whether a cell holds the watermark: for new elements, or for values of windows merged into it.
-
-        Such values may stand although no element is pending, as the trigger had finished and the element that merged
-        the windows was dropped. They are retracted by the last pane, if there is one, or when the trigger fires again.
-        """
-        table = self.cells
-        if table.pending[slot] > 0:
-            return True
-        if not self.merges or not (self.closes_always or not self.trees.is_finished(slot)):
-            return False
-        entry = table.standing[slot]
-        while entry >= 0:
-            if self.standing.panes.end[entry] < table.end[slot]:
-                return True
-            entry = self.standing.following[entry]
-        return False
-
-    def hold_of(self, slot: int) -> int:
-        """Return the earliest event time that a cell can still emit: that of its next pane or of what that retracts."""
-        hold = self.output_time(slot)
-        entry = self.cells.standing[slot]
-        while entry >= 0:
-            hold = min(hold, self.standing.panes.time[entry])
-            entry = self.standing.following[entry]
-        return hold
-
-    def held(self) -> int:
-        """Return the earliest event time that can still be emitted; +∞ if there is none."""
-        table, queue = self.cells, self.holds
-        while queue.size > 0:
-            time, slot = queue.first_time(), queue.first_slot()
-            is_current = table.key[slot] >= 0 and table.held_at[slot] == time
-            if is_current and self.is_awaited(slot):
-                hold = self.hold_of(slot)
-                if hold == time:
-                    return time
-                queue.pop()
-                table.held_at[slot] = hold
-                queue.push(hold, slot)
-                continue
-            queue.pop()
-            if is_current:
-                table.held_at[slot] = self.latest
-        return self.latest

@@ -42,13 +42,13 @@ class UserMerging:
         Args:
             key: the number of the key.
             bounds: the start, end and kind of the arriving window.
-            candidates: how many of the slots that the machine has collected may merge with it.
+            candidates: how many of the machine's `sources` may merge with it.
         """
         core, machine = self._core, self._core.machine
         table = machine.cells
         slots = {
             core.window(table.start[slot], table.end[slot], table.kind[slot]): slot
-            for slot in list(machine.collected[:candidates])
+            for slot in list(machine.sources[:candidates])
         }
         target, merges = merges_of(self._fn, slots, core.window(*bounds))
         taken = {window: slots.pop(window) for sources, _ in merges for window in sources}
@@ -72,8 +72,8 @@ class UserMerging:
         """Return the cell that several cells become."""
         machine = self._core.machine
         for place, slot in enumerate(reversed(members)):
-            machine.collected[place] = slot
-        return machine.merge_collected(len(members), key, *self._bounds(result))
+            machine.sources[place] = slot
+        return machine.merge_cells(len(members), key, *self._bounds(result))
 
     def _bounds(self, window: Window) -> tuple[int, int, int]:
         return int(window.start), int(window.end), self._core.kind(window)

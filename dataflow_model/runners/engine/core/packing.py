@@ -304,7 +304,7 @@ def _dues(
     end, flags = at("end"), at("flags")
     is_reopened = flags & REOPENED != 0
     bits, deadlines = at.bits, at.deadlines
-    lateness = machine.lateness
+    lateness = machine.schedule.lateness
     least = [np.full(len(end), _NEVER) for _ in range(program.lines)]
     waits = [np.zeros(len(end), np.bool_) for _ in least]
     least[LOW_LINE], waits[LOW_LINE] = np.where(end > _NEVER - lateness, _NEVER, end + lateness), ~waits[LOW_LINE]
@@ -342,7 +342,7 @@ def _has_timer(core: CoreGrouping, at: _CellColumns, place: int, line: int, time
 
 
 def _is_awaited(core: CoreGrouping, at: _CellColumns, of_cell: NDArray[np.intp], entries: Column) -> NDArray[np.bool_]:
-    """Return which cells hold the watermark, as `GroupingMachine.is_awaited`."""
+    """Return which cells hold the watermark, as `Schedule.is_awaited`."""
     machine, end = core.machine, at("end")
     is_pending: NDArray[np.bool_] = at("pending") > 0
     if not machine.merges:
@@ -356,9 +356,9 @@ def _is_awaited(core: CoreGrouping, at: _CellColumns, of_cell: NDArray[np.intp],
 
 
 def _output_times(core: CoreGrouping, at: _CellColumns) -> Column:
-    """Return the event time of the next pane of each cell, as `GroupingMachine.output_time`."""
+    """Return the event time of the next pane of each cell, as `Schedule.output_time`."""
     last = at("end") - 1
-    by_rule = {EARLIEST: "earliest", LATEST: "latest"}.get(core.machine.times)
+    by_rule = {EARLIEST: "earliest", LATEST: "latest"}.get(core.machine.schedule.times)
     if by_rule is None:
         return last
     return np.where(at("flags") & TIMED != 0, np.minimum(at(by_rule), last), last)

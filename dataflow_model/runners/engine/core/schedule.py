@@ -1,0 +1,257 @@
+"""The schedule of a grouping: when each open cell has to be looked at next, and where it holds the watermark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.runners.engine.core import cells, operations, rules
+from dataflow_model.runners.engine.core.columns import column, lengthened
+from dataflow_model.runners.engine.core.deadlines import DeadlineQueue
+
+if TYPE_CHECKING:
+    from array import array
+
+    from dataflow_model.runners.engine.core.cells import CellTable
+    from dataflow_model.runners.engine.core.evaluation import TreeEvaluator
+    from dataflow_model.runners.engine.core.log import StandingTable
+    from dataflow_model.runners.engine.core.rules import Rules
+
+__all__ = ["Schedule"]
+
+_LOW_LINE: Final = operations.LOW_LINE
+_EARLIEST: Final = rules.EARLIEST
+_LATEST: Final = rules.LATEST
+_REOPENED: Final = cells.REOPENED
+_TIMED: Final = cells.TIMED
+_COLLECTED: Final = cells.COLLECTED
+_HOLDS: Final = -1
+_SCRATCH: Final = 4
+_FEW: Final = 16
+_AT_ONCE: Final = 256
+
+
+class Schedule:
+    """The deadlines of the cells of one grouping on one shard, on each line, and the holds of its output watermark.
+
+    A cell has at most one current entry in each queue, at a time no later than its deadline: deadlines that have moved
+    forward, or are gone, are found out when the entry is reached.
+
+    Args:
+        cells: the cells.
+        trees: the evaluator of the trigger.
+        standing: the values that have been emitted and not retracted.
+        rules: the windowing strategy, apart from the trigger.
+        lines: the number of clocks with deadlines.
+        latest: +∞.
+
+    Attributes:
+        collected, collected_count: the cells that are due in the current event.
+        reopened, reopened_count: the cells of reopened windows, which are due at the next watermark, and in no queue.
+        holds_back: whether anything asks for the hold of the output watermark.
+    """
+
+    def __init__(
+        self,
+        cells: CellTable,
+        trees: TreeEvaluator,
+        standing: StandingTable,
+        rules: Rules,
+        lines: int,
+        latest: int,
+    ) -> None:
+        self.cells = cells
+        self.trees = trees
+        self.standing = standing
+        self.lines = lines
+        self.latest = latest
+        self.lateness = rules.allowed_lateness
+        self.times = rules.times
+        self.merges = rules.merges
+        self.closes_always = rules.closes_always
+        self.queues = [DeadlineQueue() for _ in range(lines)]
+        self.holds = DeadlineQueue()
+        self.collected: array[int] = column(_SCRATCH)
+        self.collected_count = 0
+        self.reopened: array[int] = column(_SCRATCH)
+        self.reopened_count = 0
+        self.holds_back = True
+
+    # Times of one cell ---------------------------------------------------------------------------------------------
+
+    def expiry(self, end: int) -> int:
+        """Return the watermark at which a window expires; every window expires at +∞."""
+        return self.latest if end > self.latest - self.lateness else end + self.lateness
+
+    def due_on(self, slot: int, line: int) -> int:
+        """Return the next time on a line that concerns a cell; +∞ if there is none."""
+        due = self.trees.next_due(slot, line)
+        return min(due, self.expiry(self.cells.end[slot])) if line == _LOW_LINE else due
+
+    def output_time(self, slot: int) -> int:
+        """Return the event time of the next pane; it does not depend on when the pane fires."""
+        table = self.cells
+        end = table.end[slot] - 1
+        if table.flags[slot] & _TIMED:
+            if self.times == _EARLIEST:
+                return min(table.earliest[slot], end)
+            if self.times == _LATEST:
+                return min(table.latest[slot], end)
+        return end
+
+    def is_awaited(self, slot: int) -> bool:
+        """Return whether a cell holds the watermark: for new elements, or for values of windows merged into it.
+
+        Such values may stand although no element is pending, as the trigger had finished and the element that merged
+        the windows was dropped. They are retracted by the last pane, if there is one, or when the trigger fires again.
+        """
+        table = self.cells
+        if table.pending[slot] > 0:
+            return True
+        if not self.merges or not (self.closes_always or not self.trees.is_finished(slot)):
+            return False
+        entry = table.standing[slot]
+        while entry >= 0:
+            if self.standing.panes.end[entry] < table.end[slot]:
+                return True
+            entry = self.standing.following[entry]
+        return False
+
+    def hold_of(self, slot: int) -> int:
+        """Return the earliest event time that a cell can still emit: that of its next pane or of what that retracts."""
+        hold = self.output_time(slot)
+        entry = self.cells.standing[slot]
+        while entry >= 0:
+            hold = min(hold, self.standing.panes.time[entry])
+            entry = self.standing.following[entry]
+        return hold
+
+    # Queues --------------------------------------------------------------------------------------------------------
+
+    def update(self, slot: int) -> None:
+        """Add a changed cell to those queues in which it is now due earlier than before."""
+        table = self.cells
+        table.touch(table.key[slot])
+        for line in range(self.lines):
+            due = self.due_on(slot, line)
+            at = slot * table.width + line
+            if due < table.queued[at]:
+                table.queued[at] = due
+                self.enqueue(self.queues[line], due, slot, line)
+        if self.holds_back and self.is_awaited(slot):
+            hold = self.hold_of(slot)
+            if hold < table.held_at[slot]:
+                table.held_at[slot] = hold
+                self.enqueue(self.holds, hold, slot, _HOLDS)
+
+    def reopen(self, slot: int) -> None:
+        """Schedule the only pane of a reopened window for the next watermark."""
+        self.cells.flags[slot] |= _REOPENED
+        if self.reopened_count == len(self.reopened):
+            self.reopened = lengthened(self.reopened, 2 * self.reopened_count)
+        self.reopened[self.reopened_count] = slot
+        self.reopened_count += 1
+
+    def enqueue(self, queue: DeadlineQueue, time: int, slot: int, line: int) -> None:
+        """Add to a queue, after removing the outdated entries if most are."""
+        if queue.size > _FEW + 4 * self.cells.live:
+            self.prune(queue, line)
+        queue.push(time, slot)
+
+    def prune(self, queue: DeadlineQueue, line: int) -> None:
+        """Remove the outdated entries of a queue, and repetitions of others; it takes as long as the queue is."""
+        count = queue.pop_until(self.latest)
+        slots, times = queue.popped, queue.popped_at
+        for place in range(count):
+            if self.queued_at(slots[place], line) == times[place]:
+                self.queue_at(slots[place], line, self.latest)  # a second entry of the cell is none of this queue's
+            else:
+                slots[place] = -1
+        for place in range(count):
+            if slots[place] >= 0:
+                self.queue_at(slots[place], line, times[place])
+                queue.push(times[place], slots[place])
+
+    def queued_at(self, slot: int, line: int) -> int:
+        """Return the time at which a cell is in the queue of a line, or of holds; +∞ if it is in none."""
+        table = self.cells
+        if table.key[slot] < 0:
+            return self.latest
+        return table.held_at[slot] if line == _HOLDS else table.queued[slot * table.width + line]
+
+    def queue_at(self, slot: int, line: int, time: int) -> None:
+        """Record the time at which a cell is in the queue of a line, or of holds."""
+        if line == _HOLDS:
+            self.cells.held_at[slot] = time
+        else:
+            self.cells.queued[slot * self.cells.width + line] = time
+
+    # What is due ---------------------------------------------------------------------------------------------------
+
+    def first_due(self, line: int) -> int:
+        """Return the next time on a line that concerns any cell; +∞ if there is none."""
+        queue = self.queues[line]
+        while queue.size > 0:
+            time, slot = queue.first_time(), queue.first_slot()
+            if self.queued_at(slot, line) == time:
+                due = self.due_on(slot, line)
+                if due == time:
+                    return time
+                self.queue_at(slot, line, due)
+                queue.pop()
+                if due < self.latest:
+                    queue.push(due, slot)
+            else:
+                queue.pop()
+        return self.latest
+
+    def collect(self, line: int, until: int) -> None:
+        """Move the cells that are due on a line from its queue to those collected."""
+        table, queue = self.cells, self.queues[line]
+        count = queue.pop_until(until)
+        for place in range(count):
+            if place % _AT_ONCE == 0:
+                table.read_ahead(queue.popped, place, min(place + _AT_ONCE, count))
+            slot = queue.popped[place]
+            queued = self.queued_at(slot, line)
+            if queued > until or queued == self.latest:
+                continue
+            due = self.due_on(slot, line)
+            if due <= until:
+                self.queue_at(slot, line, self.latest)
+                self.collect_cell(slot)
+            else:
+                self.queue_at(slot, line, due)
+                if due < self.latest:
+                    queue.push(due, slot)
+        if until == self.latest and self.collected_count + self.reopened_count < table.live:
+            for slot in range(table.used):  # cells that wait for +∞ are in no queue
+                if table.key[slot] >= 0 and not table.flags[slot] & _REOPENED:
+                    self.collect_cell(slot)
+
+    def collect_cell(self, slot: int) -> None:
+        """Add a cell to those collected, unless it is there already."""
+        if not self.cells.flags[slot] & _COLLECTED:
+            self.cells.flags[slot] |= _COLLECTED
+            if self.collected_count == len(self.collected):
+                self.collected = lengthened(self.collected, 2 * self.collected_count)
+            self.collected[self.collected_count] = slot
+            self.collected_count += 1
+
+    def held(self) -> int:
+        """Return the earliest event time that can still be emitted; +∞ if there is none."""
+        table, queue = self.cells, self.holds
+        while queue.size > 0:
+            time, slot = queue.first_time(), queue.first_slot()
+            is_current = self.queued_at(slot, _HOLDS) == time
+            if is_current and self.is_awaited(slot):
+                hold = self.hold_of(slot)
+                if hold == time:
+                    return time
+                queue.pop()
+                table.held_at[slot] = hold
+                queue.push(hold, slot)
+                continue
+            queue.pop()
+            if is_current:
+                table.held_at[slot] = self.latest
+        return self.latest
