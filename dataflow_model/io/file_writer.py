@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import uuid
@@ -120,11 +121,12 @@ class FileSinkWriter(SinkWriter):
 
     def abort(self) -> None:
         """Remove this task's files."""
+        self._unseen, self._batches = [], []
         for file, suffix in ((self._file, self._sink.suffix), (self._dead_file, ".dead")):
             if file is not None:
-                file.close()
+                with contextlib.suppress(OSError, pa.ArrowException):  # it flushes, which may be what has failed before
+                    file.close()
                 (self._directory / (self._name + suffix)).unlink(missing_ok=True)
-        self._unseen, self._batches = [], []
 
     def _infer(self) -> None:
         unseen, self._unseen = self._unseen, []

@@ -99,11 +99,11 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
     try:
         renamed = {name for source, name in files if not (pending / source).exists() and Path(path, name).exists()}
         if manifest.exists():
-            for name in set(json.loads(manifest.read_text())) - renamed:
+            for name in _listed(manifest, path, commit_id) - renamed:
                 Path(path, name).unlink(missing_ok=True)
         if files:
             published.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(manifest, json.dumps([name for _, name in files]))
+            _write_whole(manifest, json.dumps([name for _, name in files]), sync=sync)
             _rename(path, pending, [file for file in files if file[1] not in renamed])
             if sync:
                 _sync_names(path, files)
@@ -172,8 +172,22 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
+def _listed(manifest: Path, path: str, commit_id: str) -> set[str]:
+    """Return the final names of an attempt that was interrupted."""
+    try:
+        return set(json.loads(manifest.read_text()))
+    except ValueError as error:
+        raise SinkError(
+            f"commit {commit_id} cannot be published in {path}: {manifest} is damaged, as a power failure may leave it",
+            hint=f"remove it and the files that begin with 'part-{safe_name(commit_id)}-' in {path} and in "
+            f"{DEAD_LETTERS}/ there, and start the run again: it writes them anew",
+        ) from error
+
+
+def _write_whole(path: Path, text: str, *, sync: bool) -> None:
+    """Write a file so that it is there whole or not at all; with `sync`, after a power failure too."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text)
+    if sync:
+        _sync(part)
     part.replace(path)

@@ -6,6 +6,7 @@ import bisect
 import contextlib
 import functools
 import re
+import threading
 from typing import TYPE_CHECKING, Final, Self
 
 import attrs
@@ -39,11 +40,12 @@ _LONGEST: Final = 1 << 26
 """The bytes of a row at most."""
 _STEP: Final = 1024
 _INDEXES: Final = 1 << 16
-"""How many indexes are kept: one is some hundred bytes, and to make it anew is to read the whole file."""
+"""How many indexes are kept, one for each file: 8 bytes for 1,024 rows, where to make it anew is to read the file."""
 _BOM: Final = b"\xef\xbb\xbf"
 _LF, _CR = 10, 13
-_newest: dict[tuple[str, TextFormat], tuple[int, str, RecordIndex]] = {}
-"""The last index that was made of a file, with the size of what it covers and the digest of that."""
+_indexes: dict[tuple[str, TextFormat], _Indexed] = {}
+"""The last index that was made of each file, the one used last at the end."""
+_lock: Final = threading.Lock()
 
 
 @attrs.frozen
@@ -256,30 +258,53 @@ class RecordIndex:
     offsets: tuple[int, ...]
 
 
-@functools.lru_cache(maxsize=_INDEXES)
+@attrs.frozen
+class _Indexed:
+    """A version of a file, a digest of its content, and its index."""
+
+    version: FileVersion
+    digest: str
+    index: RecordIndex
+
+
 def record_index(version: FileVersion, form: TextFormat) -> RecordIndex:
-    """Read a file through once and note where its rows are.
+    """Read a file through once and note where its rows are; of one that has grown, only what was appended.
 
     Raises:
         SourceError: when the file cannot be read.
     """
-    if not is_plain(version.path, form.encoding):
-        return _index(version, form, RecordIndex(0, ()), 0)
     place = version.path, form
-    size, digest, index = _newest.pop(place, (0, "", RecordIndex(0, ())))
+    with _lock:
+        indexed = _indexes.get(place)
+    if indexed is None or indexed.version != version:
+        indexed = _indexed(version, form, indexed)
+    with _lock:
+        _indexes.pop(place, None)  # the last one used is the last to be forgotten
+        _indexes[place] = indexed
+        while len(_indexes) > _INDEXES:
+            del _indexes[next(iter(_indexes))]
+    return indexed.index
+
+
+def _indexed(version: FileVersion, form: TextFormat, before: _Indexed | None) -> _Indexed:
+    if not is_plain(version.path, form.encoding):
+        return _Indexed(version, "", _index(version, form, RecordIndex(0, ()), 0))
     try:
-        if version.size < size or digest_of(version.path, size) != digest:
-            size, index = 0, RecordIndex(0, ())
-        index = _index(version, form, index, size)
-        _newest[place] = version.size, digest_of(version.path, version.size), index
+        size, index = 0, RecordIndex(0, ())
+        if before is not None and _continues(version, before):
+            size, index = before.version.size, before.index
+        return _Indexed(version, digest_of(version.path, version.size), _index(version, form, index, size))
     except OSError as error:
         raise SourceError(
             f"{version.path} cannot be read: {error.strerror}",
             hint="check that the file exists and that this process may read it",
         ) from error
-    while len(_newest) > _INDEXES:
-        del _newest[next(iter(_newest))]
-    return index
+
+
+def _continues(version: FileVersion, before: _Indexed) -> bool:
+    """Return whether a file is what it was before, with something appended or nothing."""
+    size = before.version.size
+    return size <= version.size and digest_of(version.path, size) == before.digest
 
 
 def _index(version: FileVersion, form: TextFormat, before: RecordIndex, size: int) -> RecordIndex:

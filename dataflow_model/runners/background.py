@@ -20,6 +20,7 @@ from dataflow_model.runners.run_log import RunLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import TracebackType
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.nodes import Write
@@ -47,8 +48,7 @@ _WAY_ON: Final = {
 class BackgroundRun(abc.ABC):
     """What the results of all runs have in common; see `PipelineResult`.
 
-    A subclass calls `_begin` before the run starts. At the end it sets `_state` to what the run has ended as, or calls
-    `_fail`, and then calls `_end`.
+    A subclass calls `_start` when it is ready to execute.
 
     Args:
         staged: the plan that runs.
@@ -60,7 +60,9 @@ class BackgroundRun(abc.ABC):
         self._runner = runner
         self._state = RunnerState.RUNNING
         self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
         self._problem = ""
+        self._thread = threading.Thread(target=self._work, name=runner, daemon=True)
         self._ending = threading.Event()
         self._over = threading.Event()
 
@@ -70,12 +72,11 @@ class BackgroundRun(abc.ABC):
         return self._state
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end of the run, at most `timeout` seconds, and raise the error if it failed."""
+        """Wait for the end of the run, at most `timeout` seconds, and raise the error if it failed: at each call."""
         self._over.wait(timeout)
-        if self._error is not None:
-            error, self._error = self._error, None
-            # The cause of an error in a user's function has the user's frames; those of the engine would hide them.
-            raise error.with_traceback(None) if isinstance(error, UserCodeError) else error
+        if self._error is not None and self._over.is_set():
+            error = self._error.with_traceback(self._trace)  # without what an earlier call has added
+            raise error
         return self._state
 
     @abc.abstractmethod
@@ -109,6 +110,36 @@ class BackgroundRun(abc.ABC):
 
     # ------------------------------------------------------------------------------------------- beginning and end
 
+    @abc.abstractmethod
+    def _execute(self) -> RunnerState:
+        """Run to the end and publish the output, in the thread of the run; return how the run has ended."""
+
+    def _reported(self, error: BaseException) -> BaseException:
+        """Return the error to report in place of the one with which the run has ended."""
+        return error
+
+    def _release(self) -> None:  # noqa: B027 - a run may hold nothing
+        """Release what the run holds, however it has ended."""
+
+    def _start(self) -> None:
+        """Start the thread of the run."""
+        self._begin()
+        self._thread.start()
+
+    def _work(self) -> None:
+        ended_as = RunnerState.FAILED
+        try:
+            ended_as = self._execute()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
+            self._fail(self._reported(error))
+        try:
+            self._release()
+        except Exception:  # noqa: BLE001 - the run has ended as it has, and whoever waits for it must learn that
+            LOG.exception("a run has ended, but not everything that it held could be released")
+        finally:
+            self._state = ended_as
+            self._end()
+
     def _begin(self) -> None:
         """Note that the run starts now; called in the thread that has asked for it."""
         self._log = RunLog(self._staged.plan, self._runner, self.report)
@@ -127,8 +158,10 @@ class BackgroundRun(abc.ABC):
                 self._log.update()
 
     def _fail(self, error: BaseException) -> None:
-        """Note that the run has failed; `wait_until_finish` raises the error in the caller's thread."""
-        self._error, self._state = error, RunnerState.FAILED
+        """Note the error with which the run has failed."""
+        self._error = error
+        # The cause of an error in a user's function has the user's frames; those of the engine would hide them.
+        self._trace = None if isinstance(error, UserCodeError) else error.__traceback__
         self._problem = f"{type(error).__name__}: {error}"
 
     def _end(self) -> None:

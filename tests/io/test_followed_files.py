@@ -145,6 +145,17 @@ def test_of_a_file_that_grows_only_the_end_is_indexed_again(tmp_path: Path, monk
     assert starts[1:] == [0]
 
 
+def test_of_a_file_that_grows_again_and_again_one_index_is_kept(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "csv")
+    folder.put("log", range(5))
+    for count in range(20):
+        folder.append("log", [count])
+        records.record_index(FileVersion.of(str(folder.file("log"))), TextFormat())
+    assert [
+        indexed.index.count for (path, _), indexed in records._indexes.items() if path.startswith(str(tmp_path))
+    ] == [26]
+
+
 def test_a_last_line_without_an_end_is_a_row_and_may_not_be_continued(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text("at\n1\n2")

@@ -237,6 +237,18 @@ def test_a_weak_part_is_on_disk_when_it_is_closed(tmp_path: Path, synced: list[P
     assert synced[synced.index("renamed") + 1 :] == [tmp_path]
 
 
+def test_a_list_of_files_that_a_power_failure_has_emptied_is_refused_with_what_to_remove(tmp_path: Path) -> None:
+    sink = JsonSink(path=tmp_path, schema=PAIRS)
+    messages = written(sink, "7", *TASKS)
+    (tmp_path / "_commits").mkdir()
+    (tmp_path / "_commits" / "7+pending").touch()
+    with pytest.raises(SinkError, match=r"(?s)commit 7 .*7\+pending is damaged.*remove it and the files.*'part-7-'"):
+        sink.commit("7", messages)
+    (tmp_path / "_commits" / "7+pending").unlink()
+    sink.commit("7", messages)
+    check_published_once(sink)
+
+
 # Sinks without files.
 
 

@@ -15,7 +15,7 @@ from dataflow_model.testing import TestStream
 from tests.support.pipelines import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 Raised = type[Exception]
@@ -170,6 +170,53 @@ def test_what_a_step_of_a_dofns_life_raises_carries_label_and_step(step: str, ra
 def test_what_a_generator_raises_is_shown_as_the_user_raised_it(raised: Raised) -> None:
     message = message_of(lambda c: c | "lives" >> dm.ParDo(Lives(Failing("process", raised))))
     assert message.startswith(f"{raised.__name__}: boom\n  in: ")
+
+
+def in_a_list(fn: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    return lambda element: [fn(element)]
+
+
+def generated(fn: Callable[[Any], Any]) -> Callable[[Any], Iterator[Any]]:
+    return lambda element: (fn(each) for each in [element])
+
+
+ONE_BY_ONE: dict[str, Any] = {
+    "Map": dm.Map,
+    "Filter": dm.Filter,
+    "FlatMap": lambda fn: dm.FlatMap(in_a_list(fn)),
+    "FlatMap, a generator": lambda fn: dm.FlatMap(generated(fn)),
+    "FlatMapTuple": lambda fn: dm.FlatMapTuple(lambda key, n: [fn((key, n))]),
+    "MapTuple": lambda fn: dm.MapTuple(lambda key, n: fn((key, n))),
+    "ParDo": lambda fn: dm.ParDo(in_a_list(fn)),
+}
+CARRIERS: dict[str, Any] = {
+    "list": lambda p, file: p | dm.Create([("k", n) for n in range(5)]),
+    "columns": lambda p, file: p | dm.io.ReadParquet(file, event_time="n") | dm.WithKeys("key", value="n"),
+    "panes": lambda p, file: p | dm.Create([(n, n) for n in range(5)]) | dm.Sum.per_key(),
+}
+
+
+@RAISED
+@pytest.mark.parametrize("carrier", CARRIERS)
+@pytest.mark.parametrize("transform", ONE_BY_ONE)
+@pytest.mark.parametrize("failing", [0, 2, 4])
+def test_what_a_function_raises_for_one_element_among_others_names_that_element(
+    tmp_path: Path, transform: str, carrier: str, failing: int, raised: Raised
+) -> None:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"key": ["k"] * 5, "n": range(5)}), file)
+
+    def fail(pair: Any) -> Any:
+        if pair[1] == failing:
+            raise raised("boom")
+        return pair
+
+    p = dm.Pipeline(dm.LocalRunner())
+    _ = CARRIERS[carrier](p, file) | "fails" >> ONE_BY_ONE[transform](fail) | dm.io.Collect()
+    with pytest.raises(dm.UserCodeError, match=f"^{raised.__name__}: boom") as error:
+        p.run().wait_until_finish()
+    key = failing if carrier == "panes" else "k"
+    assert f"transform: 'fails'\n  element: {(key, failing)!r}" in str(error.value)
 
 
 @pytest.mark.parametrize("assigned", [None, "ab", [1], window_at(dm.EventTime(0))], ids=repr)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -43,6 +42,7 @@ from dataflow_model.plan.nodes import (
 from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.runners.engine.bundle import Bundle, updates_of
+from dataflow_model.runners.engine.calling import mapped, places_kept
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.columns.chunks import assigned_columns
 from dataflow_model.runners.engine.flows import Flow, Outputs
@@ -261,9 +261,7 @@ class Fragment:
             return _flat_map(node, flow)
         plain = bare and not node.tags
         if plain and isinstance(node.fn, MapFn):
-            mapped = _map(node, flow)
-            if mapped is not None:
-                return {MAIN: mapped}
+            return {MAIN: _map(node, flow)}
         if plain and isinstance(node.fn, FilterFn):
             return {MAIN: _filter(node, flow)}
         return self._par_do_each(node, flow)
@@ -405,16 +403,10 @@ def _cuts_of(node: Node, ref: Ref) -> list[str]:
     return [node.label, *sides] if ref == node.input else sides
 
 
-def _map(node: ParDo, flow: Flow) -> Flow | None:
-    """Map in one comprehension; return `None` if an output is not a plain value."""
+def _map(node: ParDo, flow: Flow) -> Flow:
+    """Map all elements at once; outputs that are not plain values are sorted out afterwards."""
     assert isinstance(node.fn, MapFn)  # noqa: S101 - the caller has looked
-    fn = node.fn.fn
-    rest = iter(flow.values)
-    try:
-        values = [fn(value) for value in rest]
-    except Exception as error:
-        place = len(flow.values) - operator.length_hint(rest) - 1
-        raise user_error(error, node.label, flow.values[place]) from error
+    values = mapped(node.fn.fn, flow.values, node.label)
     if not _MARKED.isdisjoint(map(type, values)):
         outputs = {MAIN: Outputs()}
         for row, (value, time) in enumerate(zip(values, flow.times, strict=True)):
@@ -430,11 +422,11 @@ def _flat_map(node: ParDo, flow: Flow) -> dict[str, Flow]:
     as_list: Callable[[Any], list[Any]] = functools.partial(listed, label=node.label, hint=_LIST_HINT)
     if inspect.isgeneratorfunction(fn):
         as_list = list
-    rest = iter(flow.values)
     results: list[list[Any]] = []
     failure: Exception | None = None
     try:
-        results.extend(map(as_list, map(fn, rest)))
+        for value in flow.values:
+            results.append(as_list(fn(value)))  # noqa: PERF401 - those before an exception count
     except Exception as error:  # noqa: BLE001 - it is raised below, unless an earlier output is rejected
         failure = error
     values = list(itertools.chain.from_iterable(results))
@@ -472,13 +464,7 @@ def _marked_places(values: Sequence[Any]) -> list[int]:
 
 def _filter(node: ParDo, flow: Flow) -> Flow:
     assert isinstance(node.fn, FilterFn)  # noqa: S101 - the caller has looked
-    fn = node.fn.fn
-    rest = iter(flow.values)
-    try:
-        rows = [row for row, value in enumerate(rest) if fn(value)]
-    except Exception as error:
-        place = len(flow.values) - operator.length_hint(rest) - 1
-        raise user_error(error, node.label, flow.values[place]) from error
+    rows = places_kept(node.fn.fn, flow.values, node.label)
     return flow if len(rows) == len(flow.values) else flow.taken(rows)
 
 

@@ -160,8 +160,8 @@ class IdStore:
 
     def _sealed_totals(self) -> tuple[int, int]:
         """Return the number of sealed ids and their bytes; recomputed only for segments that have changed."""
-        if self._totals is None:
-            segments = [segment for stack in self._stacks.values() for segment in stack]
+        if self._totals is None:  # a list of the stacks first, since another thread may ask
+            segments = [segment for stack in list(self._stacks.values()) for segment in list(stack)]
             self._totals = sum(map(len, segments)), sum(len(segment.packed) for segment in segments)
         return self._totals
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import SideInput
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.runners.engine.chunk import Bucket, Instants, Partials, Produced
     from dataflow_model.runners.engine.columns.panes import PaneTable
     from dataflow_model.runners.engine.machine import KeyedMachine
@@ -69,7 +68,7 @@ class StageShard:
     staged: StagedPlan
     depth: int
     side_values: Mapping[SideInput, Callable[[Window], Any]] = attrs.field(factory=dict)
-    thaw: Callable[[bytes], KeyState] | None = None
+    thaw: Callable[[bytes], Any] | None = None
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     follow: bool = False
     engines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)

@@ -15,8 +15,8 @@ from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedV
 from dataflow_model.plan.nodes import ParDo, Ref, Write
 from dataflow_model.plan.record_columns import LazyRecords
 from dataflow_model.plan.sinks import Record
+from dataflow_model.runners.engine.calling import mapped, places_kept
 from dataflow_model.runners.engine.order import at_instant
-from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
@@ -56,18 +56,12 @@ class Line:
         for node in self.steps:
             fn: Callable[[Any], Any] = node.fn.fn  # type: ignore[attr-defined]
             took(node.label, len(values))
-            rest: Any = iter(values)
-            try:
-                if isinstance(node.fn, FilterFn):
-                    kept = [row for row, value in enumerate(rest) if fn(value)]
-                    places = kept if places is None else [places[row] for row in kept]
-                    values = [values[row] for row in kept]
-                    gave(node.label, len(values))
-                    continue
-                mapped = [fn(value) for value in rest]
-            except Exception as error:
-                raise user_error(error, node.label, values[len(values) - rest.__length_hint__() - 1]) from error
-            values = mapped
+            if isinstance(node.fn, FilterFn):
+                kept = places_kept(fn, values, node.label)
+                places = kept if places is None else [places[row] for row in kept]
+                values = [values[row] for row in kept]
+            else:
+                values = mapped(fn, values, node.label)
             gave(node.label, len(values))
             if not {TaggedOutput, TimestampedValue}.isdisjoint(map(type, values)):
                 return None

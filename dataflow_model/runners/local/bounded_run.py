@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +21,11 @@ __all__ = ["BoundedRun"]
 
 
 class BoundedRun(BackgroundRun):
-    """What bounded runs in one process and in several have in common.
-
-    A subclass calls `_start` when it is ready to execute.
-    """
+    """What bounded runs in one process and in several have in common."""
 
     def __init__(self, staged: StagedPlan, runner: str) -> None:
         super().__init__(staged, runner)
         self._began = time.time_ns() // 1_000
-        self._thread = threading.Thread(target=self._work, name=runner, daemon=True)
 
     def drain(self) -> None:
         """Wait for the end: a bounded run drains by itself."""
@@ -51,10 +46,6 @@ class BoundedRun(BackgroundRun):
         return {label: EventTime(low) for label, low in self._low_watermarks().items()}
 
     @abc.abstractmethod
-    def _execute(self) -> RunnerState:
-        """Run to the end and publish the output; return how the run has ended."""
-
-    @abc.abstractmethod
     def _counters(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the counters of each transform so far."""
 
@@ -65,15 +56,3 @@ class BoundedRun(BackgroundRun):
     @abc.abstractmethod
     def _measured(self, *, commits: int, pending_since: int | None) -> Measured:
         """Return the current measurements of the run."""
-
-    def _start(self) -> None:
-        self._begin()
-        self._thread.start()
-
-    def _work(self) -> None:
-        try:
-            self._state = self._execute()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
-            self._fail(error)
-        finally:
-            self._end()

@@ -59,7 +59,7 @@ class RunLock:
         """
         check_file_system(self.folder, self.path)
         try:
-            make_folder(self.folder)
+            make_folder(self.folder, sync=True)
             descriptor = os.open(self.folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise SinkError(

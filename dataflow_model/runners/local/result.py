@@ -8,18 +8,17 @@ import uuid
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.metrics.collecting import collecting, enter
+from dataflow_model.metrics.collecting import collecting
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.engine.records import JoinedRecords
 from dataflow_model.runners.local.bounded_run import BoundedRun
-from dataflow_model.runners.local.writing import write_task
+from dataflow_model.runners.local.writing import Output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dataflow_model.plan.nodes import Write
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.engine.bounded.execution import Execution
     from dataflow_model.runners.reporting import Measured
@@ -59,7 +58,7 @@ class LocalResult(BoundedRun):
         if kept is None:
             return []  # nothing before the end
         if not isinstance(kept, list):
-            kept = self._collected[label] = list(kept)
+            kept = self._collected[label] = list(kept)  # the records are created here, when they are first read
         return kept
 
     def _counters(self) -> Mapping[str, Mapping[str, Any]]:
@@ -75,22 +74,22 @@ class LocalResult(BoundedRun):
         execution = self._execution
         with collecting(execution.tally), collecting_rarely():
             received: defaultdict[str, list[Sequence[Record]]] = defaultdict(list)
+            kept: dict[str, Sequence[Record]] = {}
             with contextlib.closing(execution.run()) as chunks:
                 for reached in chunks:
                     if self._stop.is_set():
                         return RunnerState.STOPPED
                     for label, records in reached.items():
                         received[label].append(records)
-            for node in execution.staged.sinks:
-                self._publish(node, JoinedRecords(received.pop(node.label, ())))
+            with Output(self._run_id, execution.staged.sinks) as output:
+                for node in execution.staged.sinks:
+                    records = JoinedRecords(received.pop(node.label, ()))
+                    if node.sink.keeps_records:
+                        kept[node.label] = records
+                    else:
+                        output.write(node.label, _ONE_TASK, records)
+                output.publish()
+        self._collected = kept
+        for label, counts in output.counts.items():
+            execution.counters[label].update(counts)
         return RunnerState.DONE
-
-    def _publish(self, node: Write, records: JoinedRecords) -> None:
-        enter(node.label)
-        if node.sink.keeps_records:  # they are here already
-            self._collected[node.label] = records  # and are made when somebody asks for them
-            return
-        messages = [write_task(node.sink, self._run_id, _ONE_TASK, records)]
-        node.sink.commit(self._run_id, messages)
-        for name, count in node.sink.counts(messages).items():
-            self._execution.counters[node.label][name] += count

@@ -127,7 +127,7 @@ class LocalRunner:
                     hint="leave it out, or pass checkpoint='checkpoints/delays', for example",
                 )
         rows: object = _ROWS if max_rows_per_batch is None else max_rows_per_batch
-        if not isinstance(rows, int) or rows < 1:
+        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
             raise InvalidArgument(
                 f"`max_rows_per_batch` must be a positive int, got {rows!r}",
                 hint="use max_rows_per_batch=10_000, for example",

@@ -147,9 +147,7 @@ class LocalStreamResult(StreamResult):
         self._waiting = Waiting(stream.feed.alarms())
         self._mark = RunningMark(stream.checkpoint.ours)
         self._mark.beat()
-        self._begin()
-        self._thread = threading.Thread(target=self._work, name="LocalRunner stream", daemon=True)
-        self._thread.start()
+        self._start()
 
     def stop(self) -> None:
         """Stop after the current micro-batch; a later run continues from the checkpoint."""
@@ -160,29 +158,23 @@ class LocalStreamResult(StreamResult):
     def _pending_since(self) -> int | None:
         return self._stream.began
 
-    def _work(self) -> None:
-        error: BaseException | None = None
+    def _execute(self) -> RunnerState:
         try:
             with collecting_rarely():
                 self._run()
-        except BaseException as raised:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
-            error = raised
-        try:
-            with contextlib.suppress(Exception) if error is not None else contextlib.nullcontext():
+        except BaseException:
+            with contextlib.suppress(Exception):
                 self._stream.close()
-        except BaseException as raised:  # noqa: BLE001
-            error = raised
-        if error is not None:
-            self._fail(error)
-        elif self._stream.is_over:
-            self._finish()
-        else:
-            self._state = RunnerState.STOPPED
-        if not isinstance(error, SupersededRun):  # otherwise the mark belongs to the newer run
-            self._mark.remove()
-        self._waiting.close()
-        self._lock.release()
-        self._end()
+            raise
+        self._stream.close()
+        return self._finished() if self._stream.is_over else RunnerState.STOPPED
+
+    def _release(self) -> None:
+        with contextlib.ExitStack() as released:
+            released.callback(self._lock.release)
+            released.callback(self._waiting.close)
+            if not isinstance(self._error, SupersededRun):  # otherwise the mark belongs to the newer run
+                self._mark.remove()
 
     def _run(self) -> None:
         """Run micro-batches until the input ends or the run is stopped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import uuid
@@ -17,6 +18,7 @@ from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.record_columns import KeptRecords
 from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.removing import remove_all
 from dataflow_model.runners.reporting import Measured
 from dataflow_model.runners.sharded.checkpoint.durable import (
     FORMAT,
@@ -106,8 +108,7 @@ class PendingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            for writer in self._writers.values():
-                writer.abort()
+            remove_all((label, writer.abort) for label, writer in self._writers.items())
 
     def write(self, label: str, records: Sequence[Record]) -> None:
         """Write records for a sink."""
@@ -194,8 +195,8 @@ class Publisher:
     Args:
         program: the program.
         directory: the directory of the run's own files.
-        syncs: whether the records kept for `collected` are on disk when `commit` returns, like the output of `synced`
-            sinks.
+        syncs: whether the progress and the records kept for `collected` are on disk when `commit` returns, like the
+            output of `synced` sinks.
         reruns: whether a micro-batch may be run again after its publishing has started, which is then recorded for the
             repeated run; it is not if micro-batches are committed before they are published.
     """
@@ -252,7 +253,7 @@ class Publisher:
         check_newest(self.directory, self.program.fence)
         progress = _progress_after(before, batch, metrics, rows, tally)
         make_folder(pathlib.Path(self.directory))
-        write_progress(self.directory, progress)
+        write_progress(self.directory, progress, sync=self.syncs)
         self.program.fault.reach("after_progress", batch)
         return progress
 
@@ -263,9 +264,15 @@ class Publisher:
             check_newest(self.directory, self.program.fence)
         except SupersededRun:
             return
-        for write in self.program.staged.sinks:
-            messages = [part.messages[write.label] for part in pending if write.label in part.messages]
-            write.sink.abort(commit_id(self.program, batch), messages)
+        commit = commit_id(self.program, batch)
+        messages = {
+            write.label: [part.messages[write.label] for part in pending if write.label in part.messages]
+            for write in self.program.staged.sinks
+        }
+        remove_all(
+            (write.label, functools.partial(write.sink.abort, commit, messages[write.label]))
+            for write in self.program.staged.sinks
+        )
 
     def _collected(self, label: str) -> pathlib.Path:
         return _collected(self.directory, label)
@@ -322,10 +329,10 @@ def read_progress(directory: str) -> dict[str, Any]:
     return progress
 
 
-def write_progress(directory: str, progress: Mapping[str, Any]) -> None:
-    """Replace the progress."""
+def write_progress(directory: str, progress: Mapping[str, Any], *, sync: bool = False) -> None:
+    """Replace the progress; `sync` says whether it is on disk when this returns."""
     content = json.dumps({"format": FORMAT, **progress})
-    write_file(pathlib.Path(directory, _PROGRESS), content.encode())
+    write_file(pathlib.Path(directory, _PROGRESS), content.encode(), sync=sync)
 
 
 def read_counters(directory: str, plan: Plan) -> dict[str, dict[str, Any]]:

@@ -78,11 +78,10 @@ class StreamResult(BackgroundRun, abc.ABC):
     def _pending_since(self) -> int | None:
         """Return the wall-clock time at which the current micro-batch started; `None` if there is none."""
 
-    def _finish(self) -> None:
-        """Record that the input has ended, and whether it was drained."""
+    def _finished(self) -> RunnerState:
+        """Record that the input has ended; return whether it was drained or has ended by itself."""
         requests = self._checkpoint.requests
-        if any((requests / name).exists() for name in ("drain", "until_drained")):
-            touch(requests / "drained")
-            self._state = RunnerState.DRAINED
-        else:
-            self._state = RunnerState.DONE
+        if not any((requests / name).exists() for name in ("drain", "until_drained")):
+            return RunnerState.DONE
+        touch(requests / "drained")
+        return RunnerState.DRAINED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import LOG, InvalidArgument
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.message_sinks import DataFrameSink
@@ -145,14 +145,14 @@ class BatchResult(BackgroundRun):
         self._folder = folder
         self._directory = str(folder.path)
         self._publisher = Publisher(program, self._directory)
+        self._is_published = False
         self._size = "" if rows is None else f", {rows:,} rows to read"
         self._began = time.time_ns() // 1_000
         self._tag = f"dataflow_model-{uuid.uuid4().hex[:8]}"
         self._jobs = jobs_of(spark, self._tag, self._runner)
         self._stop = threading.Event()
-        self._begin()
-        self._thread = threading.Thread(target=self._work, args=(frame,), name="SparkRunner batch", daemon=True)
-        self._thread.start()
+        self._frame = frame
+        self._start()
 
     def stop(self) -> None:
         """Cancel the job; nothing is published, unless publishing has begun: then the run ends as if not stopped."""
@@ -197,25 +197,13 @@ class BatchResult(BackgroundRun):
             raise InvalidArgument(f"{label!r} is not a ToDataFrame sink", hint="use dm.io.ToDataFrame()")
         return self._spark.createDataFrame(sink.table(self.collected(label)))
 
-    def _work(self, frame: DataFrame) -> None:
-        state = RunnerState.FAILED
-        try:
-            state = self._execute(frame)
-        except BaseException as error:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
-            self._fail(self._failure(error))
-        finally:
-            if state is not RunnerState.DONE:
-                self._discard()
-            self._state = state
-            self._end()
-
-    def _execute(self, frame: DataFrame) -> RunnerState:
+    def _execute(self) -> RunnerState:
         self._spark.addTag(self._tag)
         rows: list[Any] = []
         try:
             if not self._stop.is_set():
                 with self._jobs.followed():
-                    rows = frame.collect()
+                    rows = self._frame.collect()
         except Exception:
             if not self._stop.is_set():
                 raise
@@ -223,14 +211,12 @@ class BatchResult(BackgroundRun):
             return RunnerState.STOPPED
         self._log.retried(sum(stage.failed for stage in self._jobs.stages()))
         self._publisher.commit(_ONLY_COMMIT, [pending_of(row.kind, load(bytes(row.payload))) for row in rows])
+        self._is_published = True
         return RunnerState.DONE
 
-    def _discard(self) -> None:
-        """Remove what tasks have written; the run has ended as it has, whether that works or not."""
-        try:
+    def _release(self) -> None:
+        if not self._is_published:
             self._publisher.abort(_ONLY_COMMIT, [])
-        except Exception:  # noqa: BLE001 - a sink of the user's may raise anything
-            LOG.exception("what a run that did not publish had written could not be removed")
 
     def _board(self) -> Board:
         """Return the progress of Spark's stages; the counts of the tasks are known only at the end."""
@@ -238,7 +224,7 @@ class BatchResult(BackgroundRun):
             return super()._board()
         return board_of_job(self._staged, self._jobs.stages(), f"{self._standing()}{self._size}")
 
-    def _failure(self, error: BaseException) -> BaseException:
+    def _reported(self, error: BaseException) -> BaseException:
         ours = find_our_error(error)
         if ours is error and is_stopped(self._spark):
             return session_stopped("nothing was published; create a new session and run the pipeline again", error)

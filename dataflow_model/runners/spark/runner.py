@@ -97,7 +97,7 @@ class SparkRunner:
             )
         for name, value in (("max_rows_per_batch", max_rows_per_batch), ("shards", shards)):
             number: object = value
-            if number is not None and (not isinstance(number, int) or number < 1):
+            if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
                 raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}", hint="use a number such as 8")
         if productions not in _PRODUCTIONS:
             raise InvalidArgument(

@@ -6,7 +6,6 @@ import contextlib
 import json
 import pathlib
 import shutil
-import threading
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -71,6 +70,7 @@ _POLL_SECONDS: Final = 0.05
 _SOON_SECONDS: Final = 0.01
 _PUBLISHING_SECONDS: Final = 60.0
 """How long `stop` waits for a micro-batch that is being published."""
+_WAY_ON: Final = "create a new session, and start the run again with its checkpoint: it resumes where it stopped"
 
 
 def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> StreamingResult:
@@ -143,9 +143,7 @@ class StreamingResult(StreamResult):
         self._fence = fence
         self._mark = RunningMark(checkpoint.ours)
         self._mark.beat()
-        self._begin()
-        self._thread = threading.Thread(target=self._work, name="SparkRunner stream", daemon=True)
-        self._thread.start()
+        self._start()
 
     def stop(self) -> None:
         """Stop the run; starting it again resumes from the checkpoint.
@@ -166,48 +164,43 @@ class StreamingResult(StreamResult):
         """Return how often a worker's copy of a shard was up to date, had to catch up, or could not be used."""
         return dict(read_progress(self._checkpoint.ours).get("cache", {}))
 
-    def _work(self) -> None:
-        error: BaseException | None = None
-        try:
-            while self.query.isActive and not self._is_last():
-                self._mark.beat()
-                time.sleep(_POLL_SECONDS)
-            finished = self._is_last()
-            if self.query.isActive:
-                self.query.stop()
-            failure = self.query.exception()
-            error = None if finished else self._failure(failure)
-            if error is not None:
-                self._fail(error)
-            elif finished:
-                self._finish()
-            else:
-                self._state = RunnerState.STOPPED
-        except BaseException as raised:  # noqa: BLE001 - wait_until_finish raises it in the caller's thread
-            error = self._failure(raised) or raised
-            self._fail(error)
-        finally:
-            if not isinstance(error, SupersededRun):  # otherwise the mark belongs to the newer start
-                self._mark.remove()
-            self._end()
+    def _execute(self) -> RunnerState:
+        while self.query.isActive and not self._is_last():
+            self._mark.beat()
+            time.sleep(_POLL_SECONDS)
+        finished = self._is_last()
+        if self.query.isActive:
+            self.query.stop()
+        if finished:
+            return self._finished()
+        failure = self.query.exception()
+        if failure is not None:
+            raise failure
+        if not self._is_stopping:
+            self._check_newest()
+            if is_stopped(self._spark):
+                raise session_stopped(_WAY_ON)
+        return RunnerState.STOPPED
 
-    def _failure(self, error: BaseException | None) -> BaseException | None:
-        """Return why the query ended early; `None` if `stop` was called."""
-        if error is None and self._is_stopping:
-            return None
+    def _reported(self, error: BaseException) -> BaseException:
+        """Return our own error, above all that of a newer start of the run, which Spark may detect first."""
         try:
-            # Spark may detect this first, with another error; in the same session it stops the older query silently.
-            check_newest(self._checkpoint.ours, self._fence)
+            self._check_newest()
         except SupersededRun as superseded:
             return superseded
-        except OSError:  # the checkpoint is gone; the query's own failure is more informative
-            pass
-        ours = None if error is None else find_our_error(error)
+        ours = find_our_error(error)
         if ours is error and is_stopped(self._spark):
-            return session_stopped(
-                "create a new session, and start the run again with its checkpoint: it resumes where it stopped", error
-            )
+            return session_stopped(_WAY_ON, error)
         return ours
+
+    def _check_newest(self) -> None:
+        """Raise an error if a newer start has taken over: in the same session Spark stops the older query silently."""
+        with contextlib.suppress(OSError):  # the checkpoint is gone; the query's own failure is more informative
+            check_newest(self._checkpoint.ours, self._fence)
+
+    def _release(self) -> None:
+        if not isinstance(self._error, SupersededRun):  # otherwise the mark belongs to the newer start
+            self._mark.remove()
 
     def _pending_since(self) -> int | None:
         """Return when the current micro-batch started, which is when Spark logged its offsets."""

@@ -4,14 +4,29 @@ Some modules of this room are compiled ahead of time by Cython from these very f
 beside them. Nothing here imports Cython, so without the extensions the same files run as plain Python, and
 give the same answers.
 
-* `program`: a trigger tree as arrays.
-* `cells`, `deadlines`, `log` (compiled): the state of a grouping's windows, its timers, and what it did.
-* `evaluation` (compiled): one event through the tree of one cell.
-* `machine` (compiled): elements, clocks, watermarks and signals, in order.
-* `keys`, `integers` (the latter compiled): which number stands for which key.
-* `folding`, `sums` (the latter compiled): values from the log.
+*When* panes are emitted:
+
+* `program`, `rules`: a trigger tree as arrays, and the rest of the windowing strategy.
+* `cells`, `deadlines`, `schedule`, `log` (compiled): the state of a grouping's windows, when each is due next, and what
+  happened to them.
+* `evaluation` (compiled), `users`: one event through the tree of one cell; users' triggers in it.
+* `machine` (compiled), `merging`: elements, clocks, watermarks and signals, in order; windows that merge as users say.
+
+*What* is in them:
+
+* `keys`, `integers` (the latter compiled): the number of each key.
+* `kernel_fold`, `reductions` (the latter compiled), `folding`: values from the log, in arrays or one by one.
+* `placing`, `pane_lanes`: what goes in and comes out, in columns.
+* `grouping`, `keyed`: all of these together for one grouping on one shard, as a machine of a stage.
+
+*Durable state*:
+
+* `durable`: such a machine with durable state.
+* `packed_form`, `packing`, `unpacking`, `moving` (compiled), `states`: the bytes of a key.
+* `byte_table` (compiled), `joined`, `waiting`: the bytes of millions of keys, and when each is due.
+
 * `calls` (compiled): the elements of a stateful `DoFn`, one after the other.
-* `grouping`: all of these but `calls` together, for one grouping on one shard.
+* `build`: whether all this is compiled.
 """
 
 from dataflow_model.runners.engine.core.build import choose_modules

@@ -5,32 +5,26 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from dataflow_model.metrics.collecting import collecting, enter
+from dataflow_model.metrics.collecting import collecting
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.record_columns import KeptRecords
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
-from dataflow_model.runners.engine.records import JoinedRecords
 from dataflow_model.runners.local.bounded_run import BoundedRun
 from dataflow_model.runners.local.support import WORKERS
 from dataflow_model.runners.local.workers.team import Stopped, Team
-from dataflow_model.runners.local.writing import write_task
+from dataflow_model.runners.local.writing import Output
 from dataflow_model.runners.reporting import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dataflow_model.plan.nodes import Write
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.local.workers.job import Job
-    from dataflow_model.runners.local.workers.messages import Done, Progress
+    from dataflow_model.runners.local.workers.messages import Progress
 
 __all__ = ["WorkersResult"]
-
-_PARENT: Final = "parent"
 
 
 class WorkersResult(BoundedRun):
@@ -76,7 +70,7 @@ class WorkersResult(BoundedRun):
 
     def _records_of(self, label: str) -> list[Record]:
         messages = self._kept.get(label)
-        if messages is None:
+        if messages is None or self._state is not RunnerState.DONE:
             return []  # nothing before the end
         if label not in self._collected:
             sink = next(node.sink for node in self._staged.sinks if node.label == label)
@@ -123,38 +117,27 @@ class WorkersResult(BoundedRun):
         )
 
     def _execute(self) -> RunnerState:
+        run_id, sinks = self._job.program.run_id, self._staged.sinks
         try:
-            done = self._team.run()
-            with collecting(self._tally):
-                for node in self._staged.sinks:
-                    self._publish(node, done)
+            with collecting(self._tally), Output(run_id, sinks) as output:
+                try:
+                    self._team.run()
+                finally:
+                    self._team.end()  # no worker may write any more once its output is removed
+                    self._job.remove_folder()
+                    self._take(output)
+                output.publish()
         except Stopped:
-            self._abort(self._team.done())
             return RunnerState.STOPPED
-        except BaseException:
-            self._abort(self._team.done())
-            raise
-        else:
-            return RunnerState.DONE
-        finally:
-            self._team.end()
-            self._job.remove_folder()
+        self._published = output.counts
+        return RunnerState.DONE
 
-    def _publish(self, node: Write, done: Sequence[Done]) -> None:
-        enter(node.label)
-        run_id = self._job.program.run_id
-        messages = [report.messages[node.label] for report in done if node.label in report.messages]
-        if node.sink.keeps_records:
-            self._kept[node.label] = messages
-            return
-        if not messages:  # the output is empty, which some sinks show
-            messages = [write_task(node.sink, run_id, _PARENT, JoinedRecords(()))]
-        node.sink.commit(run_id, messages)
-        self._published[node.label] = Counter(node.sink.counts(messages))
-
-    def _abort(self, done: Sequence[Done]) -> None:
-        """Remove the output that has not been published."""
+    def _take(self, output: Output) -> None:
+        """Take what the workers have written."""
         for node in self._staged.sinks:
-            messages = [report.messages[node.label] for report in done if node.label in report.messages]
-            if messages and node.label not in self._published:
-                node.sink.abort(self._job.program.run_id, messages)
+            messages = [done.messages[node.label] for done in self._team.done() if node.label in done.messages]
+            if node.sink.keeps_records:
+                self._kept[node.label] = messages
+                continue
+            for message in messages:
+                output.add(node.label, message)

@@ -112,8 +112,8 @@ class Team:
     _workers: list[_Worker] = attrs.field(init=False, factory=list)
     _is_writing: bool = attrs.field(init=False, default=False)
 
-    def run(self) -> list[Done]:
-        """Return the final reports of all workers.
+    def run(self) -> None:
+        """Run all workers to their ends.
 
         Raises:
             Stopped: if the run was stopped.
@@ -131,7 +131,6 @@ class Team:
                 raise unpack_error(worker.report.error)
         if self.stops.poll():
             raise Stopped
-        return self.done()
 
     def done(self) -> list[Done]:
         """Return the final reports of the workers that have written all of their output."""

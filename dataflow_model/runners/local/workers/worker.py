@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.metrics.collecting import collecting, enter
+from dataflow_model.metrics.collecting import collecting
 from dataflow_model.runners.engine.garbage import collect_rarely
 from dataflow_model.runners.engine.kernels import keep_freed_memory
 from dataflow_model.runners.local.workers.exchange import Exchange
@@ -78,7 +78,6 @@ def run_assignment(assignment: Assignment, barrier: Callable[[Arrived], None]) -
         barrier(Arrived(run.progress(), writes=True))
         messages: dict[str, bytes] = {}
         for sink in program.staged.sinks:
-            enter(sink.label)
             written = records.pop(sink.label)
             if len(written):
                 messages[sink.label] = _written(sink, program.run_id, str(assignment.number), written)
@@ -92,7 +91,7 @@ def _written(node: Write, run_id: str, task_id: str, records: JoinedRecords) -> 
         InvalidType: if one of them is to be kept and cannot be pickled.
     """
     try:
-        return write_task(node.sink, run_id, task_id, records)
+        return write_task(node, run_id, task_id, records)
     except Exception as error:
         if not node.sink.keeps_records:
             raise

@@ -71,6 +71,8 @@ def who_runs(folder: str) -> str | None:
         who = Process.read(path.read_bytes())
     except FileNotFoundError:
         return None
+    except ValueError:  # a power failure has left it empty
+        return None
     if silent > _SILENT_SECONDS or (who.host == platform.node() and not _lives(who.process)):
         return None
     return str(who)

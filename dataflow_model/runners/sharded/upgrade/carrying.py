@@ -203,7 +203,7 @@ def write_seed(
     copy_signals(old / "requests", target / "requests")
     progress = read_progress(str(old))
     if progress:  # micro-batches are numbered from 0 again
-        write_progress(str(target), {**progress, "batch": -1})
+        write_progress(str(target), {**progress, "batch": -1}, sync=True)
     return manifest
 
 

@@ -1,0 +1,25 @@
+"""Remove what was written and will not be published: a failure to do so must not hide why it will not be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["remove_all"]
+
+
+def remove_all(steps: Iterable[tuple[str, Callable[[], None]]]) -> None:
+    """Call the functions that remove the output of each sink; what one raises is logged, and the others are called too.
+
+    Args:
+        steps: the label of a sink, and a function.
+    """
+    for label, remove in steps:
+        try:
+            remove()
+        except Exception:  # noqa: BLE001 - a sink of the user's may raise anything
+            LOG.exception("output of %r that was not published could not be removed", label)

@@ -1,0 +1,211 @@
+"""How runs end: an error reaches everybody who waits, what was not published is removed, and nothing stays locked."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.errors import UserCodeError
+from dataflow_model.io.text_files import TextFile
+from dataflow_model.runners.local.lock import RunLock
+from dataflow_model.runners.local.waiting import Waiting
+from dataflow_model.runners.sharded import results
+from tests.support.pipelines import run, start
+from tests.support.runners.failing_sinks import FailingSink
+from tests.support.waiting import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dataflow_model.plan.runner import PipelineResult, Runner
+
+RUNNERS: dict[str, Callable[[Path], Runner]] = {
+    "bounded": lambda folder: dm.LocalRunner(),
+    "two workers": lambda folder: dm.LocalRunner(workers=2),
+    "stream": lambda folder: dm.LocalRunner(checkpoint=folder / "checkpoint"),
+}
+ON_ALL = pytest.mark.parametrize("runner", RUNNERS)
+BOUNDED = pytest.mark.parametrize("runner", ["bounded", "two workers"])
+
+
+def failing(p: dm.Pipeline) -> None:
+    _ = p | dm.Create([0]) | dm.Map(lambda n: 1 // n) | dm.io.Collect()
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def outcomes(result: PipelineResult, waiters: int) -> list[type[BaseException] | dm.RunnerState]:
+    """Return what several threads get that wait for the end of a run."""
+    ends: list[type[BaseException] | dm.RunnerState] = []
+
+    def wait() -> None:
+        try:
+            ends.append(result.wait_until_finish())
+        except UserCodeError as error:
+            ends.append(type(error))
+
+    threads = [threading.Thread(target=wait) for _ in range(waiters)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ends
+
+
+@ON_ALL
+def test_the_error_of_a_run_reaches_everybody_who_waits_at_every_call(tmp_path: Path, runner: str) -> None:
+    result = start(RUNNERS[runner](tmp_path), failing)
+    assert outcomes(result, 3) == [UserCodeError] * 3
+    for _ in range(2):
+        with pytest.raises(UserCodeError, match="ZeroDivisionError"):
+            result.wait_until_finish()
+        with pytest.raises(UserCodeError, match="ZeroDivisionError"):
+            result.drain()
+    assert result.state is dm.RunnerState.FAILED
+
+
+def two_sinks(out: Path, *fails: str) -> Callable[[dm.Pipeline], Any]:
+    """Return what builds a pipeline with a sink that works, one that fails at some steps, and one more that works."""
+
+    def build(p: dm.Pipeline) -> None:
+        words = p | dm.Create(["a", "b"])
+        _ = words | "first" >> dm.io.WriteText(out / "first")
+        _ = words | "failing" >> dm.Write(FailingSink(fails))
+        _ = words | "last" >> dm.io.WriteText(out / "last")
+
+    return build
+
+
+@BOUNDED
+@pytest.mark.parametrize("step", ["write", "close"])
+def test_a_bounded_run_of_which_one_sink_cannot_be_written_publishes_nothing(
+    tmp_path: Path, runner: str, step: str
+) -> None:
+    with pytest.raises(OSError, match=f"no space left to {step}"):
+        run(RUNNERS[runner](tmp_path), two_sinks(tmp_path / "out", step), until=None)
+    assert files(tmp_path / "out") == []
+
+
+@BOUNDED
+def test_what_a_sink_has_not_published_is_removed_although_another_one_has_published(
+    tmp_path: Path, runner: str
+) -> None:
+    with pytest.raises(OSError, match="no space left to commit"):
+        run(RUNNERS[runner](tmp_path), two_sinks(tmp_path / "out", "commit"), until=None)
+    published = [file for file in files(tmp_path / "out") if "_commits" not in file]
+    assert all(file.startswith("first/part-") for file in published)
+    assert published
+
+
+@ON_ALL
+def test_output_that_cannot_be_removed_hides_neither_the_error_nor_the_output_of_others(
+    tmp_path: Path, runner: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    build = two_sinks(tmp_path / "out", "close", "abort", "abort a writer")
+    with pytest.raises(OSError, match="no space left to close"):
+        run(RUNNERS[runner](tmp_path), build, until=None)
+    assert [file for file in files(tmp_path / "out") if "_pending" in file] == []
+    assert "output of 'failing' that was not published could not be removed" in caplog.text
+
+
+def test_a_file_on_a_full_disk_is_removed_and_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        """A file on a full disk, which raises again when it is closed, since it has something to flush."""
+
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def write(self, content: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            self.file.close()
+            self.write(b"")
+
+    opened = TextFile.__init__
+
+    def open_full(file: Any, path: Path) -> None:
+        opened(file, path)
+        file._file = Full(file._file)
+
+    monkeypatch.setattr(TextFile, "__init__", open_full)
+    with pytest.raises(dm.SinkError, match=r"(?s)No space left on device.*\nHint: "):
+        run(dm.LocalRunner(), lambda p: p | dm.Create(["a"]) | dm.io.WriteText(tmp_path / "out"), until=None)
+    assert files(tmp_path / "out") == []
+
+
+def followed(folder: Path) -> Callable[[dm.Pipeline], Any]:
+    (folder / "in").mkdir()
+    (folder / "in" / "a.txt").write_text("x\n")
+    return lambda p: p | dm.io.ReadText(folder / "in" / "*.txt", event_time=dm.ARRIVAL, follow=True) | dm.io.Collect()
+
+
+def test_a_stream_whose_end_cannot_be_recorded_fails_and_releases_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touch(path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(results, "touch", touch)
+    checkpoint = tmp_path / "checkpoint"
+    result = start(dm.LocalRunner(checkpoint=checkpoint), followed(tmp_path), until="drained")
+    with pytest.raises(OSError, match="No space left on device"):
+        result.wait_until_finish(PATIENCE)
+    assert result.state is dm.RunnerState.FAILED
+    lock = RunLock.of(str(checkpoint), "local")
+    lock.take()
+    lock.release()
+
+
+def test_a_run_that_cannot_release_what_it_holds_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    closed = Waiting.close
+
+    def close(waiting: Waiting) -> None:
+        closed(waiting)
+        raise OSError(9, "Bad file descriptor")
+
+    monkeypatch.setattr(Waiting, "close", close)
+    result = start(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), followed(tmp_path), until="drained")
+    assert result.wait_until_finish(PATIENCE) is dm.RunnerState.DRAINED
+    assert "not everything that it held could be released" in caplog.text
+
+
+def test_what_a_stream_renames_into_place_is_on_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power failure a file system may have kept the name of a file without its content."""
+    synced: set[int] = set()
+    unsafe: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def note_sync(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    def note_replace(source: Any, target: Any) -> None:
+        if os.stat(source).st_ino not in synced and str(target).startswith(str(tmp_path)):  # noqa: PTH116 - any path
+            unsafe.append(Path(target).name)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_replace)
+
+    def build(p: dm.Pipeline) -> None:
+        lines = followed(tmp_path)(p)
+        del lines
+        words = p | dm.Create(["a", "b"])
+        _ = words | dm.io.WriteText(tmp_path / "text")
+        _ = words | dm.Map(lambda word: (word, 1)) | dm.Sum.per_key() | dm.io.WriteJson(tmp_path / "json")
+
+    run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)
+    # An empty mark of a running process counts as none.
+    assert [name for name in unsafe if name != "running"] == []
