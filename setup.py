@@ -36,6 +36,7 @@ DIRECTIVES = {
 FLAGS = [
     *("-O2", "-g0"),  # which take half the time of Python's own flags
     "-fwrapv",  # hashes wrap around
+    "-Wno-tautological-compare",  # whether a number is NaN is also asked of integers, where the code is for both
 ]
 ABOUT: dict[str, Any] = runpy.run_path(str(CORE / "build.py"), run_name="build")
 RECORD: str = ABOUT["RECORD"]

@@ -47,7 +47,9 @@ class Subject(NamedTuple):
 
 SUBJECTS = {
     "core": Subject(
-        "dataflow_model/runners/engine/core", ["evaluation"], ["tests/engine/core/test_core.py", *COMMON_TESTS]
+        "dataflow_model/runners/engine/core",
+        ["evaluation", "tree_merging"],
+        ["tests/engine/core/test_core.py", *COMMON_TESTS],
     ),
     "reference": Subject(
         "dataflow_model/triggers",

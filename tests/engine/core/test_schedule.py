@@ -52,7 +52,7 @@ def test_a_key_after_the_other_leaves_neither_entries_nor_holds_behind() -> None
     keys, starts, *_ = columns = columns_of(rows)
     begins = array("q", [int(at == 0 or keys[at] != keys[at - 1]) for at in range(len(rows))])
     machine.run_by_key(columns, column(0), [starts, begins, array("q", range(1, len(rows) + 1))], ())
-    assert machine.panes.count == len(rows)
+    assert machine.emission.panes.count == len(rows)
     assert machine.cells.live == 0
     assert all(queue.size <= MOST_OUTDATED for queue in machine.schedule.queues)
     assert machine.schedule.holds.size == 0
@@ -67,5 +67,5 @@ def test_windows_without_a_deadline_are_collected_at_the_end_of_time_beside_othe
     fired = [slot for kind, slot in zip(machine.log.kind, machine.log.slot, strict=True) if kind == FIRE]
     assert len(fired) == 25
     machine.advance_watermark(LATEST)
-    assert machine.panes.count == 100
+    assert machine.emission.panes.count == 100
     assert machine.cells.live == 0

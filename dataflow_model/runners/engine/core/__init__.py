@@ -7,9 +7,10 @@ give the same answers.
 *When* panes are emitted:
 
 * `program`, `rules`: a trigger tree as arrays, and the rest of the windowing strategy.
-* `cells`, `deadlines`, `schedule`, `log` (compiled): the state of a grouping's windows, when each is due next, and what
-  happened to them.
-* `evaluation` (compiled), `users`: one event through the tree of one cell; users' triggers in it.
+* `cells`, `deadlines`, `schedule` (compiled): the state of a grouping's windows, and when each is due next.
+* `evaluation`, `tree_merging` (compiled), `users`: one event through the tree of one cell; trees that are merged; users'
+  triggers in them.
+* `emission`, `log` (compiled): the panes that a firing emits and retracts, and the operations from which values follow.
 * `machine` (compiled), `merging`: elements, clocks, watermarks and signals, in order; windows that merge as users say.
 
 *What* is in them:

@@ -5,22 +5,22 @@ from dataflow_model.runners.engine.core.cells cimport CellTable
 
 cdef int64_t _ALWAYS, _COUNT, _WEIGH, _TEST, _ASK, _SIGNAL, _WATERMARK, _DELAY, _PERIOD, _USER, _REPEATEDLY, _REPEAT_COUNT
 cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_LINE, _ELEMENT, _TIMER, _SIGNALLED, _RETRACTED, _MERGED, _FIRED, _FINISHED, _MODE, _DONE, _SET, _MET
-cdef int64_t _SCRATCH
 
 @cython.final
 cdef class TreeEvaluator:
     cdef public CellTable cells
-    cdef public int64_t latest, words, places, timer_count, event, number, row, event_time, signal, source_count, user_count, lines
+    cdef public int64_t latest, words, places, timer_count, event, number, row, event_time, signal, user_count, lines
     cdef public bint cleared
     cdef public int64_t[::1] operation, argument, last, line, counter, deadline, first_child, children, child, word, mask
-    cdef public int64_t[::1] timers, user_places, clocks_passed, now, due_in, due_at, fired_in, fired_at, sources
-    cdef public tuple calls, merges
+    cdef public int64_t[::1] timers, user_places, clocks_passed, now, due_in, due_at, fired_in, fired_at
+    cdef public tuple calls
     cdef public object values, users
     cdef public dict memory
 
     cpdef int64_t element(self, int64_t slot, int64_t row, int64_t event_time) except -1
     cpdef int64_t retraction(self, int64_t slot, int64_t row, int64_t event_time) except -1
     cpdef int64_t signalled(self, int64_t slot, int64_t signal) except -1
+    cpdef void begin_merge(self) noexcept
     @cython.locals(number=int64_t, place=int64_t, time=int64_t, is_due=cython.bint)
     cpdef int64_t due(self, int64_t slot, bint clock, int64_t until) except -1
     @cython.locals(number=int64_t, place=int64_t, earliest=int64_t)
@@ -75,24 +75,6 @@ cdef class TreeEvaluator:
     cpdef int clear(self, int64_t place, int64_t slot) except -1
     @cython.locals(number=int64_t)
     cpdef int reset(self, int64_t place, int64_t slot) except -1
-
-    @cython.locals(place=int64_t)
-    cpdef int merge_cells(self, int64_t target, int64_t[::1] slots, int64_t count) except -1
-    cpdef int add_source(self, int64_t slot) except -1
-    @cython.locals(first=int64_t, count=int64_t, number=int64_t, child=int64_t, base=int64_t, at=int64_t, slot=int64_t)
-    cpdef int merge_place(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
-    @cython.locals(operation=int64_t, first=int64_t, count=int64_t, at=int64_t, finished=int64_t, number=int64_t)
-    cpdef bint finishes_merged(self, int64_t place, int64_t target, int64_t begin, int64_t end) noexcept
-    @cython.locals(operation=int64_t, column=int64_t, width=int64_t, at=int64_t, slot=int64_t, time=int64_t)
-    cpdef void merge_leaf(self, int64_t place, int64_t target, int64_t begin, int64_t end) except *
-    @cython.locals(operation=int64_t, first=int64_t, count=int64_t, begun=cython.bint, number=int64_t, child=int64_t, at=int64_t)
-    cpdef int merge_composite(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
-    @cython.locals(is_open=cython.bint, at=int64_t, child=int64_t, counter=int64_t, number=int64_t)
-    cpdef void merge_completions(self, int64_t place, int64_t target, int64_t begin, int64_t end) except *
-    @cython.locals(total=int64_t, at=int64_t)
-    cpdef void add_counters(self, int64_t place, int64_t target, int64_t begin, int64_t end) noexcept
-    cpdef int merge_users(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
-    cpdef int merge_memory(self, int64_t place, int64_t target, int64_t begin, int64_t end) except -1
 
     cpdef bint has(self, int64_t slot, int64_t of, int64_t place) noexcept
     cpdef void put(self, int64_t slot, int64_t of, int64_t place) noexcept

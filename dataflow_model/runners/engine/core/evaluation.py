@@ -10,7 +10,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.runners.engine.core import operations, program
-from dataflow_model.runners.engine.core.columns import column, lengthened
+from dataflow_model.runners.engine.core.columns import column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,8 +55,6 @@ _DONE: Final = operations.DONE
 _SET: Final = operations.SET
 _MET: Final = operations.MET
 
-_SCRATCH: Final = 4
-
 
 class TreeEvaluator:
     """Runs one program; the state of a window is in the window's cell.
@@ -90,7 +88,6 @@ class TreeEvaluator:
         self.mask = program.mask
         self.words = program.words
         self.calls: Sequence[Callable[..., Any] | None] = program.calls
-        self.merges: Sequence[Callable[..., Any] | None] = program.merges
         self.places = len(program.operation)
         timers = [place for place in range(self.places) if program.line[place] >= 0]
         self.timers: array[int] = array("q", [*timers, 0])
@@ -103,12 +100,11 @@ class TreeEvaluator:
         self.clocks_passed: array[int] = column(program.lines)
         self.now: array[int] = column(program.lines)
         self.event, self.cleared = _ELEMENT, False
-        self.number = self.row = self.event_time = self.signal = self.source_count = 0
+        self.number = self.row = self.event_time = self.signal = 0
         self.due_in: array[int] = column(self.places)
         self.due_at: array[int] = column(self.places)
         self.fired_in: array[int] = column(self.places)
         self.fired_at: array[int] = column(self.places)
-        self.sources: array[int] = column(_SCRATCH)
         self.values: Sequence[Any] = ()
         self.memory: dict[tuple[int, int], Any] = {}
 
@@ -136,6 +132,10 @@ class TreeEvaluator:
         self.signal = signal
         self.cleared = False
         return self.invoke(0, slot)
+
+    def begin_merge(self) -> None:
+        """Begin an event in which cells are merged; see `tree_merging`."""
+        self.event = _MERGED
 
     def due(self, slot: int, clock: bool, until: int) -> int:
         """Run the timers of a cell that are due: those of the processing clock if `clock`, else those of the watermark.
@@ -510,159 +510,6 @@ class TreeEvaluator:
                 self.pass_clocks()
                 assert self.users is not None  # noqa: S101 - the tree has a user's trigger
                 self.users.reset(self.event, number, slot, self.row, self.event_time)
-
-    # Merging -------------------------------------------------------------------------------------------------------
-
-    def merge_cells(self, target: int, slots: array[int], count: int) -> None:
-        """Merge the trees of several cells into that of a new cell; `slots` are in reverse order of their windows."""
-        self.source_count = 0
-        self.event = _MERGED
-        for place in range(count - 1, -1, -1):
-            self.add_source(slots[place])
-        self.merge_place(0, target, 0, self.source_count)
-
-    def add_source(self, slot: int) -> None:
-        """Add a cell to the sources of a merge."""
-        if self.source_count == len(self.sources):
-            self.sources = lengthened(self.sources, 2 * self.source_count)
-        self.sources[self.source_count] = slot
-        self.source_count += 1
-
-    def merge_place(self, place: int, target: int, begin: int, end: int) -> None:
-        """Merge the state of one place from those sources that have a part in it."""
-        first, count = self.first_child[place], self.children[place]
-        for number in range(count):
-            child, base = self.child[first + number], self.source_count
-            for at in range(begin, end):
-                slot = self.sources[at]
-                if not self.has(slot, _DONE, place) or self.has(slot, _DONE, child):
-                    self.add_source(slot)
-            self.merge_place(child, target, base, self.source_count)
-            self.source_count = base
-        if self.finishes_merged(place, target, begin, end):
-            self.put(target, _DONE, place)
-        if count:
-            self.merge_composite(place, target, begin, end)
-        else:
-            self.merge_leaf(place, target, begin, end)
-        if self.has(target, _DONE, place):
-            self.clear(place, target)
-
-    def finishes_merged(self, place: int, target: int, begin: int, end: int) -> bool:
-        """Return whether a merged place is finished: a leaf if all sources are, a composite by its children."""
-        operation, first, count = self.operation[place], self.first_child[place], self.children[place]
-        if not count:
-            for at in range(begin, end):
-                if not self.has(self.sources[at], _DONE, place):
-                    return False
-            return end > begin
-        if operation == _REPEATEDLY:
-            return False
-        finished = 0
-        for number in range(count):
-            if self.has(target, _DONE, self.child[first + number]):
-                finished += 1
-        if operation in (_EACH, _ALL, _REPEAT_COUNT):
-            return finished == count
-        return finished > 0
-
-    def merge_leaf(self, place: int, target: int, begin: int, end: int) -> None:
-        """Merge a leaf: add up counts, keep the earliest deadline, or wait for the end of the new window."""
-        operation = self.operation[place]
-        if operation == _WATERMARK:
-            if self.now[self.line[place]] < self.cells.end[target]:
-                self.take(target, _DONE, place)
-            if not self.has(target, _DONE, place):
-                self.put(target, _SET, place)
-        elif operation == _ASK:
-            self.merge_memory(place, target, begin, end)
-        elif operation == _USER:
-            self.merge_users(place, target, begin, end)
-        elif self.has(target, _DONE, place):
-            return
-        elif operation in (_COUNT, _WEIGH):
-            self.add_counters(place, target, begin, end)
-        elif operation in (_DELAY, _PERIOD):
-            column, width = self.deadline[place], self.cells.width
-            for at in range(begin, end):
-                slot = self.sources[at]
-                if self.has(slot, _SET, place):
-                    time = self.cells.deadlines[slot * width + column]
-                    if not self.has(target, _SET, place) or time < self.cells.deadlines[target * width + column]:
-                        self.cells.deadlines[target * width + column] = time
-                        self.put(target, _SET, place)
-
-    def merge_composite(self, place: int, target: int, begin: int, end: int) -> None:
-        """Restore the turns of the children of a merged composite, and unite the conditions that they have met."""
-        operation, first, count = self.operation[place], self.first_child[place], self.children[place]
-        if operation == _REPEATEDLY:
-            if self.has(target, _DONE, self.child[first]):
-                self.reset(self.child[first], target)
-        elif operation == _REPEAT_COUNT:
-            self.merge_completions(place, target, begin, end)
-        elif operation == _EACH:
-            begun = True
-            for number in range(count):
-                child = self.child[first + number]
-                if not begun:
-                    self.reset(child, target)
-                elif not self.has(target, _DONE, child):
-                    begun = False
-        elif operation == _ALL:
-            for number in range(count):
-                child = self.child[first + number]
-                for at in range(begin, end):
-                    if self.has(self.sources[at], _MET, child):
-                        self.put(target, _MET, child)
-            if self.users is not None:
-                self.users.merge_met(place, target, [self.sources[at] for at in range(begin, end)])
-
-    def merge_completions(self, place: int, target: int, begin: int, end: int) -> None:
-        """Add up the completions of the unfinished sources; if there are none, the child's state is sufficient."""
-        is_open = False
-        for at in range(begin, end):
-            if not self.has(self.sources[at], _DONE, place):
-                is_open = True
-        if not is_open:
-            return
-        child = self.child[self.first_child[place]]
-        counter = target * self.cells.width + self.counter[place]
-        self.add_counters(place, target, begin, end)
-        self.take(target, _DONE, place)
-        if self.has(target, _DONE, child):
-            self.cells.counters[counter] += 1
-        if self.cells.counters[counter] >= self.argument[place]:
-            self.put(target, _DONE, place)
-            self.clear(child, target)
-            for number in range(child, self.last[child] + 1):  # so that a later merge sees every place as finished
-                self.put(target, _DONE, number)
-        elif self.has(target, _DONE, child):
-            self.reset(child, target)
-
-    def add_counters(self, place: int, target: int, begin: int, end: int) -> None:
-        """Add up the counts of the sources."""
-        total = 0
-        for at in range(begin, end):
-            total += self.cells.counters[self.sources[at] * self.cells.width + self.counter[place]]
-        self.cells.counters[target * self.cells.width + self.counter[place]] = total
-
-    def merge_memory(self, place: int, target: int, begin: int, end: int) -> None:
-        """Merge the states of a user's `DataTrigger`."""
-        slots = [self.sources[at] for at in range(begin, end)]
-        states = [self.memory[slot, place] for slot in slots if (slot, place) in self.memory]
-        merge = self.merges[place]
-        if states:
-            assert merge is not None  # noqa: S101
-            self.memory[target, place] = states[0] if len(states) == 1 else merge(states)
-
-    def merge_users(self, place: int, target: int, begin: int, end: int) -> None:
-        """Have a user's trigger merge its states, and record whether it has finished."""
-        self.pass_clocks()
-        assert self.users is not None  # noqa: S101 - the tree has a user's trigger
-        if self.users.merge(place, target, [self.sources[at] for at in range(begin, end)]):
-            self.put(target, _DONE, place)
-        else:
-            self.take(target, _DONE, place)
 
     # Sets of places ------------------------------------------------------------------------------------------------
 

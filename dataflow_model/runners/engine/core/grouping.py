@@ -154,7 +154,7 @@ class CoreGrouping:
         self._signals = {name: number for number, name in enumerate(program.signals)}
         self._combine = subtracting(node) if takes_back else node.combine
         if isinstance(self._combine, MultisetFn):
-            self.machine.keeps = self._keeps
+            self.machine.emission.keeps = self._keeps
         self.numbers = np.empty(0, np.int64)
         self._windows: list[Window] = []
         self._kinds: dict[Window, int] = {}
@@ -166,7 +166,7 @@ class CoreGrouping:
         if USER in self.program.operation:
             self.machine.trees.users = UserTriggers(self, node.strategy.trigger, node.label)
         if node.strategy.merges and type(node.strategy.window_fn) is not Sessions:
-            self.machine.merging = UserMerging(self, node.strategy.window_fn)
+            self.machine.merging = self.machine.emission.merging = UserMerging(self, node.strategy.window_fn)
         self._several_signals = False
 
     # Windows -------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ class CoreGrouping:
             live: the key of each slot that was in use before, if equal keys may have different representations.
             hold: by instant, the earliest event time of pending output.
         """
-        panes = _taken(self.machine.panes.key, self.machine.panes.count)
+        panes = _taken(self.machine.emission.panes.key, self.machine.emission.panes.count)
         shown = None
         if self.keys.varied:
             looks = chunk.keys.tolist() if isinstance(chunk.keys, np.ndarray) else chunk.keys
@@ -350,7 +350,7 @@ class CoreGrouping:
         values: Any = self._values
         if isinstance(values, np.ndarray):
             values = self._values = values.tolist()
-        self.fold.fold(self.machine.log, values, self.machine.panes.count)
+        self.fold.fold(self.machine.log, values, self.machine.emission.panes.count)
 
     def _leave_arrays(self) -> None:
         """Continue with Python's numbers, which have no bound and may be of any type."""
@@ -365,7 +365,7 @@ class CoreGrouping:
         hold: NDArray[np.int64],
     ) -> Panes:
         """Return the panes in the total order of events, those of one event in the order of their causes."""
-        panes, causes = self.machine.panes, self.machine.causes
+        panes, causes = self.machine.emission.panes, self.machine.emission.causes
         cause = _taken(panes.cause, panes.count)
         phase = _taken(causes.phase, causes.count)
         order: NDArray[np.int64] | None = None
@@ -422,7 +422,7 @@ class CoreGrouping:
             cause: the cause of each pane, in order.
             number: the number of each pane among those of its cause.
         """
-        causes = self.machine.causes
+        causes = self.machine.emission.causes
         columns = (causes.instant, causes.phase, causes.at, causes.key, causes.start, causes.end, causes.kind)
         same = [_taken(column, causes.count) for column in columns]
         further = np.zeros(len(cause), np.int64)
@@ -436,7 +436,7 @@ class CoreGrouping:
 
     def _order_of_causes(self) -> NDArray[np.int64]:
         """Return the causes in order: by event, deadline, window end, start, encoded window and encoded key."""
-        causes = self.machine.causes
+        causes = self.machine.emission.causes
         count = causes.count
         key, start, end, kind = (_taken(of, count) for of in (causes.key, causes.start, causes.end, causes.kind))
         if self._windows:

@@ -203,7 +203,7 @@ class KernelFold:
         """Fold the operations since the last call."""
         machine, log, begin = self._machine, self._machine.log, self._folded
         self._admit()
-        panes = machine.panes.count
+        panes = machine.emission.panes.count
         if self._is_counted:
             self._fired_counts = _extended(self._fired_counts, panes)
             add_up(log, begin, self._counts, self._ones, self._fired_counts)
@@ -225,7 +225,7 @@ class KernelFold:
         They are an array of integers or floats; an array of structs if the output is a row; or a list if one of them is
         of another type, as the sum of no floats is.
         """
-        panes = self._machine.panes.count
+        panes = self._machine.emission.panes.count
         fired = [self._outputs(place, panes) for place in range(len(self._numbers))]
         touched = _view(self._fired_touched, panes) if self._is_touch_noted else None
         if len(self._places):

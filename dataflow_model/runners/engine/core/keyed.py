@@ -61,7 +61,6 @@ _FEW: Final = 20_000
 """A bucket is run in parts of at least this many elements, which limits the number of cells at a time."""
 _NO_ROW: Final = -1
 _SPARSE: Final = 8
-_COUNTED: Final = ("dropped_because_late", "dropped_because_closed", "dropped_retractions", "cleared_by_trigger")
 _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
 
 
@@ -201,8 +200,8 @@ class CoreMachine:
     def _run(self, columns: ColumnChunk, bundle: Bundle, run: Callable[[ColumnChunk], Panes]) -> Panes:
         """Run a chunk, add to the counters, and report exceptions of users' functions."""
         machine = self._core.machine
-        before = [getattr(machine, name) for name in _COUNTED]
-        machine.begin(ELEMENT, _NO_ROW)
+        before = machine.counts()
+        machine.emission.begin(ELEMENT, _NO_ROW)
         self._core.fold.begin()
         if len(bundle):
             self._lifetime.set_up()
@@ -213,8 +212,8 @@ class CoreMachine:
         except Exception as error:
             raise self._reported(error, bundle.values) from error
         self._count("elements_in", len(bundle) - int(retracted(bundle.updates, len(bundle)).sum()))
-        for name, dropped in zip(_COUNTED, before, strict=True):
-            self._count(name, getattr(machine, name) - dropped)
+        for name, count in machine.counts().items():
+            self._count(name, count - before[name])
         return panes
 
     def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | NDArray[Any], Sequence[Any] | NDArray[Any]]:
@@ -317,20 +316,20 @@ class CoreMachine:
 
     def _reported(self, error: Exception, elements: Sequence[Any]) -> Exception:
         """Return the error to raise in place of another, which names the current element or window."""
-        core, machine = self._core, self._core.machine
-        log, place = machine.log, core.fold.place
+        core, emission = self._core, self._core.machine.emission
+        log, place = emission.log, core.fold.place
         if place:
             kinds, arguments = list(log.kind[: log.count]), list(log.argument[: log.count])
             if kinds[place - 1] == FIRE:
                 pane = arguments[place - 1]
-                cause = machine.panes.cause[pane]
-                if machine.causes.phase[cause] == ELEMENT:
-                    return user_error(error, self.label, elements[machine.causes.at[cause]], hint=None)
+                cause = emission.panes.cause[pane]
+                if emission.causes.phase[cause] == ELEMENT:
+                    return user_error(error, self.label, elements[emission.causes.at[cause]], hint=None)
                 return self._at_window(error, pane)
             number = next((arguments[at] for at in range(place - 1, log.count) if kinds[at] in {ADD, TAKE_BACK}), None)
             return error if number is None else user_error(error, self.label, elements[number], hint=None)
-        if machine.at != _NO_ROW:
-            return user_error(error, self.label, elements[machine.at], hint=None)
+        if emission.at != _NO_ROW:
+            return user_error(error, self.label, elements[emission.at], hint=None)
         for element in elements:
             try:
                 encode_key(element[0])
@@ -339,7 +338,7 @@ class CoreMachine:
         return error
 
     def _at_window(self, error: Exception, pane: int) -> Exception:
-        panes = self._core.machine.panes
+        panes = self._core.machine.emission.panes
         window = self._core.window(panes.start[pane], panes.end[pane], panes.kind[pane])
         try:
             with at_window(self.label, self._core.keys.shown[panes.key[pane]], window):

@@ -3,12 +3,12 @@ from libc.stdint cimport int64_t, uint64_t
 
 from dataflow_model.runners.engine.core.cells cimport CellTable
 from dataflow_model.runners.engine.core.evaluation cimport TreeEvaluator
-from dataflow_model.runners.engine.core.log cimport CauseLog, OperationLog, PaneLog, StandingTable
+from dataflow_model.runners.engine.core.emission cimport Emission
+from dataflow_model.runners.engine.core.log cimport OperationLog, StandingTable
 from dataflow_model.runners.engine.core.schedule cimport Schedule
+from dataflow_model.runners.engine.core.tree_merging cimport TreeMerger
 
-cdef int64_t _ADD, _MERGE, _CLEAR, _FIRE, _REPLACE, _RETRACT, _EXPIRE, _TAKE_BACK, _EXCHANGE
-cdef int64_t _ACCUMULATES, _CLEARS, _MODE
-cdef int64_t _ON_TIME, _LATE, _FIRST, _LAST, _BY_TRIGGER, _RETRACTION, _LOW_LINE, _CLOCK_LINE
+cdef int64_t _ADD, _MERGE, _EXPIRE, _TAKE_BACK, _EXCHANGE, _MODE, _LOW_LINE, _CLOCK_LINE
 cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT
 cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _AT_ONCE
 
@@ -16,27 +16,28 @@ cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _CO
 cdef class GroupingMachine:
     cdef public CellTable cells
     cdef public TreeEvaluator trees
-    cdef public OperationLog log
-    cdef public PaneLog panes
-    cdef public CauseLog causes
+    cdef public TreeMerger merger
     cdef public StandingTable standing
     cdef public Schedule schedule
-    cdef public int64_t first, latest, lines, watermark, clock, events, phase, at, cause, number, instant, mode
-    cdef public bint passes_always, closes_always, clears, obeys, retracts, reopens, merges, spans, rebounded
+    cdef public Emission emission
+    cdef public OperationLog log
+    cdef public int64_t first, latest, lines, watermark, clock
+    cdef public bint passes_always, closes_always, reopens, merges, spans, rebounded
     cdef public int64_t[::1] sources, replaced
     cdef public int64_t replaced_at
-    cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions, cleared_by_trigger
-    cdef public object keeps, merging
+    cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions
+    cdef public object merging
 
-    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, read=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
+    @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, read=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
     cpdef run(self, object elements, int64_t[::1] replaced, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
-    @cython.locals(keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
+    @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
     cpdef run_by_key(self, object elements, int64_t[::1] replaced, object rows, object values)
     @cython.locals(line=int64_t)
     cpdef int follow(self, int64_t watermark) except -1
     @cython.locals(line=int64_t)
     cpdef void stand_at(self, int64_t watermark, int64_t clock) noexcept
     cpdef recycle(self)
+    cpdef dict counts(self)
 
     @cython.locals(table=CellTable, first=int64_t, slot=int64_t, on_time=cython.bint, place=int64_t)
     cpdef void element(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, int64_t replaces) except *
@@ -58,23 +59,6 @@ cdef class GroupingMachine:
     cpdef int64_t merged(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -2
     @cython.locals(table=CellTable, target=int64_t, last=int64_t, pending=int64_t, held=int64_t, flags=int64_t, standing=int64_t, place=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
     cpdef int64_t merge_cells(self, int64_t count, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
-
-    cpdef void begin(self, int64_t phase, int64_t at) noexcept
-    @cython.locals(table=CellTable)
-    cpdef int fire(self, int64_t slot, int64_t produced, bint by_trigger, bint passing, bint forced, bint last) except -1
-    cpdef int clear_contents(self, int64_t slot) except -1
-    cpdef void settle(self, int64_t slot) noexcept
-    cpdef bint is_empty(self, int64_t slot) except -1
-    @cython.locals(table=CellTable, panes=PaneLog, flags=int64_t, info=int64_t, is_first=cython.bint, time=int64_t, taken_back=int64_t, pane=int64_t, entry=int64_t)
-    cpdef int emit(self, int64_t slot, int64_t produced, bint by_trigger, bint passing, bint last) except -1
-    @cython.locals(table=CellTable, standing=StandingTable, named=int64_t, before=int64_t, earliest=int64_t, previous=int64_t, entry=int64_t, pane=int64_t)
-    cpdef int64_t take_back(self, int64_t slot, int64_t produced) except -2
-    @cython.locals(panes=PaneLog)
-    cpdef bint is_earlier(self, int64_t entry, int64_t other) except *
-    @cython.locals(causes=CauseLog, table=CellTable, kind=int64_t, pane=int64_t)
-    cpdef int64_t appended(self, int64_t slot, int64_t produced, int64_t named) except -1
-    @cython.locals(table=CellTable, pane=int64_t)
-    cpdef int emit_reopened(self, int64_t slot) except -1
 
     cpdef int advance_clock(self, int64_t time) except -1
     @cython.locals(schedule=Schedule, place=int64_t, slot=int64_t, at=int64_t, result=int64_t)

@@ -12,13 +12,15 @@ from dataflow_model.runners.engine import order
 from dataflow_model.runners.engine.core import cells, operations
 from dataflow_model.runners.engine.core.cells import CellTable
 from dataflow_model.runners.engine.core.columns import column, lengthened
+from dataflow_model.runners.engine.core.emission import Emission
 from dataflow_model.runners.engine.core.evaluation import TreeEvaluator
-from dataflow_model.runners.engine.core.log import CauseLog, OperationLog, PaneLog, StandingTable
+from dataflow_model.runners.engine.core.log import StandingTable
 from dataflow_model.runners.engine.core.schedule import Schedule
+from dataflow_model.runners.engine.core.tree_merging import TreeMerger
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dataflow_model.runners.engine.core.merging import UserMerging
     from dataflow_model.runners.engine.core.program import Program
@@ -28,21 +30,9 @@ __all__ = ["GroupingMachine"]
 
 _ADD: Final = operations.ADD
 _MERGE: Final = operations.MERGE
-_CLEAR: Final = operations.CLEAR
-_FIRE: Final = operations.FIRE
-_REPLACE: Final = operations.REPLACE
-_RETRACT: Final = operations.RETRACT
 _EXPIRE: Final = operations.EXPIRE
 _TAKE_BACK: Final = operations.TAKE_BACK
 _EXCHANGE: Final = operations.EXCHANGE
-_ON_TIME: Final = operations.PANE_ON_TIME
-_LATE: Final = operations.PANE_LATE
-_FIRST: Final = operations.PANE_FIRST
-_LAST: Final = operations.PANE_LAST
-_BY_TRIGGER: Final = operations.PANE_BY_TRIGGER
-_RETRACTION: Final = operations.PANE_RETRACTION
-_ACCUMULATES: Final = operations.ACCUMULATES
-_CLEARS: Final = operations.CLEARS
 _MODE: Final = operations.ACCUMULATES | operations.CLEARS
 _LOW_LINE: Final = operations.LOW_LINE
 _CLOCK_LINE: Final = operations.CLOCK_LINE
@@ -73,16 +63,14 @@ class GroupingMachine:
 
     Attributes:
         cells: the state of the windows.
-        trees: the evaluator of the trigger.
-        log, panes, causes: what has happened since the last `recycle`.
+        trees, merger: the evaluator of the trigger, and what merges its trees.
         standing: the values that have been emitted and not retracted.
         schedule: when each cell has to be looked at next.
+        emission: the panes.
+        log: the operations on cells since the last `recycle`, those of `emission` among them.
         dropped_because_late, dropped_because_closed: the number of (element, window) pairs dropped.
         dropped_retractions: the number of (retracted element, window) pairs dropped.
-        cleared_by_trigger: the number of elements cleared because a trigger requested it.
         merging: what asks a user's window function how windows merge; `None` if they merge as sessions do.
-        keeps: for combiners that keep their inputs, returns whether a cell still holds inputs although as many were
-            retracted as were added; `None` if the count decides.
     """
 
     def __init__(self, program: Program, rules: Rules, first: int, latest: int, cells: CellTable | None = None) -> None:
@@ -90,19 +78,16 @@ class GroupingMachine:
             program.words, program.counters, program.deadlines, program.lines, latest, rules.merges
         )
         self.trees = TreeEvaluator(program, self.cells, latest)
-        self.log = OperationLog()
-        self.panes = PaneLog()
-        self.causes = CauseLog()
+        self.merger = TreeMerger(self.trees, program)
         self.standing = StandingTable()
         self.schedule = Schedule(self.cells, self.trees, self.standing, rules, program.lines, latest)
+        self.emission = Emission(self.cells, self.trees, self.schedule, self.standing, rules)
+        self.log = self.emission.log
         self.first = first
         self.latest = latest
         self.lines = program.lines
         self.passes_always = rules.passes_always
         self.closes_always = rules.closes_always
-        self.clears = rules.clears
-        self.obeys = rules.obeys
-        self.retracts = rules.retracts
         self.reopens = rules.reopens
         self.merges = rules.merges
         self.spans = rules.spans
@@ -112,22 +97,13 @@ class GroupingMachine:
         for line in range(self.lines):
             self.trees.now[line] = first
         self.trees.now[_CLOCK_LINE] = 0
-        self.events = 0
-        self.phase = _ELEMENT
-        self.at = 0
-        self.cause = _NONE
-        self.number = 0
         self.rebounded = False
-        self.mode = 0
-        self.instant = 0
         self.sources: array[int] = column(_SCRATCH)
         self.replaced: array[int] = column(_SCRATCH)
         self.replaced_at = 0
         self.dropped_because_late = 0
         self.dropped_because_closed = 0
         self.dropped_retractions = 0
-        self.cleared_by_trigger = 0
-        self.keeps: Callable[[int], bool] | None = None
 
     # Chunks --------------------------------------------------------------------------------------------------------
 
@@ -157,9 +133,10 @@ class GroupingMachine:
         clocks, watermarks, closes, until, signalled_until, *further = instants
         self.trees.values = values
         self.replaced, self.replaced_at = replaced, 0
+        emission = self.emission
         place = signal = read = 0
         for instant in range(len(clocks)):
-            self.instant = instant
+            emission.instant = instant
             self.advance_clock(clocks[instant])
             while signal < signalled_until[instant]:
                 self.signal(signals[signal])
@@ -170,8 +147,8 @@ class GroupingMachine:
                     read += self.cells.find_ahead(keys, starts, ends, kinds, place)
                 row = rows[place]
                 if row != last_row:
-                    self.begin(_ELEMENT, row)
-                    self.events += 1
+                    emission.next_event(_ELEMENT)
+                    emission.begin(_ELEMENT, row)
                     last_row = row
                 if replaces[place] < 0:
                     self.retraction(row, keys[place], starts[place], ends[place], kinds[place], times[place])
@@ -206,16 +183,17 @@ class GroupingMachine:
         self.trees.values = values
         self.replaced, self.replaced_at = replaced, 0
         self.schedule.holds_back = False
+        emission = self.emission
         place = 0
         for row in range(len(at)):
             if begins[row]:
                 if row > 0:
                     self.follow(self.latest)
                 self.stand_at(self.first, self.first)
-            self.instant = row
+            emission.instant = row
             self.follow(at[row])
-            self.begin(_ELEMENT, row)
-            self.events += 1
+            emission.next_event(_ELEMENT)
+            emission.begin(_ELEMENT, row)
             while place < until[row]:
                 if replaces[place] < 0:
                     self.retraction(numbers[place], keys[place], starts[place], ends[place], kinds[place], times[place])
@@ -250,9 +228,18 @@ class GroupingMachine:
 
     def recycle(self) -> None:
         """Clear the logs, which the caller has read, and make the slots and entries in them available again."""
-        self.log.count = self.panes.count = self.causes.count = 0
+        self.emission.clear()
         self.cells.recycle()
         self.standing.recycle()
+
+    def counts(self) -> dict[str, int]:
+        """Return what the machine has counted so far, by the name of the counter."""
+        return {
+            "dropped_because_late": self.dropped_because_late,
+            "dropped_because_closed": self.dropped_because_closed,
+            "dropped_retractions": self.dropped_retractions,
+            "cleared_by_trigger": self.emission.cleared_by_trigger,
+        }
 
     # Elements ------------------------------------------------------------------------------------------------------
 
@@ -321,11 +308,10 @@ class GroupingMachine:
     def act(self, slot: int, result: int, produced: int) -> None:
         """Act on the result of a cell's tree in an event other than a watermark."""
         if result & 1:
-            self.mode = result & _MODE
             forced = self.closes_always and self.trees.is_finished(slot)
-            self.fire(slot, produced, True, False, forced, False)
+            self.emission.fire(slot, result & _MODE, produced, True, False, forced, False)
         if self.trees.cleared:
-            self.clear_contents(slot)
+            self.emission.clear_contents(slot)
 
     def take_out(self, slot: int, on_time: bool) -> None:
         """Count one element less in a cell; the event time of its next pane does not change."""
@@ -372,7 +358,7 @@ class GroupingMachine:
         self.incorporate(slot, time, False)
         if self.watermark == self.latest:  # no further watermark will come
             self.schedule.reopened_count -= 1
-            self.emit_reopened(slot)
+            self.emission.emit_reopened(slot, self.clock)
 
     # Merging -------------------------------------------------------------------------------------------------------
 
@@ -435,7 +421,7 @@ class GroupingMachine:
         table.standing[target] = standing
         for place in range(count - 1, -1, -1):
             self.log.add(_MERGE, target, self.sources[place])
-        self.trees.merge_cells(target, self.sources, count)
+        self.merger.merge(target, self.sources, count)
         for place in range(count):
             self.trees.forget(self.sources[place])
             table.close(self.sources[place])
@@ -443,157 +429,6 @@ class GroupingMachine:
         table.pending[target] = pending
         self.rebounded = True
         return target
-
-    # Firing --------------------------------------------------------------------------------------------------------
-
-    def begin(self, phase: int, at: int) -> None:
-        """Set the cause of the panes that follow."""
-        self.phase = phase
-        self.at = at
-        self.cause = _NONE
-        self.number = 0
-
-    def fire(self, slot: int, produced: int, by_trigger: bool, passing: bool, forced: bool, last: bool) -> None:
-        """Emit a pane if a window has new elements or if forced; then clear what the accumulation mode clears."""
-        table = self.cells
-        if table.pending[slot] > 0 or forced:
-            if self.retracts and self.is_empty(slot):
-                self.take_back(slot, produced)
-            else:
-                self.emit(slot, produced, by_trigger, passing, last)
-        if (self.mode == _CLEARS or (self.clears and self.mode != _ACCUMULATES)) if self.obeys else self.clears:
-            self.log.add(_CLEAR, slot, 0)
-            table.held[slot] = 0
-        self.settle(slot)
-
-    def clear_contents(self, slot: int) -> None:
-        """Clear the contents of a cell because its trigger requested it, if the mode allows that."""
-        if self.obeys:
-            self.cleared_by_trigger += self.cells.held[slot]
-            self.log.add(_CLEAR, slot, 0)
-            self.cells.held[slot] = 0
-            self.settle(slot)
-
-    def settle(self, slot: int) -> None:
-        """Mark a cell as having nothing pending."""
-        self.cells.pending[slot] = 0
-        self.cells.flags[slot] &= ~(_PENDING_ON_TIME | _TIMED)
-
-    def is_empty(self, slot: int) -> bool:
-        """Return whether all elements of a cell have been retracted."""
-        return self.cells.held[slot] == 0 and (self.keeps is None or not self.keeps(slot))
-
-    def emit(self, slot: int, produced: int, by_trigger: bool, passing: bool, last: bool) -> None:
-        """Emit a pane, preceded by retractions of the standing values."""
-        table = self.cells
-        flags = table.flags[slot]
-        info = _BY_TRIGGER if by_trigger else 0
-        if self.watermark >= table.end[slot]:
-            is_first = table.on_time_index[slot] < 0 and not flags & _HAD_ON_TIME
-            info |= _ON_TIME if is_first and (passing or flags & _PENDING_ON_TIME) else _LATE
-            table.on_time_index[slot] += 1
-            if info & _ON_TIME:
-                flags |= _HAD_ON_TIME
-        if last or self.trees.is_finished(slot):
-            info |= _LAST
-            flags |= _HAS_CLOSED
-        if table.index[slot] == 0:
-            info |= _FIRST
-        time = self.schedule.output_time(slot)
-        taken_back = self.take_back(slot, produced)
-        pane = self.appended(slot, produced, taken_back)
-        panes = self.panes
-        panes.key[pane] = table.key[slot]
-        panes.start[pane] = table.start[slot]
-        panes.end[pane] = table.end[slot]
-        panes.kind[pane] = table.kind[slot]
-        panes.index[pane] = table.index[slot]
-        panes.on_time_index[pane] = table.on_time_index[slot]
-        panes.flags[pane] = info
-        panes.time[pane] = time
-        if self.trees.users is not None:
-            self.trees.users.remember(slot, info, table.index[slot], table.on_time_index[slot])
-        table.index[slot] += 1
-        table.flags[slot] = flags
-        self.log.add(_FIRE, slot, pane)
-        if self.retracts:
-            entry = self.standing.open()
-            self.standing.panes.copy(entry, panes, pane)
-            self.standing.following[entry] = _NONE
-            table.standing[slot] = entry
-            self.log.add(_REPLACE, entry, pane)
-
-    def take_back(self, slot: int, produced: int) -> int:
-        """Retract the standing values in order of their windows; return the number of the emission, or −1."""
-        table, standing = self.cells, self.standing
-        named = _NONE
-        while table.standing[slot] >= 0:
-            if named < 0:
-                named = self.number
-                self.number += 1
-            before, earliest = _NONE, table.standing[slot]
-            previous, entry = earliest, standing.following[earliest]
-            while entry >= 0:
-                if self.is_earlier(entry, earliest):
-                    before, earliest = previous, entry
-                previous, entry = entry, standing.following[entry]
-            if before < 0:
-                table.standing[slot] = standing.following[earliest]
-            else:
-                standing.following[before] = standing.following[earliest]
-            pane = self.appended(slot, produced, named)
-            self.panes.copy(pane, standing.panes, earliest)
-            self.panes.flags[pane] |= _RETRACTION
-            self.log.add(_RETRACT, earliest, pane)
-            standing.close(earliest)
-        return named
-
-    def is_earlier(self, entry: int, other: int) -> bool:
-        """Return whether a standing value's window comes before another's; see `order.by_window`."""
-        panes = self.standing.panes
-        if panes.end[entry] != panes.end[other]:
-            return panes.end[entry] < panes.end[other]
-        if self.merging is None or panes.start[entry] != panes.start[other]:
-            return panes.start[entry] < panes.start[other]
-        return self.merging.is_earlier(panes.kind[entry], panes.kind[other], panes.start[entry], panes.end[entry])
-
-    def appended(self, slot: int, produced: int, named: int) -> int:
-        """Return the place of a new pane of the current cause."""
-        if self.cause < 0:
-            causes, table = self.causes, self.cells
-            self.cause = causes.open()
-            causes.event[self.cause] = self.events
-            causes.instant[self.cause] = self.instant
-            causes.watermark[self.cause] = self.watermark
-            causes.phase[self.cause] = self.phase
-            causes.at[self.cause] = self.at
-            causes.key[self.cause] = table.key[slot]
-            causes.start[self.cause] = table.start[slot]
-            causes.end[self.cause] = table.end[slot]
-            kind = table.kind[slot]
-            causes.kind[self.cause] = kind if kind >= 0 else ~kind
-        pane = self.panes.open()
-        self.panes.cause[pane] = self.cause
-        self.panes.number[pane] = self.number
-        self.panes.emission[pane] = named
-        self.panes.produced[pane] = produced
-        self.number += 1
-        return pane
-
-    def emit_reopened(self, slot: int) -> None:
-        """Emit the only pane of a reopened window, and close its cell."""
-        table = self.cells
-        pane = self.appended(slot, self.clock, _NONE)
-        self.panes.key[pane] = table.key[slot]
-        self.panes.start[pane] = table.start[slot]
-        self.panes.end[pane] = table.end[slot]
-        self.panes.kind[pane] = ~table.kind[slot]
-        self.panes.index[pane] = self.panes.on_time_index[pane] = 0
-        self.panes.flags[pane] = _LATE | _FIRST | _LAST
-        self.panes.time[pane] = self.schedule.output_time(slot)
-        self.log.add(_FIRE, slot, pane)
-        self.log.add(_EXPIRE, slot, 0)
-        table.close(slot)
 
     # Clocks --------------------------------------------------------------------------------------------------------
 
@@ -609,14 +444,13 @@ class GroupingMachine:
         schedule = self.schedule
         schedule.collected_count = 0
         schedule.collect(_CLOCK_LINE, until)
-        self.events += 1
-        self.phase = phase
+        self.emission.next_event(phase)
         for place in range(schedule.collected_count):
             slot = schedule.collected[place]
             self.cells.flags[slot] &= ~_COLLECTED
             result = self.trees.due(slot, True, until)
             at = self.trees.fired_at[0]
-            self.begin(phase, at)
+            self.emission.begin(phase, at)
             self.act(slot, result, at)
             schedule.update(slot)
 
@@ -640,8 +474,7 @@ class GroupingMachine:
         if watermark > previous:
             self.watermark = watermark
             self.trees.now[_LOW_LINE] = watermark
-        self.events += 1
-        self.phase = _WATERMARK
+        self.emission.next_event(_WATERMARK)
         schedule.collected_count = 0
         for line in range(self.lines):
             if line != _CLOCK_LINE:
@@ -654,7 +487,9 @@ class GroupingMachine:
             slot = schedule.collected[place]
             self.cells.flags[slot] &= ~_COLLECTED
             result = self.trees.due(slot, False, 0)
-            self.begin(_WATERMARK, self.trees.fired_at[0] if result & 1 else schedule.expiry(self.cells.end[slot]))
+            self.emission.begin(
+                _WATERMARK, self.trees.fired_at[0] if result & 1 else schedule.expiry(self.cells.end[slot])
+            )
             if not self.watermark_reaches(slot, previous, result):
                 schedule.update(slot)
 
@@ -662,15 +497,14 @@ class GroupingMachine:
         """Emit the panes of the windows that late elements have reopened."""
         schedule = self.schedule
         for place in range(schedule.reopened_count):
-            self.begin(_WATERMARK, self.first)
-            self.emit_reopened(schedule.reopened[place])
+            self.emission.begin(_WATERMARK, self.first)
+            self.emission.emit_reopened(schedule.reopened[place], self.clock)
         schedule.reopened_count = 0
 
     def watermark_reaches(self, slot: int, previous: int, result: int) -> bool:
         """Apply a new watermark to one window, given the result of its timers; return whether the window expired."""
         table = self.cells
         fired = (result & 1) != 0
-        self.mode = result & _MODE
         end = table.end[slot]
         passing = previous < end <= self.watermark
         expiring = self.watermark >= self.schedule.expiry(end)
@@ -678,9 +512,9 @@ class GroupingMachine:
         if expiring or (fired and self.trees.is_finished(slot)):
             forced = forced or (self.closes_always and not table.flags[slot] & _HAS_CLOSED)
         if fired or (expiring and (table.pending[slot] > 0 or forced)):
-            self.fire(slot, self.clock, fired, passing, forced, expiring)
+            self.emission.fire(slot, result & _MODE, self.clock, fired, passing, forced, expiring)
         if self.trees.cleared:
-            self.clear_contents(slot)
+            self.emission.clear_contents(slot)
         if expiring:
             self.expire(slot)
         return expiring
@@ -698,13 +532,12 @@ class GroupingMachine:
 
     def signal(self, name: int) -> None:
         """Pass a signal to every open window."""
-        self.events += 1
-        self.phase = _BEFORE
+        self.emission.next_event(_BEFORE)
         for slot in range(self.cells.used):
             if self.cells.key[slot] < 0 or self.cells.flags[slot] & _REOPENED:
                 continue
             result = self.trees.signalled(slot, name)
-            self.begin(_BEFORE, self.clock)
+            self.emission.begin(_BEFORE, self.clock)
             self.act(slot, result, self.clock)
             self.schedule.update(slot)
 

@@ -266,7 +266,7 @@ class UserTriggers:
     def _report(self, slot: int, error: Exception) -> NoReturn:
         """Raise what a callback has raised, with key and window where no element is at hand."""
         core = self._core
-        if core.machine.phase != ELEMENT and not core.fold.place:
+        if core.machine.emission.phase != ELEMENT and not core.fold.place:
             key = core.keys.shown[core.machine.cells.key[slot]]
             with at_window(self._label, key, self._window(slot)):
                 raise error
