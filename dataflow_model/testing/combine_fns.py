@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, explain
-from dataflow_model.runners.engine import kernels
+from dataflow_model.runners.engine import columns as kernels
 from dataflow_model.testing.comparing import identical, same
 from dataflow_model.testing.drawing import Broken, drawn_cases, require_hypothesis, smallest_broken
 

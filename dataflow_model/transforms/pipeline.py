@@ -350,9 +350,7 @@ def _way_out(given: object) -> str:
             return "wrap it: dm.Window.into(…)"
         case Trigger():
             return "wrap it: dm.Window.trigger(…)"
-        case FunctionType() | MethodType() if str(given.__module__).startswith(_PACKAGE) and _METHOD.fullmatch(
-            given.__qualname__
-        ):
+        case FunctionType() | MethodType() if _is_own_method(given):
             return f"call it: {given.__qualname__}(…)"
         case _ if callable(given):
             return f"wrap it: dm.Map({name})"
@@ -362,7 +360,7 @@ def _way_out(given: object) -> str:
 
 def _is_own_method(function: FunctionType | MethodType) -> bool:
     """Return whether a function is a method of this package, such as `Sum.per_key`."""
-    return function.__module__.startswith(_PACKAGE) and _METHOD.fullmatch(function.__qualname__) is not None
+    return str(function.__module__).startswith(_PACKAGE) and _METHOD.fullmatch(function.__qualname__) is not None
 
 
 def _apply_to_several(several: object, transform: PTransform) -> Any:

@@ -11,7 +11,7 @@ import dataflow_model as dm
 from dataflow_model.errors import UserCodeError
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
+from dataflow_model.runners.engine.deduplicating import DeduplicatingMachine
 from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -75,8 +75,8 @@ def test_state_is_empty_behind_the_horizon() -> None:
     pipeline = dm.Pipeline()
     _ = pipeline | "in" >> dm.Create([1]) | "once" >> dm.Deduplicate(lambda x: x, horizon="16 us") | dm.io.Collect()
     shard = StageShard(cut_into_stages(pipeline.plan()), 1)
-    engine = shard.engines["once"]
-    assert isinstance(engine, DeduplicatingEngine)
+    engine = shard.machines["once"]
+    assert isinstance(engine, DeduplicatingMachine)
     most = 0
     for turn in range(200):
         elements = [(number, number) for number in range(turn * 10, turn * 10 + 10)]

@@ -19,7 +19,7 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.strategy import WindowingStrategy
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
@@ -159,7 +159,7 @@ def generally(node: GroupByKeyAndWindow, parts: list[Part]) -> Answer:
 def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callable[[int], bool]) -> Answer:
     """Run micro-batches through the columnar path; it restarts from its deltas where `restarts` says so."""
     lift = Lift("group", "read", "key", "value", node.combine.kernel or "")
-    engine = ColumnarEngine(node, lift)
+    engine = ColumnarMachine(node, lift)
     durable: dict[bytes, Any] = {}
     bundles = []
     for tick, part in enumerate(parts, 1):
@@ -170,14 +170,14 @@ def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callab
         engine.output_watermarks()
         durable.update(engine.settle(lambda _: b""))
         if restarts(tick):
-            before, engine = engine, ColumnarEngine(node, lift)
+            before, engine = engine, ColumnarMachine(node, lift)
             engine.apply(durable)
             engine.stand_at(**before.position())
             engine.counters = before.counters
     return answer_of(bundles, engine.counters, engine.output_watermarks().low)
 
 
-def feed(engine: ColumnarEngine, node: GroupByKeyAndWindow, part: Part) -> None:
+def feed(engine: ColumnarMachine, node: GroupByKeyAndWindow, part: Part) -> None:
     """Give a chunk to the engine, in columns if it can be."""
     batch = pa.record_batch({"key": part.keys, "value": part.values})
     chunk = Chunk([batch], np.array(part.times, np.int64))
@@ -188,7 +188,7 @@ def feed(engine: ColumnarEngine, node: GroupByKeyAndWindow, part: Part) -> None:
         engine.absorb(from_ipc(to_ipc(table)), len(part.times))
 
 
-def rows_of(engine: ColumnarEngine) -> Bundle:
+def rows_of(engine: ColumnarMachine) -> Bundle:
     """Return the panes of one instant as elements."""
     bundle = Bundle()
     for panes in engine.take_panes():
@@ -273,7 +273,7 @@ def test_bounded_input_gives_the_panes_of_the_general_path(
     parts: list[Part], window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any]
 ) -> None:
     node = node_of(window_fn, trigger, combine)
-    columnar = ColumnarEngine(node, Lift("group", "read", "key", "value", combine.kernel or ""), follow=True)
+    columnar = ColumnarMachine(node, Lift("group", "read", "key", "value", combine.kernel or ""), follow=True)
     for part in parts:
         feed(columnar, node, part)
     columnar.advance_watermarks(Watermarks(FAR))
@@ -319,7 +319,7 @@ def test_a_subclass_with_an_assign_of_its_own_does_not_inherit_the_columns_of_an
 
 def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:
     node = node_of(dm.FixedWindows(1000), dm.DefaultTrigger(), dm.Sum())
-    engine = ColumnarEngine(node, Lift("group", "read", "key", "value", "sum"))
+    engine = ColumnarMachine(node, Lift("group", "read", "key", "value", "sum"))
     durable: dict[bytes, Any] = {}
     for second in range(20):
         feed(engine, node, Part(pa.array([7]), pa.array([second]), [second * SECOND], 0))
@@ -350,6 +350,6 @@ def test_infinite_bounds_are_null_in_a_sinks_columns() -> None:
 
 def test_an_element_that_the_combiner_refuses_is_named() -> None:
     node = node_of(dm.FixedWindows(10), dm.DefaultTrigger(), dm.Sum())
-    engine = ColumnarEngine(node, Lift("group", "read", "key", "value", "sum"))
+    engine = ColumnarMachine(node, Lift("group", "read", "key", "value", "sum"))
     with pytest.raises(dm.errors.UserCodeError, match="group"):
         feed(engine, node, Part(pa.array(["UA"]), pa.array([None], pa.int64()), [0], 0))

@@ -74,7 +74,7 @@ class Shard:
 
     def make_durable(self) -> None:
         """Write what has changed since the last time."""
-        for encoded, entry in self.engine.take_touched(pickle.dumps).items():
+        for encoded, entry in self.engine.state.take_touched(pickle.dumps).items():
             if entry is None:
                 self.stored.pop(encoded, None)
             else:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow_model.errors import KeyEncodingError
-from dataflow_model.runners.engine import kernels
+from dataflow_model.runners.engine import columns as kernels
 from dataflow_model.values.keys import encode_key, shard_hash
 
 if TYPE_CHECKING:

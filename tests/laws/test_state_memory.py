@@ -14,7 +14,7 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.runners.engine.core.durable import _CELL_BYTES, DurableMachine
 from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
-from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.state.log import StateLog
@@ -125,14 +125,14 @@ def memory_of(stream: MicroBatches) -> int:
     """Return the bytes of state that the cached shards hold in memory: those of entries, and of cells in columns."""
     held = 0
     for state in stream.worker._shards.values():
-        for machine in state.shard.engines.values():
+        for machine in state.shard.machines.values():
             if isinstance(machine, DurableMachine):
                 used = machine._grouping.machine.cells.used
                 assert not used or not machine._grouping.has_objects()
                 assert isinstance(machine._stored.entries, SettledKeys)
                 held += machine._stored.entries.held_bytes + used * _CELL_BYTES
             else:
-                assert isinstance(machine, KeyedEngine)
+                assert isinstance(machine, StoreMachine)
                 assert isinstance(machine._store, KeyStore)
                 assert not machine._store._decoded
                 held += machine._store._settled.held_bytes
@@ -180,7 +180,7 @@ def test_accumulators_that_are_objects_do_not_stay_in_columns_under_a_bound_that
     for _ in range(3):
         stream.step()
     (state,) = stream.worker._shards.values()
-    machine = state.shard.engines["lists"]
+    machine = state.shard.machines["lists"]
     assert isinstance(machine, DurableMachine)
     assert isinstance(machine._stored.entries, SettledKeys)
     assert machine._stored.entries.held_bytes > 0

@@ -14,7 +14,7 @@ from dataflow_model.plan.explain import explain
 from dataflow_model.plan.fingerprint import fingerprint
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.memoising import MemoMachine
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.testing import TestStream
 from tests.support.retractions.accounts import net, run
@@ -222,8 +222,8 @@ def kept_by(build: Callable[[dm.Pipeline], Any], label: str) -> int:
     build(p)
     execution = Execution(p.plan(), 0, most=1)
     most = 0
-    (engine,) = [shard.engines[label] for shard in execution._shards if label in shard.engines]
-    assert isinstance(engine, MemoEngine)
+    (engine,) = [shard.machines[label] for shard in execution._shards if label in shard.machines]
+    assert isinstance(engine, MemoMachine)
     for _ in execution.run():
         most = max(most, len(engine.state.keys))
     assert not engine.state.keys

@@ -15,7 +15,7 @@ import dataflow_model as dm
 from dataflow_model.plan.nodes import ParDo
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle, Update
-from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.memoising import MemoMachine
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.resharding import Share
 from dataflow_model.runners.engine.shard import StageShard
@@ -166,14 +166,14 @@ class Shards:
         """Go on from durable state on another number of shards."""
         parts: list[dict[bytes, Any]] = []
         for shard in self.shards:
-            engine = shard.engines[_DRAW]
-            assert isinstance(engine, MemoEngine)
+            engine = shard.machines[_DRAW]
+            assert isinstance(engine, MemoMachine)
             engine.settle(pickle.dumps)
             parts.append(dict(engine.state._settled))
         self.shards = self._new(count)
         for index, shard in enumerate(self.shards):
-            engine = shard.engines[_DRAW]
-            assert isinstance(engine, MemoEngine)
+            engine = shard.machines[_DRAW]
+            assert isinstance(engine, MemoMachine)
             engine.apply(engine.share(parts, Share(index, count)))
 
     def _new(self, count: int) -> list[StageShard]:

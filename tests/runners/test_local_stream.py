@@ -16,7 +16,7 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.local.lock import check_file_system
 from dataflow_model.runners.local.run_file import Commit, RunFile
@@ -472,7 +472,7 @@ def test_a_bounded_stream_keeps_no_grouping_in_columns_which_are_always_in_memor
         with Stepped(build, tmp_path / name, max_state_memory=bound).opened() as stream:
             stream.step()
             (state,) = stream._worker._shards.values()
-            return state.shard.engines["sums"]
+            return state.shard.machines["sums"]
 
-    assert isinstance(engine("free", None), ColumnarEngine)
+    assert isinstance(engine("free", None), ColumnarMachine)
     assert isinstance(engine("bounded", 1_000), DurableMachine)

@@ -33,7 +33,6 @@ from dataflow_model.runners.engine.resharding import partials_of_share
 from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
-from dataflow_model.triggers import TriggerMachine
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, PaneInfo, PaneTiming, as_pair, encode_key
 from dataflow_model.values.keys import shown_key
 from dataflow_model.windowing.intersecting import intersecting_runs
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.chunk import Bucket, Chunk, Partials
     from dataflow_model.runners.engine.resharding import Share
 
-__all__ = ["ColumnarEngine", "Panes"]
+__all__ = ["ColumnarMachine", "Panes"]
 
 Panes: TypeAlias = "PaneTable | Bundle"
 _Folded: TypeAlias = "dict[tuple[bytes, int, int], tuple[Any, Any]]"
@@ -70,7 +69,7 @@ class _Part:
     last_end: int
 
 
-class ColumnarEngine:
+class ColumnarMachine:
     """One lifted grouping on one shard.
 
     Args:
@@ -83,7 +82,7 @@ class ColumnarEngine:
         self.label = node.label
         self.lift = lift
         self.combine = node.combine
-        self.trigger = TriggerMachine(node.strategy.trigger).name
+        self.trigger = repr(node.strategy.trigger)
         self.watermark = int(MIN_TIMESTAMP)
         self.clock = 0
         self.counters: Counter[str] = Counter()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.id_store import IdStore, Slices
-from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.order import relayed
 from dataflow_model.runners.engine.resharding import ids_of_share
 from dataflow_model.runners.engine.sharding import encoded_key
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.chunk import Bucket, Chunk
     from dataflow_model.runners.engine.resharding import Share
 
-__all__ = ["DeduplicatingEngine"]
+__all__ = ["DeduplicatingMachine"]
 
 
-class DeduplicatingEngine(KeyedEngine):
+class DeduplicatingMachine(StoreMachine):
     """One Deduplicate on one shard; the input is pairs of id and element, the output elements.
 
     An element whose slice of event time has expired cannot be checked, so it is dropped and counted. Elements that pass

@@ -250,16 +250,12 @@ class IdStore:
             if not stack:
                 self._stacks.pop(number, None)
 
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
-        """Return the segments that have changed since the last call; `None` for a removed segment."""
+    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
+        """Seal all ids, and return the segments that have changed since the last call; `None` for a removed one."""
         del freeze  # segments are bytes already
         self._seal()
         touched, self._touched = self._touched, set()
         return {(address := ADDRESS.pack(*place)): self.stored(address) for place in touched}
-
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
-        """Return the changes; all ids are kept as bytes from now on."""
-        return self.take_touched(freeze)
 
     def stored(self, encoded: bytes) -> bytes | None:
         """Return a segment in its stored form; `None` if there is none."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.resharding import Share
 
-__all__ = ["KeyedEngine", "KeyedStore", "percentile_at"]
+__all__ = ["KeyedStore", "StoreMachine", "percentile_at"]
 
 
 class KeyedStore(Protocol):
@@ -38,10 +38,6 @@ class KeyedStore(Protocol):
 
     def stored(self, encoded: bytes) -> bytes | None:
         """Return a settled key's state; `None` if there is none."""
-        ...
-
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
-        """Return the changes since the last call, by encoded key; `None` for a key without state."""
         ...
 
     def bound(self, most: int) -> None:
@@ -70,8 +66,8 @@ def percentile_at(time: int, low: int, percentiles: Mapping[float, int]) -> floa
     return next((percentile for percentile, watermark in percentiles.items() if watermark <= time), LOW_WATERMARK)
 
 
-class KeyedEngine(ObjectMachine):
-    """One keyed node with state by key, on one shard.
+class StoreMachine(ObjectMachine):
+    """A machine whose state is in a `KeyedStore`.
 
     Args:
         label: the label of the node.
@@ -165,7 +161,3 @@ class KeyedEngine(ObjectMachine):
     def stored(self, name: bytes) -> bytes | None:
         """Return a settled key's state; `None` if there is none."""
         return self._store.stored(name)
-
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
-        """Return the changes since the last call, by encoded key; `None` for a key without state."""
-        return self._store.take_touched(freeze)

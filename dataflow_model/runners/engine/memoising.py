@@ -15,7 +15,7 @@ from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.key_store import EVENT_TIME
-from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.order import by_window, event_of, of_row, replayed
 from dataflow_model.runners.engine.stateful_cells import CellStore, StateCell
 from dataflow_model.runners.engine.uncombining import key_of_value
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.draws import Draws
     from dataflow_model.runners.engine.watermarks import Watermarks
 
-__all__ = ["MemoEngine"]
+__all__ = ["MemoMachine"]
 
 _Output: TypeAlias = tuple[str, Any, int, tuple[Window, ...]]
 """An output: its tag, value, event time and windows."""
@@ -41,7 +41,7 @@ _KEPT: Final = "kept"
 """The state of a value and window: the outputs of each current element, by what distinguishes equal values."""
 
 
-class MemoEngine(KeyedEngine):
+class MemoMachine(StoreMachine):
     """One memoised ParDo on one shard.
 
     Equal values with the same event time, windows and pane are interchangeable: the last one to arrive is the first to

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import Reshuffle
     from dataflow_model.runners.engine.chunk import Bucket, Chunk
 
-__all__ = ["RelayEngine"]
+__all__ = ["RelayMachine"]
 
 
-class RelayEngine(ObjectMachine):
+class RelayMachine(ObjectMachine):
     """One reshuffle on one shard; its only state is its watermarks.
 
     Args:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.runners.engine.columns import split_by_shard
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
 from dataflow_model.runners.engine.id_segments import Segment
 from dataflow_model.runners.engine.id_store import ADDRESS
-from dataflow_model.runners.engine.kernels import split_by_shard
 from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.values import shard_hash
 

@@ -12,17 +12,17 @@ from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import side_cut
 from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
 from dataflow_model.runners.engine.chunk import Chunk, PlacedBundle, SideChunk, add_arrived
-from dataflow_model.runners.engine.columnar import ColumnarEngine
+from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.core.keyed import CoreMachine
-from dataflow_model.runners.engine.deduplicating import DeduplicatingEngine
+from dataflow_model.runners.engine.deduplicating import DeduplicatingMachine
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.lifetimes import tear_down_all
-from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.memoising import MemoMachine
 from dataflow_model.runners.engine.order import by_producer, pass_stages
-from dataflow_model.runners.engine.relay import RelayEngine
-from dataflow_model.runners.engine.side_join import SideJoinEngine
-from dataflow_model.runners.engine.stateful import StatefulEngine
+from dataflow_model.runners.engine.relay import RelayMachine
+from dataflow_model.runners.engine.side_join import SideJoinMachine
+from dataflow_model.runners.engine.stateful import StatefulMachine
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP
 
@@ -59,7 +59,7 @@ class StageShard:
         follow: whether the job is bounded.
 
     Attributes:
-        engines: what runs each node, by label.
+        machines: what runs each node, by label.
         panes: panes in columns for sinks, by the sinks' labels, since they were last taken; each table with the place
             of its instant.
         watermarks: what each producer's output watermarks are known to be, which never go back.
@@ -71,7 +71,7 @@ class StageShard:
     thaw: Callable[[bytes], Any] | None = None
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     follow: bool = False
-    engines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
+    machines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
     panes: dict[str, list[tuple[int, PaneTable]]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
     _awaited: tuple[float, ...] = attrs.field(init=False, default=())
@@ -80,30 +80,30 @@ class StageShard:
     _places: dict[str, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        """Make an engine and a fragment for each keyed node."""
+        """Make a machine and a fragment for each keyed node."""
         self._awaited = awaited_percentiles(self.staged.plan)
         self._tells_percentile = asks_for_percentile(self.staged.plan)
         retracted = retracted_collections(self.staged.plan)
         for place, node in enumerate(self.staged.stages[self.depth - 1]):
             self._places[node.label] = place
-            self.engines[node.label] = self._engine(node, retracted.get(node.inputs[0]))
+            self.machines[node.label] = self._machine(node, retracted.get(node.inputs[0]))
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
-    def _engine(self, node: Any, source: GroupByKeyAndWindow | None) -> KeyedMachine:
+    def _machine(self, node: Any, source: GroupByKeyAndWindow | None) -> KeyedMachine:
         """Return what runs a node; `source` is the grouping that takes back what it was given, if there is one."""
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
-                return ColumnarEngine(node, self.lifts[node.label], follow=self.follow)
+                return ColumnarMachine(node, self.lifts[node.label], follow=self.follow)
             case GroupByKeyAndWindow():
                 return self._grouping(node, takes_back=source is not None)
             case Reshuffle():
-                return RelayEngine(node, self._awaited, tells_percentile=self._tells_percentile)
+                return RelayMachine(node, self._awaited, tells_percentile=self._tells_percentile)
             case Deduplicate():
-                return DeduplicatingEngine(node, self._awaited, tells_percentile=self._tells_percentile)
+                return DeduplicatingMachine(node, self._awaited, tells_percentile=self._tells_percentile)
             case ParDo() if node.is_stateful:
-                return StatefulEngine(node, self.staged.plan, self.side_values, self.thaw, self._awaited)
+                return StatefulMachine(node, self.staged.plan, self.side_values, self.thaw, self._awaited)
             case ParDo() if source is not None and node.label not in self.staged.side_feeds:
-                return MemoEngine(
+                return MemoMachine(
                     node,
                     self.staged,
                     int(max(self.staged.plan.strategy(node.input).allowed_lateness, source.strategy.allowed_lateness)),
@@ -113,7 +113,7 @@ class StageShard:
                     tells_percentile=self._tells_percentile,
                 )
             case ParDo():
-                return SideJoinEngine(node, self.staged, self.side_values)
+                return SideJoinMachine(node, self.staged, self.side_values)
             case _:
                 raise AssertionError(f"{node!r} is not a keyed node")
 
@@ -147,7 +147,7 @@ class StageShard:
         known = self._advanced(watermarks, len(instants))
         arrivals: dict[str, PlacedBundle] = {}
         reports: dict[str, WatermarkLane] = {}
-        for label, machine in self.engines.items():
+        for label, machine in self.machines.items():
             chunk = Chunk(
                 instants,
                 inboxes.get(label, _NOTHING).in_order(),
@@ -169,7 +169,7 @@ class StageShard:
         arrivals: dict[str, PlacedBundle] = {}
         for label, bucket in buckets.items():
             took(label, len(bucket.elements))
-            self._pass_on(label, self.engines[label].run_bounded(bucket), arrivals)
+            self._pass_on(label, self.machines[label].run_bounded(bucket), arrivals)
         return {cut: placed.bundle for cut, placed in arrivals.items()}
 
     def take_panes(self) -> dict[str, list[tuple[int, PaneTable]]]:
@@ -232,12 +232,12 @@ class StageShard:
 
     def tear_down(self) -> None:
         """Let the DoFns and combiners go."""
-        tear_down_all([*self.engines.values(), *self._fragments.values()])
+        tear_down_all([*self.machines.values(), *self._fragments.values()])
 
     @property
     def is_over(self) -> bool:
         """Whether the input of every node has come to its end, after which nothing is called any more."""
-        producers = {producer for label in self.engines for producer in self.staged.feeds[label]}
+        producers = {producer for label in self.machines for producer in self.staged.feeds[label]}
         return all(self.watermarks.get(producer, MIN_WATERMARKS).low == MAX_TIMESTAMP for producer in producers)
 
 

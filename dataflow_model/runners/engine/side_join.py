@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.engine.uncombining import Multiset
 
-__all__ = ["JoinState", "SideJoinEngine"]
+__all__ = ["JoinState", "SideJoinMachine"]
 
 _TARGETS_KEPT: Final = 1 << 14
 
@@ -95,7 +95,7 @@ class JoinState:
     watermark: int = int(MIN_TIMESTAMP)
 
 
-class SideJoinEngine(ObjectMachine):
+class SideJoinMachine(ObjectMachine):
     """One ParDo with changing side inputs, on one shard.
 
     Args:

@@ -17,7 +17,7 @@ from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.core.calls import ElementLoop
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
-from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.lanes import Intervals
 from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, deadline_of, timer_cause
 from dataflow_model.runners.engine.stateful_calls import UserCalls
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.order import Cause
     from dataflow_model.values import Window
 
-__all__ = ["StatefulEngine"]
+__all__ = ["StatefulMachine"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
 _CLOCK: Final = TimeDomain.PROCESSING_TIME
@@ -47,7 +47,7 @@ _TIMED_TOGETHER: Final = 1 << 12
 """Long bundles are cut into parts of so many elements, of which one in eight is timed."""
 
 
-class StatefulEngine(KeyedEngine):
+class StatefulMachine(StoreMachine):
     """One stateful ParDo on one shard.
 
     If the DoFn requires sorted input, a sorter in front of it holds back the watermark by the allowed lateness plus one

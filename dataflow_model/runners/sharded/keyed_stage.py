@@ -87,14 +87,14 @@ def _run_open(
         for observations, counts in inbox.seen:
             state.meta.counters.setdefault(observations.label, Counter()).update(counts)
         timeline = make_timeline(task.program, state, inbox.control, seen)
-    draws = KeptDraws.open(task, depth, label, state.shard.engines.values())
+    draws = KeptDraws.open(task, depth, label, state.shard.machines.values())
     tally = Tally(bundles=next(task.worker.runs))  # the sample of timed bundles continues over runs
     yield from counted_rows(tally, _run_staged(task, depth, label, state, timeline, inbox, draws))
     metrics = _metrics(depth, label, state)
     if depth == 1:
         metrics |= progress_of_sources(task.program, state, inbox.control, seen)
     state.commit(task, depth, label)
-    metrics |= {"state": state_sizes(state.shard.engines), "clock": timeline.at[-1][0] if timeline.at else None}
+    metrics |= {"state": state_sizes(state.shard.machines), "clock": timeline.at[-1][0] if timeline.at else None}
     metrics |= {"moment": None if state.shard.is_over else next_moment(task.program, state)}
     yield Row(label, len(task.program.staged.stages) + 1, Kind.METRICS, task.packed(metrics))
     tally.of_stage(depth, {**counted.counts(), f"cache_{state.how}": 1})
@@ -214,10 +214,10 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
         if len(arrived):
             ready = PlacedBundle(bundle.take(arrived) if len(waiting) else bundle, Integers(places[arrived]))
             arrivals[packed.cut].append(ready)
-            engine = state.shard.engines.get(packed.cut)
-            if engine is not None and state.meta.latest is not None:
+            machine = state.shard.machines.get(packed.cut)
+            if machine is not None and state.meta.latest is not None:
                 behind = at.taken(arrived).before(state.meta.latest)
-                engine.counters.update({"behind_clock": behind} if behind else {})
+                machine.counters.update({"behind_clock": behind} if behind else {})
         if len(waiting):
             at_of = packed.at if isinstance(packed.at, tuple) else taken(packed.at, waiting)
             state.meta.waiting.append(PackedBundle(packed.cut, at_of, bundle.take(waiting)))
@@ -231,11 +231,11 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
 
 
 def _metrics(depth: int, label: int, state: ShardState) -> dict[str, Any]:
-    counters = {name: dict(engine.counters) for name, engine in state.shard.engines.items()}
+    counters = {name: dict(machine.counters) for name, machine in state.shard.machines.items()}
     sources = {name: dict(counts) for name, counts in state.meta.counters.items() if name not in counters}
     watermarks = {
         **state.shard.watermarks,
-        **{name: engine.output_watermarks() for name, engine in state.shard.engines.items()},
+        **{name: machine.output_watermarks() for name, machine in state.shard.machines.items()},
     }
     return {
         "depth": depth,

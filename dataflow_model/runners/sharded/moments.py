@@ -36,13 +36,13 @@ def next_moment(program: Program, state: ShardState) -> int | None:
     if not program.is_on_wall or state.meta.latest is None:
         return None
     now = state.meta.latest[0]
-    moments = [*_of_engines(program.staged, state), *_of_idle_origins(program.staged, state)]
+    moments = [*_of_machines(program.staged, state), *_of_idle_origins(program.staged, state)]
     return min((moment for moment in moments if now < moment < int(MAX_TIMESTAMP)), default=None)
 
 
-def _of_engines(staged: StagedPlan, state: ShardState) -> Iterator[int]:
-    for label, engine in state.shard.engines.items():
-        event, clock = engine.next_moments()
+def _of_machines(staged: StagedPlan, state: ShardState) -> Iterator[int]:
+    for label, machine in state.shard.machines.items():
+        event, clock = machine.next_moments()
         if clock is not None:
             yield clock
         if event is None:

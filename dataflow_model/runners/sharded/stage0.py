@@ -14,9 +14,9 @@ from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref, Write
 from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.columns import split_by_shard as split_table
 from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
-from dataflow_model.runners.engine.kernels import split_by_shard as split_table
 from dataflow_model.runners.engine.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.observing import GoodRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, pass_stages

@@ -129,7 +129,7 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
                     buckets[cut].elements.extend(*bundles)
                 yield from pack_arrivals(task, stage.run_bounded(buckets), FIRST, writer)
                 yield from pack_panes(task, depth, stage, [FIRST], writer)
-        counters = {label: dict(engine.counters) for label, engine in stage.engines.items()}
+        counters = {label: dict(machine.counters) for label, machine in stage.machines.items()}
         yield _metrics(task, counters, {})
         yield from writer.finish()
 

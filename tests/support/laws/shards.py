@@ -138,11 +138,11 @@ class Shards:
         """Put all state to bytes and go on from the bytes, on as many new shards."""
         counters: dict[str, int] = {}
         for shard in self._shards:
-            engine = shard.engines[_GROUP]
+            engine = shard.machines[_GROUP]
             self._kept.update(engine.settle(pickle.dumps))
             for name, count_ in engine.counters.items():
                 counters[name] = counters.get(name, 0) + count_
-        engines = [shard.engines[_GROUP] for shard in self._shards]
+        engines = [shard.machines[_GROUP] for shard in self._shards]
         positions = [engine.position() for engine in engines]
         assert all(position == positions[0] for position in positions), "shards stand at different clocks"
         self._kept = {key: entry for key, entry in self._kept.items() if entry is not None}
@@ -150,11 +150,11 @@ class Shards:
         self._shards = [self._new() for _ in range(count)]
         self._kept, position, watermarks = pickle.loads(frozen)
         for number, shard in enumerate(self._shards):
-            engine = shard.engines[_GROUP]
+            engine = shard.machines[_GROUP]
             engine.apply(keys_of_share([self._kept], Share(number, count)))
             engine.stand_at(**position)
             shard.watermarks = dict(watermarks)
-        self._shards[0].engines[_GROUP].counters.update(counters)
+        self._shards[0].machines[_GROUP].counters.update(counters)
 
     def _by_shard(self, bundle: Bundle, count: int) -> dict[int, Bundle]:
         node = self.chain.taker(_GROUP)
@@ -166,7 +166,7 @@ class Shards:
         """What the shards have counted, together; without what is 0."""
         total: dict[str, int] = {}
         for shard in self._shards:
-            for name, count in shard.engines[_GROUP].counters.items():
+            for name, count in shard.machines[_GROUP].counters.items():
                 total[name] = total.get(name, 0) + count
         return {name: count for name, count in sorted(total.items()) if count}
 

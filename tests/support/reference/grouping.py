@@ -14,7 +14,7 @@ from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavi
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
-from dataflow_model.runners.engine.keyed import KeyedEngine
+from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
 from dataflow_model.runners.engine.uncombining import subtracting
@@ -65,7 +65,7 @@ class _Sight:
         return self.cell.history
 
 
-class GroupingEngine(KeyedEngine):
+class GroupingEngine(StoreMachine):
     """One grouping on one shard.
 
     Args:

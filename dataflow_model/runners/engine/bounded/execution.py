@@ -119,18 +119,18 @@ class Execution:
         """Return the counters of each transform."""
         counted = dict(self.counters)
         for shard in self._shards:
-            for label, engine in shard.engines.items():
-                counted[label] = engine.counters
+            for label, machine in shard.machines.items():
+                counted[label] = machine.counters
         return counted
 
     def measured(self, *, commits: int, pending_since: int | None) -> Measured:
         """Return the current measurements of the run."""
-        engines = {label: engine for shard in self._shards for label, engine in shard.engines.items()}
+        machines = {label: machine for shard in self._shards for label, machine in shard.machines.items()}
         return Measured(
             counters=self.metrics(),
             watermarks={label: watermarks.low for label, watermarks in self.watermarks.items()},
             tally=self.tally.copy(),
-            state={label: (entries, None) for label, (entries, _) in state_sizes(engines).items()},
+            state={label: (entries, None) for label, (entries, _) in state_sizes(machines).items()},
             clock=self.reached,
             commits=commits,
             pending_since=pending_since,

@@ -8,8 +8,8 @@ give the same answers.
 
 * `program`, `rules`: a trigger tree as arrays, and the rest of the windowing strategy.
 * `cells`, `deadlines`, `schedule` (compiled): the state of a grouping's windows, and when each is due next.
-* `evaluation`, `tree_merging` (compiled), `users`: one event through the tree of one cell; trees that are merged; users'
-  triggers in them.
+* `evaluation`, `tree_merging` (compiled), `users`: an event through the tree of one cell; trees that merge; the user's
+  triggers.
 * `emission`, `log` (compiled): the panes that a firing emits and retracts, and the operations from which values follow.
 * `machine` (compiled), `merging`: elements, clocks, watermarks and signals, in order; windows that merge as users say.
 

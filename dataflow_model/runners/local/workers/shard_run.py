@@ -84,11 +84,11 @@ class ShardRun:
 
     def progress(self) -> Progress:
         """Return what has been counted so far."""
-        engines = {label: engine for stage in self._stages for label, engine in stage.engines.items()}
+        machines = {label: machine for stage in self._stages for label, machine in stage.machines.items()}
         return Progress(
-            {**self._counters, **{label: engine.counters for label, engine in engines.items()}},
+            {**self._counters, **{label: machine.counters for label, machine in machines.items()}},
             self.tally,
-            {label: entries for label, (entries, _) in state_sizes(engines).items()},
+            {label: entries for label, (entries, _) in state_sizes(machines).items()},
             {label: lane.advanced(MIN_WATERMARKS)[-1].low for label, lane in self._watermarks.items()},
             self._clock,
         )

@@ -17,7 +17,7 @@ import attrs
 
 from dataflow_model.errors import SinkError, SupersededRun
 from dataflow_model.runners.engine.draws import Draws
-from dataflow_model.runners.engine.memoising import MemoEngine
+from dataflow_model.runners.engine.memoising import MemoMachine
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder, seal, unseal, write_file
 from dataflow_model.runners.sharded.publishing import commit_id, last_published
 
@@ -38,11 +38,11 @@ class KeptDraws:
     """The outputs of one shard's memoised functions in one micro-batch."""
 
     _place: pathlib.Path
-    _engines: list[MemoEngine]
+    _machines: list[MemoMachine]
     _is_there: bool
 
     @classmethod
-    def open(cls, task: Task, depth: int, label: int, engines: Iterable[KeyedMachine]) -> Self | None:
+    def open(cls, task: Task, depth: int, label: int, machines: Iterable[KeyedMachine]) -> Self | None:
         """Give the shard's functions their kept outputs, and delete those of earlier, committed micro-batches.
 
         Outputs of an older start of the run are used only if they may have been published. Otherwise a user who fixes a
@@ -52,7 +52,7 @@ class KeptDraws:
             task: the task.
             depth: the stage, from 1.
             label: the label of the shard.
-            engines: the engines of the shard.
+            machines: the machines of the shard.
 
         Returns:
             the outputs to keep; `None` if there is nothing to keep.
@@ -60,7 +60,7 @@ class KeptDraws:
         Raises:
             StateCorruption: if the kept outputs are damaged.
         """
-        memoising = [engine for engine in engines if isinstance(engine, MemoEngine)]
+        memoising = [machine for machine in machines if isinstance(machine, MemoMachine)]
         program, micro_batch = task.program, task.micro_batch
         if not memoising or not program.directory:
             return None
@@ -75,8 +75,8 @@ class KeptDraws:
         if not program.weak and (published is None or published < micro_batch):
             usable = [path for path in usable if path == place]
         before = _read(usable[-1]) if usable else {}
-        for engine in memoising:
-            engine.draws = Draws(before.get(engine.label, {}))
+        for machine in memoising:
+            machine.draws = Draws(before.get(machine.label, {}))
         return cls(place, memoising, place in usable)
 
     def keep(self) -> None:
@@ -87,9 +87,9 @@ class KeptDraws:
             SinkError: if the checkpoint cannot be written.
         """
         draws_of: dict[str, Draws] = {}
-        for engine in self._engines:
-            if engine.draws is not None:
-                draws_of[engine.label], engine.draws = engine.draws, None
+        for machine in self._machines:
+            if machine.draws is not None:
+                draws_of[machine.label], machine.draws = machine.draws, None
         if self._is_there or not any(draws.asked for draws in draws_of.values()):
             return  # the repeated elements are the same as before
         record = seal({label: draws.now for label, draws in draws_of.items()})

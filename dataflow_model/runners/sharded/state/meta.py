@@ -23,7 +23,7 @@ class ShardMeta:
     """The state of a shard apart from its keys; it is small, and stored as a whole with every delta.
 
     Attributes:
-        positions: the clocks of each engine.
+        positions: the clocks of each machine.
         watermarks, percentiles: the known output watermarks of each producer.
         reports: the output watermark that this shard last reported for each of its keyed nodes; an upgrade that adds
             the first node after one of them starts with these.

@@ -33,7 +33,7 @@ class ShardState:
     """One shard of one stage, in this worker's memory.
 
     Attributes:
-        shard: the engines.
+        shard: the machines.
         meta: the rest of the state.
         token: the token of the micro-batch after which this is the state.
         contents: the keys in each record of the log.
@@ -81,28 +81,28 @@ class ShardState:
         shard = StageShard(program.staged, depth, program.side_values, thaw=load, lifts=lifts)
         share = program.state_memory_share
         if share is not None:
-            for engine in shard.engines.values():
-                engine.bound_memory(share)
+            for machine in shard.machines.values():
+                machine.bound_memory(share)
         return cls(shard)
 
     def commit(self, task: Task, depth: int, label: int) -> None:
         """Make the changes durable; then return the shard to the cache, or tear it down if the input has ended."""
         assert self._log is not None  # noqa: S101 - `open` sets it
         entries: Entries = {}
-        for name, engine in self.shard.engines.items():
-            position, whole = engine.position(), engine.whole()
+        for name, machine in self.shard.machines.items():
+            position, whole = machine.position(), machine.whole()
             if position:
                 self.meta.positions[name] = position
             if whole is not None:
                 self.meta.joins[name] = whole
             try:
-                settled = engine.settle(dump)
+                settled = machine.settle(dump)
             except Exception as error:
                 raise unpicklable_state(name, error) from error
             if settled:
                 entries[name] = settled
-            self.meta.reports[name] = engine.output_watermarks().low
-            self.meta.counters[name] = engine.counters
+            self.meta.reports[name] = machine.output_watermarks().low
+            self.meta.counters[name] = machine.counters
         known = self.shard.watermarks.items()
         self.meta.watermarks = {producer: watermarks.low for producer, watermarks in known}
         self.meta.percentiles = {
@@ -127,22 +127,22 @@ class ShardState:
             self.contents.note(record, delta.entries)
             self.meta = delta.meta
             for name, changes in delta.entries.items():
-                self.shard.engines[name].apply(changes)
-        for name, engine in self.shard.engines.items():
+                self.shard.machines[name].apply(changes)
+        for name, machine in self.shard.machines.items():
             counts = dict(self.meta.counters.get(name, {}))
-            engine.counters.clear()
-            engine.counters.update(counts)
+            machine.counters.clear()
+            machine.counters.update(counts)
             if name in self.meta.joins:
-                engine.resume(self.meta.joins[name])
+                machine.resume(self.meta.joins[name])
             if name in self.meta.positions:
-                engine.stand_at(**self.meta.positions[name])
+                machine.stand_at(**self.meta.positions[name])
         self.shard.watermarks = {
             producer: Watermarks.of(low, self.meta.percentiles.get(producer, ()))
             for producer, low in self.meta.watermarks.items()
         }
 
     def _current(self, owner: str) -> Callable[[bytes], Any]:
-        return self.shard.engines[owner].stored
+        return self.shard.machines[owner].stored
 
     def let_go(self) -> None:
         """Tear down a cached shard, ignoring errors, which do not concern the run that replaces it."""

@@ -140,37 +140,37 @@ def share(
     Args:
         carried: the state of the old run; a copy that may be modified.
         program: the program of the new run.
-        stage: the new engines of the shard.
+        stage: the new machines of the shard.
         part: which shard.
         entries: returns the stored entries of a keyed node, from each old shard that may have entries of this shard.
     """
     positions = dict(carried.positions)
     latest = carried.latest
     lanes = {producer: WatermarkLane.of([Watermarks(low)]) for producer, low in carried.watermarks.items()}
-    for label in stage.engines:
+    for label in stage.machines:
         if label not in positions:
             (watermarks,) = least_by_instant(program.staged.feeds[label], lanes, 1)
             positions[label] = {"watermark": watermarks.low, "clock": 0 if latest is None else latest[0]}
     meta = ShardMeta(
-        positions={label: position for label, position in positions.items() if label in stage.engines},
+        positions={label: position for label, position in positions.items() if label in stage.machines},
         watermarks=carried.watermarks,
         percentiles=carried.percentiles,
         replay=ReplayProgress() if carried.replay is None or stage.depth > 1 else carried.replay,
-        joins={label: _join_of_share(join, part) for label, join in carried.joins.items() if label in stage.engines},
+        joins={label: _join_of_share(join, part) for label, join in carried.joins.items() if label in stage.machines},
         latest=latest,
     )
     keyed = {node.label for node in program.staged.keyed}
     for label, counts in carried.counters.items():
-        if (part.index == 0 and label in stage.engines) or (stage.depth == 1 and label not in keyed):
+        if (part.index == 0 and label in stage.machines) or (stage.depth == 1 and label not in keyed):
             meta.counters[label] = counts
     for depth, bundle in carried.waiting:
-        if owner_of_cut(bundle.cut) in stage.engines:
+        if owner_of_cut(bundle.cut) in stage.machines:
             waiting = _waiting_of_share(program, bundle, part)
             if waiting is not None:
                 orders = [stood_in(order, depth - 1) for order in waiting.bundle.orders]
                 waiting.bundle.orders = pass_stages(orders, stage.depth - 1)
                 meta.waiting.append(waiting)
-    return Delta(meta, {label: engine.share(entries(label), part) for label, engine in stage.engines.items()})
+    return Delta(meta, {label: machine.share(entries(label), part) for label, machine in stage.machines.items()})
 
 
 def _least(least: dict[str, int], values: Mapping[str, int]) -> None:
