@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.display import Board, Count, html_table
-from dataflow_model.errors import LOG, UserCodeError
+from dataflow_model.errors import LOG, InvalidArgument, UserCodeError
 from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.message_sinks import TabularSink
 from dataflow_model.plan.runner import RunnerState, is_observed
@@ -72,7 +72,16 @@ class BackgroundRun(abc.ABC):
         return self._state
 
     def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end of the run, at most `timeout` seconds, and raise the error if it failed: at each call."""
+        """Wait for the end of the run, at most `timeout` seconds, and raise the error if it failed: at each call.
+
+        Raises:
+            InvalidArgument: in a function of the run itself, which would wait for itself.
+        """
+        if self._is_own_thread():
+            raise InvalidArgument(
+                f"wait_until_finish() was called in a function of the run that it waits for, {self._runner}",
+                hint="call stop() or drain() there, which return at once, and wait for the end elsewhere",
+            )
         self._over.wait(timeout)
         if self._error is not None and self._over.is_set():
             error = self._error.with_traceback(self._trace)  # without what an earlier call has added
@@ -109,6 +118,10 @@ class BackgroundRun(abc.ABC):
         """Return the records that a sink has kept so far."""
 
     # ------------------------------------------------------------------------------------------- beginning and end
+
+    def _is_own_thread(self) -> bool:
+        """Return whether a function of the run itself is calling, which must not wait for the end of the run."""
+        return threading.current_thread() is self._thread
 
     @abc.abstractmethod
     def _execute(self) -> RunnerState:

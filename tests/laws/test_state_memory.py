@@ -244,6 +244,17 @@ def test_a_temporary_file_that_cannot_grow_is_an_error_that_names_the_way_out() 
         keys.spill()
 
 
+def test_a_run_whose_temporary_file_cannot_grow_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spill(keys: SettledKeys) -> None:
+        raise dm.SinkError("the temporary file cannot be used: database or disk is full", hint="free space")
+
+    monkeypatch.setattr(SettledKeys, "spill", spill)
+    p = dm.Pipeline(dm.LocalRunner(checkpoint=tmp_path, max_state_memory="1 kB"))
+    _ = p | dm.Create([("a", 1)]) | dm.Window.into(dm.FixedWindows(10)) | dm.GroupByKey() | dm.io.Collect()
+    with pytest.raises(dm.SinkError, match="the temporary file cannot be used: database or disk is full"):
+        p.run().wait_until_finish()
+
+
 @pytest.mark.parametrize("most", [None, 1])
 def test_entries_that_are_put_together_count_like_those_that_are_put_by_themselves(most: int | None) -> None:
     keys = SettledKeys()

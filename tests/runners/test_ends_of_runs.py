@@ -14,7 +14,7 @@ from dataflow_model.errors import UserCodeError
 from dataflow_model.io.text_files import TextFile
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.waiting import Waiting
-from dataflow_model.runners.sharded import results
+from dataflow_model.runners.sharded import publishing, results
 from tests.support.pipelines import run, start
 from tests.support.runners.failing_sinks import FailingSink
 from tests.support.waiting import PATIENCE
@@ -158,12 +158,64 @@ def test_a_stream_whose_end_cannot_be_recorded_fails_and_releases_its_lock(
     monkeypatch.setattr(results, "touch", touch)
     checkpoint = tmp_path / "checkpoint"
     result = start(dm.LocalRunner(checkpoint=checkpoint), followed(tmp_path), until="drained")
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(dm.SinkError, match=r"(?s)cannot be written: .*No space left on device.*start the run again"):
         result.wait_until_finish(PATIENCE)
     assert result.state is dm.RunnerState.FAILED
     lock = RunLock.of(str(checkpoint), "local")
     lock.take()
     lock.release()
+
+
+def test_a_full_disk_while_a_micro_batch_is_published_ends_the_run_with_a_way_out_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*arguments: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    build = followed(tmp_path)
+    with monkeypatch.context() as full:
+        full.setattr(publishing, "write_progress", write)
+        with pytest.raises(dm.SinkError, match=r"(?s)progress.json' in the checkpoint directory cannot be written"):
+            run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)
+    result = run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)
+    assert [record.value for record in result.collected("Collect")] == ["x"]
+
+
+def test_a_lock_that_cannot_be_written_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*arguments: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", write)
+        with pytest.raises(dm.SinkError, match=r"(?s)cannot be written: .*\nHint: .* free space"):
+            RunLock.of(str(tmp_path), "local").take()
+    lock = RunLock.of(str(tmp_path), "local")
+    lock.take()
+    lock.release()
+
+
+@pytest.mark.parametrize("runner", ["bounded", "stream"])
+@pytest.mark.parametrize("call", ["stop", "drain", "wait_until_finish"])
+def test_a_function_of_a_run_may_end_it_but_not_wait_for_its_end(tmp_path: Path, runner: str, call: str) -> None:
+    results: list[PipelineResult] = []
+    started = threading.Event()
+
+    def end(values: list[str]) -> None:
+        started.wait(PATIENCE)
+        getattr(results[0], call)()
+
+    pipeline = dm.Pipeline(RUNNERS[runner](tmp_path))
+    if runner == "stream":
+        followed(tmp_path)(pipeline)
+    _ = pipeline | dm.Create(["x"]) | "calls" >> dm.io.ForeachBundle(end)
+    results.append(pipeline.run())
+    started.set()
+    if call == "wait_until_finish":
+        with pytest.raises(dm.DataflowError, match="was called in a function of the run that it waits for"):
+            results[0].wait_until_finish(PATIENCE)
+    else:
+        ended = {"stop": dm.RunnerState.STOPPED, "drain": dm.RunnerState.DRAINED} if runner == "stream" else {}
+        assert results[0].wait_until_finish(PATIENCE) is ended.get(call, dm.RunnerState.DONE)
 
 
 def test_a_run_that_cannot_release_what_it_holds_ends_all_the_same(

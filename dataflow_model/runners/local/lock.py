@@ -62,10 +62,7 @@ class RunLock:
             make_folder(self.folder, sync=True)
             descriptor = os.open(self.folder / _NAME, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise SinkError(
-                f"the checkpoint directory {self.path!r} cannot be written: {error}",
-                hint="pass another directory as checkpoint=",
-            ) from error
+            raise self._unwritable(error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -75,10 +72,20 @@ class RunLock:
                 f"the run in {self.path!r} is running, in {who}",
                 hint="stop that run first: result.stop(); or pass another directory as checkpoint=",
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, Process().content(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, Process().content(), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise self._unwritable(error) from error
         self._descriptor = descriptor
         _TAKEN.add(self)
+
+    def _unwritable(self, error: OSError) -> SinkError:
+        return SinkError(
+            f"the checkpoint directory {self.path!r} cannot be written: {error}",
+            hint="pass another directory as checkpoint=, or free space on its disk and let this process write there",
+        )
 
     def release(self) -> None:
         """Release the lock, so that other processes can use the checkpoint."""

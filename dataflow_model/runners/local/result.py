@@ -40,9 +40,13 @@ class LocalResult(BoundedRun):
         self._start()
 
     def stop(self) -> None:
-        """Stop after the chunk of input in hand, without output: a local run commits at its end."""
+        """Stop after the current chunk of input, without output, and wait for that; a local run commits at its end.
+
+        In a function of the run itself it returns at once.
+        """
         self._stop.set()
-        self._thread.join()
+        if not self._is_own_thread():
+            self._thread.join()
 
     def signal(self, name: str) -> None:
         """Fire `AfterSignal(name)` in every open window that waits for it, at the start of the next chunk of input.

@@ -150,10 +150,14 @@ class LocalStreamResult(StreamResult):
         self._start()
 
     def stop(self) -> None:
-        """Stop after the current micro-batch; a later run continues from the checkpoint."""
+        """Stop after the current micro-batch, and wait for that; a later run continues from the checkpoint.
+
+        In a function of the run itself it returns at once.
+        """
         self._stopping.set()
         self._waiting.ring()
-        self._over.wait()
+        if not self._is_own_thread():
+            self._over.wait()
 
     def _pending_since(self) -> int | None:
         return self._stream.began

@@ -28,6 +28,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
     seal,
     unseal,
     write_file,
+    writing,
 )
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, Row, unpacked
@@ -227,7 +228,9 @@ class Publisher:
             self.abort(batch, pending)  # no shard has run: rows of a DataFrame that arrived after the end of the input
             return before
         if self.program.sequencer and self.reruns:
-            write_file(pathlib.Path(self.directory, _PUBLISHING), str(batch).encode())
+            publishing = pathlib.Path(self.directory, _PUBLISHING)
+            with writing(publishing):
+                write_file(publishing, str(batch).encode())
         rows: dict[str, Counter[str]] = {}
         tally = Tally()
         self.program.fault.reach("before_publishing", batch)
@@ -252,8 +255,9 @@ class Publisher:
         metrics = [metrics for part in pending for metrics in part.metrics]
         check_newest(self.directory, self.program.fence)
         progress = _progress_after(before, batch, metrics, rows, tally)
-        make_folder(pathlib.Path(self.directory))
-        write_progress(self.directory, progress, sync=self.syncs)
+        with writing(pathlib.Path(self.directory, _PROGRESS)):
+            make_folder(pathlib.Path(self.directory))
+            write_progress(self.directory, progress, sync=self.syncs)
         self.program.fault.reach("after_progress", batch)
         return progress
 
@@ -377,8 +381,9 @@ def _collected(directory: str, label: str) -> pathlib.Path:
 
 
 def _keep(directory: pathlib.Path, commit_id: str, kept: Sequence[Record | KeptRecords], *, sync: bool) -> None:
-    make_folder(directory)
-    write_file(directory / f"{commit_id}.pickle", seal(list(kept)), sync=sync)
+    with writing(directory):
+        make_folder(directory)
+        write_file(directory / f"{commit_id}.pickle", seal(list(kept)), sync=sync)
 
 
 def _progress_after(

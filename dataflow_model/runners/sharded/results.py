@@ -9,7 +9,7 @@ from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import make_report
-from dataflow_model.runners.sharded.checkpoint.durable import touch
+from dataflow_model.runners.sharded.checkpoint.durable import touch, writing
 from dataflow_model.runners.sharded.checkpoint.requests import request_signal
 from dataflow_model.runners.sharded.publishing import read_collected, read_counters, read_measured, read_watermarks
 
@@ -43,9 +43,14 @@ class StreamResult(BackgroundRun, abc.ABC):
         """Stop the run; starting it again resumes from the checkpoint."""
 
     def drain(self) -> None:
-        """Stop reading, advance the watermark to +∞, emit all pending panes, and end the run for good."""
-        touch(self._checkpoint.requests / "drain")
-        self.wait_until_finish()
+        """Stop reading, advance the watermark to +∞, emit all pending panes, and end the run for good.
+
+        Waits for the end, except in a function of the run itself.
+        """
+        with writing(self._checkpoint.requests):
+            touch(self._checkpoint.requests / "drain")
+        if not self._is_own_thread():
+            self.wait_until_finish()
 
     def signal(self, name: str) -> None:
         """Fire `AfterSignal(name)` in every open window that waits for it, once, at the start of the next tick.
@@ -56,7 +61,8 @@ class StreamResult(BackgroundRun, abc.ABC):
             InvalidArgument: for a name that no trigger waits for.
         """
         check_signal(self._staged.plan, name)
-        request_signal(self._checkpoint.requests, name)
+        with writing(self._checkpoint.requests):
+            request_signal(self._checkpoint.requests, name)
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the counters by transform label, as of the last micro-batch."""
@@ -83,5 +89,6 @@ class StreamResult(BackgroundRun, abc.ABC):
         requests = self._checkpoint.requests
         if not any((requests / name).exists() for name in ("drain", "until_drained")):
             return RunnerState.DONE
-        touch(requests / "drained")
+        with writing(requests):
+            touch(requests / "drained")
         return RunnerState.DRAINED

@@ -157,13 +157,14 @@ class BatchResult(BackgroundRun):
     def stop(self) -> None:
         """Cancel the job; nothing is published, unless publishing has begun: then the run ends as if not stopped."""
         self._stop.set()
-        while self._thread.is_alive():
+        while self._thread.is_alive() and not self._is_own_thread():
             self._spark.interruptTag(self._tag)
             self._thread.join(_INTERRUPTED_EVERY)
 
     def drain(self) -> None:
-        """Wait for the end, which a bounded run reaches by itself."""
-        self.wait_until_finish()
+        """Wait for the end, except in a function of the run itself: a bounded run drains by itself."""
+        if not self._is_own_thread():
+            self.wait_until_finish()
 
     def signal(self, name: str) -> None:
         """Raise an error: a bounded job has no ticks at which a signal could take effect."""

@@ -56,7 +56,8 @@ class WorkersResult(BoundedRun):
         if not self._is_stopping.is_set():
             self._is_stopping.set()
             self._stop_request.send_bytes(b"")
-        self._thread.join()
+        if not self._is_own_thread():
+            self._thread.join()
 
     def signal(self, name: str) -> None:
         """Raise an error: each worker is at another instant, so a signal could not take effect at one of them.

@@ -12,11 +12,12 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from dataflow_model.errors import CheckpointMismatch, StateCorruption
+from dataflow_model.errors import CheckpointMismatch, SinkError, StateCorruption
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     import pathlib
+    from collections.abc import Iterator
 
 __all__ = [
     "FORMAT",
@@ -30,6 +31,7 @@ __all__ = [
     "unseal",
     "write_file",
     "write_new",
+    "writing",
 ]
 
 FORMAT: Final = 3
@@ -44,6 +46,25 @@ _BODY: Final = len(_MAGIC) + _CHECKSUM_BYTES
 _BARE_PICKLE: Final = b"\x80\x05"
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
+
+
+@contextlib.contextmanager
+def writing(place: str | pathlib.Path) -> Iterator[None]:
+    """Raise errors of the file system as errors of this package, while something is written to a checkpoint.
+
+    Args:
+        place: what is written.
+
+    Raises:
+        SinkError: if it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SinkError(
+            f"{str(place)!r} in the checkpoint directory cannot be written: {error}",
+            hint="check free space and permissions, and start the run again: it resumes where it stopped",
+        ) from error
 
 
 def make_folder(path: pathlib.Path, *, sync: bool = False) -> None:

@@ -10,8 +10,7 @@ import pathlib
 import time
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import SinkError
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_folder, write_new
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_folder, write_new, writing
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 if TYPE_CHECKING:
@@ -43,13 +42,8 @@ def take_sequencer(directory: str) -> int:
         True
     """
     folder = pathlib.Path(directory, _FOLDER)
-    try:
+    with writing(folder):
         return _take(folder)
-    except OSError as error:
-        raise SinkError(
-            f"the checkpoint directory {str(folder.parent.parent)!r} cannot be written: {error}",
-            hint="check free space and permissions, and start the run again: it resumes where it stopped",
-        ) from error
 
 
 def _take(folder: pathlib.Path) -> int:

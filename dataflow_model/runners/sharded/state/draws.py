@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from dataflow_model.errors import SinkError, SupersededRun
+from dataflow_model.errors import SupersededRun
 from dataflow_model.runners.engine.draws import Draws
 from dataflow_model.runners.engine.memoising import MemoMachine
-from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder, seal, unseal, write_file
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder, seal, unseal, write_file, writing
 from dataflow_model.runners.sharded.publishing import commit_id, last_published
 
 if TYPE_CHECKING:
@@ -106,10 +106,8 @@ class KeptDraws:
                     hint="nothing is lost: a retry or a restart uses those outputs; do not enable Spark's "
                     "speculative execution",
                 ) from error
-            raise SinkError(
-                f"{str(self._place)!r} in the checkpoint directory cannot be written: {error}",
-                hint="check free space and permissions, and start the run again: it resumes where it stopped",
-            ) from error
+            with writing(self._place):
+                raise
 
 
 def _read(place: pathlib.Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.errors import DataflowError
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.sharded.rows import dump, load
@@ -97,6 +98,8 @@ class ShardState:
                 self.meta.joins[name] = whole
             try:
                 settled = machine.settle(dump)
+            except DataflowError:  # the place for state beyond the bound on memory is full, for example
+                raise
             except Exception as error:
                 raise unpicklable_state(name, error) from error
             if settled:
