@@ -25,6 +25,8 @@ cdef class TreeEvaluator:
     cpdef int64_t due(self, int64_t slot, bint clock, int64_t until) except -1
     @cython.locals(number=int64_t, place=int64_t, earliest=int64_t)
     cpdef int64_t next_due(self, int64_t slot, int64_t line) noexcept
+    @cython.locals(number=int64_t, place=int64_t, time=int64_t)
+    cpdef bint waits(self, int64_t slot, int64_t line) except *
     @cython.locals(number=int64_t, place=int64_t, line=int64_t)
     cpdef bint is_overdue(self, int64_t slot) noexcept
     @cython.locals(base=int64_t, line=int64_t)

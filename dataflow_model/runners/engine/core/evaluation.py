@@ -182,6 +182,21 @@ class TreeEvaluator:
                 earliest = min(earliest, self.cells.deadlines[slot * self.cells.width + self.deadline[place] + line])
         return earliest
 
+    def waits(self, slot: int, line: int) -> bool:
+        """Return whether a timer of a cell is set on a line, if only for +∞."""
+        for number in range(self.timer_count):
+            place = self.timers[number]
+            if self.line[place] == line and self.has(slot, _SET, place):
+                return True
+        for number in range(self.user_count):
+            place = self.user_places[number]
+            if self.has(slot, _SET, place):
+                assert self.users is not None  # noqa: S101 - the tree has a user's trigger
+                time = self.cells.deadlines[slot * self.cells.width + self.deadline[place] + line]
+                if time < self.latest or self.users.has_timer(slot, place, line):
+                    return True
+        return False
+
     def is_overdue(self, slot: int) -> bool:
         """Return whether a timer of a cell is set at or behind its watermark."""
         for number in range(self.timer_count):

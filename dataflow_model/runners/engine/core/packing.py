@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from dataflow_model.runners.engine.cells import WHATEVER_COMES
-from dataflow_model.runners.engine.core.cells import COLLECTED, COLUMNS, REOPENED, TIMED
+from dataflow_model.runners.engine.core.cells import COLLECTED, COLUMNS, TIMED
 from dataflow_model.runners.engine.core.columns import column, column_of, taken
 from dataflow_model.runners.engine.core.moving import copy_parts, divided, from_rows
-from dataflow_model.runners.engine.core.operations import DONE, GLOBAL_KIND, LOW_LINE, SET
+from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, SET
 from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_COLUMNS, PACKED, KeyObjects, Layout
 from dataflow_model.runners.engine.core.program import ASK, USER
-from dataflow_model.runners.engine.core.rules import EARLIEST, LATEST
 from dataflow_model.runners.engine.core.states import slots_of
-from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["pack"]
 
-_NEVER: Final = int(MAX_TIMESTAMP)
 _TAKEN: Final = (
     *("key", "start", "end", "kind", "flags", "pending", "held"),
     *("index", "on_time_index", "earliest", "latest", "standing"),
@@ -79,7 +75,7 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
     headers = map(head, map(objects.__contains__, range(len(keys))), counts, standing_counts)
     stored = _joined(
         [
-            _heads(*_dues(core, at, begins, of_cell, entries)),
+            _heads(core, slots, begins),
             _apart(list(headers)),
             (layout.rows(cells, len(slots)), np.array(bounds) * layout.row.itemsize),
             (standing_layout.rows(standing, len(entries)), np.array(standing_bounds) * standing_layout.row.itemsize),
@@ -120,9 +116,12 @@ def _apart(parts: Sequence[bytes]) -> _Parts:
     return b"".join(parts), bounds
 
 
-def _heads(dues: Column, are_set: NDArray[np.bool_]) -> _Parts:
-    """Return the bytes that stored keys begin with, see `StoredKey`; there is a row for each key."""
-    count, width = dues.shape
+def _heads(core: CoreGrouping, slots: NDArray[np.intp], begins: NDArray[np.intp]) -> _Parts:
+    """Return the bytes that stored keys begin with, see `StoredKey`; `begins` are the places of their first cells."""
+    count, width = len(begins), core.program.lines + 1
+    written, were_set = column(count * width), column(count * width)
+    core.machine.schedule.write_dues(column_of(slots), column_of(begins), core.machine.first, written, were_set)
+    dues, are_set = (np.frombuffer(of, np.int64).reshape(count, width) for of in (written, were_set))
     heads = np.empty(count, [("count", "u1"), ("are_set", "?", (width,)), ("dues", "<i8", (width,))])
     heads["count"], heads["are_set"], heads["dues"] = width, are_set, np.where(are_set, dues, 0)
     return heads.tobytes(), np.arange(count + 1) * heads.itemsize
@@ -190,7 +189,7 @@ def _cell_columns(core: CoreGrouping, at: _CellColumns, standing: Column) -> lis
     for place, first in enumerate(program.deadline):
         if first >= 0:  # the deadline of a timer that is not set has no meaning
             width = program.lines if program.operation[place] == USER else 1
-            deadlines[~_has(program, bits, place), first : first + width] = 0
+            deadlines[~_has_timer(program, bits, place), first : first + width] = 0
     return [
         start,
         at("end") - start,
@@ -227,10 +226,10 @@ def _standing_columns(core: CoreGrouping, entries: Column) -> list[Column]:
     ]
 
 
-def _has(program: Program, bits: Column, place: int, which: int = SET) -> NDArray[np.bool_]:
-    """Return which cells have a bit of a place set, such as that of its timer."""
-    has: NDArray[np.bool_] = bits[:, which * program.words + program.word[place]] & program.mask[place] != 0
-    return has
+def _has_timer(program: Program, bits: Column, place: int) -> NDArray[np.bool_]:
+    """Return in which cells the timer of a place is set."""
+    has_timer: NDArray[np.bool_] = bits[:, SET * program.words + program.word[place]] & program.mask[place] != 0
+    return has_timer
 
 
 def _kinds(core: CoreGrouping, at: _CellColumns, entries: Column) -> tuple[Column, Column]:
@@ -293,72 +292,3 @@ def _add_windows(
     for place in np.flatnonzero(kinds > GLOBAL_KIND).tolist():
         kind, row = int(kinds[place]), int(rows[place])
         objects[keys[place]].windows[kind] = core.window(table.start[row], table.end[row], kind)
-
-
-def _dues(
-    core: CoreGrouping, at: _CellColumns, begins: NDArray[np.intp], of_cell: NDArray[np.intp], entries: Column
-) -> tuple[Column, NDArray[np.bool_]]:
-    """Return the next deadlines of each key, by line, and its hold, and which are set; `begins` are its first cells."""
-    machine, program = core.machine, core.program
-    panes = machine.standing.panes
-    end, flags = at("end"), at("flags")
-    is_reopened = flags & REOPENED != 0
-    bits, deadlines = at.bits, at.deadlines
-    lateness = machine.schedule.lateness
-    least = [np.full(len(end), _NEVER) for _ in range(program.lines)]
-    waits = [np.zeros(len(end), np.bool_) for _ in least]
-    least[LOW_LINE], waits[LOW_LINE] = np.where(end > _NEVER - lateness, _NEVER, end + lateness), ~waits[LOW_LINE]
-    for place, operation in enumerate(program.operation):
-        first = program.deadline[place]
-        if operation == USER:
-            lines = [(line, deadlines[:, first + line]) for line in range(program.lines)]
-        elif program.line[place] >= 0:
-            lines = [(program.line[place], end if first < 0 else deadlines[:, first])]
-        else:
-            continue
-        is_set = _has(program, bits, place) & ~is_reopened
-        for line, time in lines:
-            here = is_set & _has_timer(core, at, place, line, time) if operation == USER else is_set
-            least[line] = np.where(here, np.minimum(least[line], time), least[line])
-            waits[line] = waits[line] | here
-    least[LOW_LINE] = np.where(is_reopened, WHATEVER_COMES, least[LOW_LINE])
-    held = _output_times(core, at)
-    np.minimum.at(held, of_cell, taken(panes.time, panes.count)[entries])
-    least.append(held)
-    waits.append(_is_awaited(core, at, of_cell, entries) & ~is_reopened)
-    dues = [np.minimum.reduceat(np.where(wait, due, _NEVER), begins) for due, wait in zip(least, waits, strict=True)]
-    are_set = [np.logical_or.reduceat(wait, begins) for wait in waits]
-    return np.stack(dues, axis=1), np.stack(are_set, axis=1)
-
-
-def _has_timer(core: CoreGrouping, at: _CellColumns, place: int, line: int, time: Column) -> NDArray[np.bool_]:
-    """Return in which cells a user's trigger has a timer on a line, given the earliest; a timer may be due at +∞."""
-    users = core.machine.trees.users
-    assert users is not None  # noqa: S101 - the program has a user's trigger
-    has = time < _NEVER
-    for row in np.flatnonzero(~has).tolist():
-        has[row] = users.has_timer(int(at.slots[row]), place, line)
-    return has
-
-
-def _is_awaited(core: CoreGrouping, at: _CellColumns, of_cell: NDArray[np.intp], entries: Column) -> NDArray[np.bool_]:
-    """Return which cells hold the watermark, as `Schedule.is_awaited`."""
-    machine, end = core.machine, at("end")
-    is_pending: NDArray[np.bool_] = at("pending") > 0
-    if not machine.merges:
-        return is_pending
-    has_merged = np.zeros(len(end), np.bool_)
-    panes = machine.standing.panes
-    np.logical_or.at(has_merged, of_cell, taken(panes.end, panes.count)[entries] < end[of_cell])
-    if not machine.closes_always:
-        has_merged &= ~_has(core.program, at.bits, 0, DONE)
-    return is_pending | has_merged
-
-
-def _output_times(core: CoreGrouping, at: _CellColumns) -> Column:
-    """Return the event time of the next pane of each cell, as `Schedule.output_time`."""
-    last = at("end") - 1
-    by_rule = {EARLIEST: "earliest", LATEST: "latest"}.get(core.machine.schedule.times)
-    if by_rule is None:
-        return last
-    return np.where(at("flags") & TIMED != 0, np.minimum(at(by_rule), last), last)

@@ -185,6 +185,36 @@ class Schedule:
         else:
             self.cells.queued[slot * self.cells.width + line] = time
 
+    def write_dues(
+        self, slots: array[int], begins: array[int], first: int, dues: array[int], are_set: array[int]
+    ) -> None:
+        """Write when each of some keys is next due on each line, and its hold.
+
+        Args:
+            slots: the cells of the keys, one key after the other.
+            begins: the places in `slots` at which a key begins.
+            first: the deadline of reopened windows, −∞: they are due at any watermark.
+            dues: is filled with a row for each key: the earliest deadline on each line, then the hold.
+            are_set: is filled with 1 where there is one, if only for +∞, and 0 elsewhere.
+        """
+        width, row, key = self.lines + 1, 0, 0
+        for place in range(len(slots)):
+            if key < len(begins) and begins[key] == place:
+                row = key * width
+                key += 1
+                for at in range(row, row + width):
+                    dues[at], are_set[at] = self.latest, 0
+            slot = slots[place]
+            if self.cells.flags[slot] & _REOPENED:
+                dues[row + _LOW_LINE], are_set[row + _LOW_LINE] = first, 1
+                continue
+            for line in range(self.lines):
+                if line == _LOW_LINE or self.trees.waits(slot, line):
+                    dues[row + line], are_set[row + line] = min(dues[row + line], self.due_on(slot, line)), 1
+            if self.is_awaited(slot):
+                at = row + self.lines
+                dues[at], are_set[at] = min(dues[at], self.hold_of(slot)), 1
+
     # What is due ---------------------------------------------------------------------------------------------------
 
     def first_due(self, line: int) -> int:
