@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import itertools
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import numpy as np
 
-from dataflow_model.errors import InvalidType
 from dataflow_model.metrics.collecting import enter, gave, took
 from dataflow_model.plan.dofn import (
     DoFn,
@@ -18,9 +15,7 @@ from dataflow_model.plan.dofn import (
     FlatMapFn,
     MapFn,
     SplitFn,
-    TaggedOutput,
     TimestampedValue,
-    TimestampFn,
 )
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import (
@@ -41,39 +36,39 @@ from dataflow_model.plan.nodes import (
 )
 from dataflow_model.plan.record_ids import RECORD_ID
 from dataflow_model.plan.stages import side_cut
+from dataflow_model.runners.engine.assigning import with_pairs, with_timestamps, with_windows
 from dataflow_model.runners.engine.bundle import Bundle, updates_of
-from dataflow_model.runners.engine.calling import mapped, places_kept
 from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.columns.chunks import assigned_columns
+from dataflow_model.runners.engine.flow_functions import (
+    LIST_HINT,
+    MARKED,
+    add_outputs,
+    filter_flow,
+    flat_map_flow,
+    map_flow,
+)
 from dataflow_model.runners.engine.flows import Flow, Outputs
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Lane, array_of, taken
+from dataflow_model.runners.engine.lanes import Lane, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import numbered_by_cause
 from dataflow_model.runners.engine.record_ids import record_hashes, record_ids
-from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
-from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, columns_of, in_columns, split
+from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, listed, user_error
+from dataflow_model.runners.engine.value_lanes import Pairs, columns_of, in_columns, split
 from dataflow_model.runners.engine.vectorized import run_on_columns
-from dataflow_model.time import EventTime, ProcessingTime, event_time, format_instant
-from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair, checked_pairs
+from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.values import Window, checked_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.values import PaneInfo
-    from dataflow_model.windowing import WindowFn
 
 __all__ = ["Fragment"]
 
 
-_WINDOWS: Final = frozenset({IntervalWindow, GlobalWindow})
-"""The window classes that are recognised by type, which is faster than checking for attributes."""
-_MARKED: Final = frozenset({TaggedOutput, TimestampedValue})
-"""The classes of outputs that are not plain values."""
 _AROUND: Final = ("start_bundle", "finish_bundle")
 """The methods that are called at the beginning and the end of a bundle."""
-_LIST_HINT: Final = "return a list, or use Map for one output each"
-_WRITTEN: Final[Mapping[type[Any], str]] = {MapFn: "Map", FlatMapFn: "FlatMap", FilterFn: "Filter"}
 
 
 class Fragment:
@@ -179,11 +174,11 @@ class Fragment:
             case ParDo():
                 return self._par_do(node, flow) if ref == node.input else {}
             case ToPairs():
-                return {MAIN: self._to_pairs(node, flow)}
+                return {MAIN: with_pairs(node, flow)}
             case AssignTimestamps():
-                return {MAIN: self._assign_timestamps(node, flow)}
+                return {MAIN: with_timestamps(node, flow)}
             case AssignWindows():
-                return {MAIN: self._assign_windows(node, flow)}
+                return {MAIN: with_windows(node, flow)}
             case GroupByKeyAndWindow() | Reshuffle() | Deduplicate() | Write() | Read():
                 raise AssertionError(f"{node.label!r} is neither an element-wise transform nor a cut")
             case _:
@@ -203,48 +198,6 @@ class Fragment:
             updates_of(root.updates, causes),
         )
 
-    def _assign_windows(self, node: AssignWindows, flow: Flow) -> Flow:
-        if not node.assigns:
-            return flow
-        assign = node.strategy.window_fn.assign
-        needs_pairs = node.strategy.window_fn.needs_pairs
-        columns = _intervals(node.strategy.window_fn, flow.times, node.label)
-        if columns is not None:
-            return Flow(flow.values, flow.causes, flow.times, columns)
-        windows: list[tuple[Window, ...]] = []
-        for value, time in zip(flow.values, flow.times, strict=True):
-            if needs_pairs:
-                as_pair(value, node.label)
-            try:
-                windows.append(_checked_windows(assign(EventTime(time), value), node))
-            except Exception as error:
-                raise user_error(error, node.label, value) from error
-        return Flow(flow.values, flow.causes, flow.times, windows)
-
-    def _assign_timestamps(self, node: AssignTimestamps, flow: Flow) -> Flow:
-        times = []
-        for value, before in zip(flow.values, flow.times, strict=True):
-            try:
-                after = int(event_time(node.fn(value)))
-            except Exception as error:
-                raise user_error(error, node.label, value) from error
-            times.append(_checked_move(before, after, node))
-        return Flow(flow.values, flow.causes, Integers(np.array(times, np.int64)), flow.windows)
-
-    def _to_pairs(self, node: ToPairs, flow: Flow) -> Flow:
-        if isinstance(flow.values, RowValues) and isinstance(node.key, str) and node.value is not None:
-            columns = flow.values.table
-            if {node.key, node.value} <= set(columns.column_names):
-                return Flow(Pairs(columns[node.key], columns[node.value]), flow.causes, flow.times, flow.windows)
-        key, value = _getter(node.key), _getter(node.value)
-        pairs = []
-        for element in flow.values:
-            try:
-                pairs.append((key(element), value(element)))
-            except Exception as error:
-                raise user_error(error, node.label, element) from error
-        return Flow(pairs, flow.causes, flow.times, flow.windows)
-
     def _par_do(self, node: ParDo, flow: Flow) -> dict[str, Flow]:
         if not len(flow.values):
             return {}
@@ -258,12 +211,12 @@ class Fragment:
             return {MAIN: self._split(node.fn, node.label, flow)}
         bare = not (node.parameters or node.args or node.kwargs or node.dead_letters)
         if bare and type(node.fn) is FlatMapFn:
-            return _flat_map(node, flow)
+            return flat_map_flow(node, flow)
         plain = bare and not node.tags
         if plain and isinstance(node.fn, MapFn):
-            return {MAIN: _map(node, flow)}
+            return {MAIN: map_flow(node, flow)}
         if plain and isinstance(node.fn, FilterFn):
-            return {MAIN: _filter(node, flow)}
+            return {MAIN: filter_flow(node, flow)}
         return self._par_do_each(node, flow)
 
     def _split(self, fn: SplitFn, label: str, flow: Flow) -> Flow:
@@ -315,15 +268,15 @@ class Fragment:
         for row, value in enumerate(seen.values):
             try:
                 given = process(value) if bare else self._call(node, value, *next(metadata))
-                results = listed(given, node.label, _LIST_HINT)
-                if len(results) == 1 and type(results[0]) not in _MARKED:
+                results = listed(given, node.label, LIST_HINT)
+                if len(results) == 1 and type(results[0]) not in MARKED:
                     values.append(results[0])
                     causes.append(row)
-                elif _MARKED.isdisjoint(map(type, results)):
+                elif MARKED.isdisjoint(map(type, results)):
                     values += results
                     causes += itertools.repeat(row, len(results))
                 else:
-                    _file(node, outputs, results, row, seen.times[row])
+                    add_outputs(node, outputs, results, row, seen.times[row])
             except Exception as error:
                 if node.dead_letters is None:
                     raise user_error(error, node.label, value) from error
@@ -341,7 +294,7 @@ class Fragment:
             # A plain value gets the order and time of the bundle's last element. One with an event time of its own may
             # go back as far as the bundle's first element, because the watermark is held at least until there.
             time = min(flow.times) if isinstance(result, TimestampedValue) else flow.times[-1]
-            _file(node, at_end, [result], len(flow.values) - 1, time)
+            add_outputs(node, at_end, [result], len(flow.values) - 1, time)
         return {tag: Flow.by_cause([output, at_end[tag].flow(flow)]) for tag, output in outputs.items()}
 
     def _call(
@@ -403,71 +356,6 @@ def _cuts_of(node: Node, ref: Ref) -> list[str]:
     return [node.label, *sides] if ref == node.input else sides
 
 
-def _map(node: ParDo, flow: Flow) -> Flow:
-    """Map all elements at once; outputs that are not plain values are sorted out afterwards."""
-    assert isinstance(node.fn, MapFn)  # noqa: S101 - the caller has looked
-    values = mapped(node.fn.fn, flow.values, node.label)
-    if not _MARKED.isdisjoint(map(type, values)):
-        outputs = {MAIN: Outputs()}
-        for row, (value, time) in enumerate(zip(values, flow.times, strict=True)):
-            _file(node, outputs, [value], row, time)
-        return outputs[MAIN].flow(flow)
-    return Flow(values, flow.causes, flow.times, flow.windows)
-
-
-def _flat_map(node: ParDo, flow: Flow) -> dict[str, Flow]:
-    """Call the function for all elements, then sort out the outputs together."""
-    assert isinstance(node.fn, FlatMapFn)  # noqa: S101 - the caller has looked
-    fn = node.fn.fn
-    as_list: Callable[[Any], list[Any]] = functools.partial(listed, label=node.label, hint=_LIST_HINT)
-    if inspect.isgeneratorfunction(fn):
-        as_list = list
-    results: list[list[Any]] = []
-    failure: Exception | None = None
-    try:
-        for value in flow.values:
-            results.append(as_list(fn(value)))  # noqa: PERF401 - those before an exception count
-    except Exception as error:  # noqa: BLE001 - it is raised below, unless an earlier output is rejected
-        failure = error
-    values = list(itertools.chain.from_iterable(results))
-    rows = np.repeat(np.arange(len(results)), np.fromiter(map(len, results), np.int64, len(results)))
-    outputs = {tag: Outputs() for tag in (MAIN, *node.tags)}
-    kept = np.ones(len(values), np.bool_)
-    times: dict[int, int] = {}
-    for place in _marked_places(values):
-        row = int(rows[place])
-        try:
-            tag, values[place], at = _unmarked(values[place], flow.times[row], node)
-            check_tag(tag, outputs, node.label)
-        except Exception as error:
-            raise user_error(error, node.label, flow.values[row]) from error
-        if tag != MAIN:
-            outputs[tag].add(values[place], row, at)
-            kept[place] = False
-        elif at is not None:
-            times[place] = at
-    if failure is not None:
-        raise user_error(failure, node.label, flow.values[len(results)]) from failure
-    if not kept.all():
-        values = list(itertools.compress(values, kept.tolist()))
-        moved = np.cumsum(kept) - 1
-        rows, times = rows[kept], {int(moved[place]): time for place, time in times.items()}
-    outputs[MAIN] = Outputs(values, rows.tolist(), times)
-    return {tag: output.flow(flow) for tag, output in outputs.items()}
-
-
-def _marked_places(values: Sequence[Any]) -> list[int]:
-    """Return the places of the outputs that are not plain values."""
-    kinds = list(map(type, values))
-    return [] if _MARKED.isdisjoint(kinds) else [place for place, kind in enumerate(kinds) if kind in _MARKED]
-
-
-def _filter(node: ParDo, flow: Flow) -> Flow:
-    assert isinstance(node.fn, FilterFn)  # noqa: S101 - the caller has looked
-    rows = places_kept(node.fn.fn, flow.values, node.label)
-    return flow if len(rows) == len(flow.values) else flow.taken(rows)
-
-
 def _own(items: Sequence[Any]) -> Sequence[Any]:
     """Return a column that may be appended to: a list that is not shared."""
     return items if isinstance(items, Lane) else list(items)
@@ -476,90 +364,3 @@ def _own(items: Sequence[Any]) -> Sequence[Any]:
 def _picked(items: Sequence[Any], causes: Sequence[int]) -> Sequence[Any]:
     """Return for each element the item of its cause."""
     return _own(items) if isinstance(causes, range) else taken(items, causes)
-
-
-def _intervals(window_fn: WindowFn, times: Sequence[int], label: str) -> Intervals | None:
-    """Assign windows to a column of event times; return `None` if they are assigned element by element."""
-    if not len(times) or not window_fn.assigns_columns:
-        return None
-    assigned = assigned_columns(window_fn, array_of(times), label)
-    if assigned is None or assigned[0] is not None:
-        return None
-    _, starts, ends = assigned
-    return Intervals(starts, ends, is_global=window_fn.is_global)
-
-
-def _file(node: ParDo, outputs: dict[str, Outputs], results: list[Any], row: int, time: int) -> None:
-    """Add the outputs of one element to those of their tags; if one of them is rejected, add none.
-
-    Args:
-        node: the transform.
-        outputs: the outputs so far, by tag.
-        results: what the function has returned for the element.
-        row: the element's row in the flow.
-        time: its event time.
-    """
-    filed: list[tuple[str, Any, int | None]] = []
-    for result in results:
-        tag, value, at = _unmarked(result, time, node)
-        check_tag(tag, outputs, node.label)
-        filed.append((tag, value, at))
-    for tag, value, at in filed:
-        outputs[tag].add(value, row, at)
-
-
-def _unmarked(result: Any, time: int, node: ParDo) -> tuple[str, Any, int | None]:
-    """Return the tag and the value of an output, and its event time if it was given one of its own.
-
-    Args:
-        result: the output.
-        time: the event time of the element that it was made of.
-        node: the transform.
-    """
-    tag, value, at = MAIN, result, None
-    if isinstance(value, TaggedOutput):
-        tag, value = value.tag, value.value
-    if isinstance(value, TimestampedValue):
-        at = _checked_move(time, int(value.event_time), node)
-        value = value.value
-    return tag, value, at
-
-
-def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:
-    """Return the windows that a window function has assigned, after checking that they are windows."""
-    windows = tuple(assigned) if isinstance(assigned, Iterable) else None
-    if windows is None or not all(type(window) in _WINDOWS or isinstance(window, Window) for window in windows):
-        raise InvalidType(
-            f"{node.strategy.window_fn!r} must assign a sequence of windows, got {assigned!r}",
-            hint="return [dm.IntervalWindow(start, end)] from its assign, or [] to leave the element out",
-        )
-    return windows
-
-
-def _checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> int:
-    """Return the new event time, after checking that it is no further back than declared."""
-    horizon = node.late_data_horizon
-    if after < before - int(horizon or 0):
-        bound = "no" if horizon is None else "a smaller"
-        way_out = f"dm.{_WRITTEN.get(type(node.fn), 'ParDo')}(…).late_data_horizon('1 hour')"
-        if isinstance(node, AssignTimestamps) or isinstance(node.fn, TimestampFn):
-            way_out = "dm.WithTimestamps(…, late_data_horizon='1 hour')"
-        raise InvalidType(
-            f"{node.label!r} moves an event time backward from {format_instant(before)} to "
-            f"{format_instant(after)}, but declares {bound} bound",
-            hint=f"declare how far back it may move; this holds the watermark back by as much: {way_out}",
-        )
-    return after
-
-
-def _getter(field: str | tuple[str, ...] | None) -> Callable[[Any], Any]:
-    if field is None:
-        return lambda element: element
-    if isinstance(field, tuple):
-        parts = [_getter(name) for name in field]
-        return lambda element: tuple(part(element) for part in parts)
-
-    def get(element: Any) -> Any:
-        return element[field] if isinstance(element, dict) else getattr(element, field)
-
-    return get
