@@ -110,6 +110,37 @@ def test_a_merge_that_moves_the_end_behind_the_watermark_makes_the_pane_late() -
     assert given.brief == [(1, "LATE"), (2, "ON_TIME")]
 
 
+def test_a_pane_of_a_window_that_is_cut_short_behind_the_watermark_is_late_and_not_behind_its_own_collection() -> None:
+    trigger = dm.Repeatedly(dm.AfterProcessingTime(60))
+    windowing = dm.Window.into(ValidUntilNext()).trigger(trigger).allowed_lateness(50)
+    given = run("e 4@5, e 16@0, w 7, e 64@2, p 100, w 20", windowing)
+    assert [(pane.value, pane.info.timing.name) for pane in given.panes] == [(16, "LATE"), (64, "LATE"), (4, "EARLY")]
+
+
+def standing(panes: list[dm.Pane]) -> dict[Any, Any]:
+    """Return the values that are left of panes less retractions, by window, in seconds."""
+    left: dict[Any, Any] = {}
+    for pane in panes:
+        window = int(pane.window.start) // 1_000_000, int(pane.window.end) // 1_000_000
+        if pane.is_retraction:
+            assert left.pop(window) == pane.value
+        else:
+            left[window] = pane.value
+    return left
+
+
+END = int(dm.MAX_TIMESTAMP) // 1_000_000
+
+
+def test_a_window_that_is_cut_short_retracts_the_value_of_its_old_bounds_although_nothing_is_new_in_it() -> None:
+    early = dm.Window.into(ValidUntilNext()).trigger(dm.AfterWatermark(early=COUNT(1))).on_time("fire_if_non_empty")
+    given = run("e 1@0, e 2@60, w 100", early.accumulating_and_retracting())
+    assert standing(given.panes) == {(0, 60): 1, (60, END): 2}
+    late = dm.Window.into(ValidUntilNext()).allowed_lateness(3_600).accumulating_and_retracting()
+    given = run("e 1@0, e 2@60, w 70, e 4@30, w 100", late)
+    assert standing(given.panes) == {(0, 30): 1, (30, 60): 4, (60, END): 2}
+
+
 # Expiry and closing.
 
 

@@ -41,16 +41,17 @@ def test_partners_are_no_further_apart_than_the_distance_either_way() -> None:
     assert joined(dm.Join.inner(within=0), left, [("x", 10), ("y", 11)]) == [(("a", "x"), 10)]
 
 
-def test_windows_do_not_count() -> None:
-    def in_tens(p: dm.Pipeline, name: str, at: int) -> Any:
+@pytest.mark.parametrize(("windows", "copies"), [(dm.FixedWindows(10), 1), (dm.SlidingWindows(10, 5), 4)], ids=repr)
+def test_windows_do_not_count_but_an_element_in_two_windows_is_two_elements(windows: dm.WindowFn, copies: int) -> None:
+    def in_windows(p: dm.Pipeline, name: str, at: int) -> Any:
         element = p | name >> dm.Create([dm.TimestampedValue(("k", name), at)])
-        return element | f"windows of {name}" >> dm.Window.into(dm.SlidingWindows(10, 5))
+        return element | f"windows of {name}" >> dm.Window.into(windows)
 
     with dm.Pipeline() as p:
-        _ = (in_tens(p, "left", 9), in_tens(p, "right", 11)) | dm.Join(within=5) | "out" >> dm.io.Collect()
+        _ = (in_windows(p, "left", 9), in_windows(p, "right", 11)) | dm.Join(within=5) | "out" >> dm.io.Collect()
     assert p.result is not None
-    [record] = p.result.collected("out")
-    assert (record.value, record.window) == (("k", ("left", "right")), dm.GLOBAL_WINDOW)
+    joined = [(record.value, record.window) for record in p.result.collected("out")]
+    assert joined == [(("k", ("left", "right")), dm.GLOBAL_WINDOW)] * copies
 
 
 def test_who_has_no_partner_goes_out_at_its_own_time() -> None:

@@ -30,9 +30,13 @@ _WINDOWS: Final = frozenset({IntervalWindow, GlobalWindow})
 
 
 def with_windows(node: AssignWindows, flow: Flow) -> Flow:
-    """Return the elements in the windows that the node's window function assigns."""
+    """Return the elements in the windows that the node's window function assigns.
+
+    An element that is in several windows already is as many elements, each of which is assigned anew.
+    """
     if not node.assigns:
         return flow
+    _, flow = flow.apart()
     assign = node.strategy.window_fn.assign
     needs_pairs = node.strategy.window_fn.needs_pairs
     columns = _intervals(node.strategy.window_fn, flow.times, node.label)

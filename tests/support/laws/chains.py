@@ -18,6 +18,7 @@ from dataflow_model.testing.runner_proof import Copied
 from tests.support.pipelines import seen
 from tests.support.spec import spec
 from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, script, windowing_strategy
+from tests.support.spec.windows_of_users import HalvesOfTen, OtherSessions, ValidUntilNext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ KEYS = ["aaab", "adbg", "adbg", "ag"]
 CHAIN_LEAVES = [name for name in LEAVES if name != "AfterWatermark of a percentile"]
 UNMERGED = [fn for fn in WINDOW_FNS if not fn.is_merging]
 SESSIONS = [dm.Sessions(2), dm.Sessions(4), dm.Sessions(7)]
+MERGED_BY_USERS = [ValidUntilNext(), ValidUntilNext(), HalvesOfTen(), OtherSessions(3)]
 SHARDS = (1, 2, 2, 3, 3, 5, 5)
 BUSY: list[dm.Trigger] = [
     dm.Always(),
@@ -148,7 +150,7 @@ def _foldable(pick: Pick, mode: dm.AccumulationMode, later_fns: Sequence[Any], r
     groupings = []
     for number in range(count):
         is_last = number == count - 1
-        strategy = _strategy(pick, later_fns if number else WINDOW_FNS)
+        strategy = _strategy(pick, later_fns if number else [*WINDOW_FNS, *MERGED_BY_USERS])
         strategy = attrs.evolve(
             strategy,
             trigger=dm.Repeatedly(strategy.trigger),

@@ -54,6 +54,11 @@ def settle(cell: Cell) -> None:
     cell.earliest = cell.latest = None
 
 
+def owes(cell: Cell, window: Window) -> bool:
+    """Return whether values of windows with other bounds stand, which the cell's next pane retracts."""
+    return any(standing.window != window for standing in cell.standing)
+
+
 def timing_of(cell: Cell, window: Window, *, watermark: int, passing: bool) -> PaneTiming:
     """Return the timing of the next pane."""
     if watermark < int(window.end):
@@ -135,11 +140,10 @@ class CellsByKey(KeyStore[KeyState]):
     def _hold(self, cell: Cell, window: Window) -> int | None:
         """Return the earliest event time of pending output: of the next pane, or of its retractions.
 
-        Values of windows that have been merged into this one are pending as long as they stand and a pane can come.
+        Values of windows with other bounds are pending as long as they stand and a pane can come.
         """
         can_fire = self._strategy.closing is ClosingBehavior.FIRE_ALWAYS or not cell.tree.is_finished()
-        has_merged = any(standing.window.end < window.end for standing in cell.standing)
-        if not cell.pending and not (can_fire and has_merged):
+        if not cell.pending and not (can_fire and owes(cell, window)):
             return None
         next_pane = output_time(cell, window, self._strategy.timestamp_combiner)
         return min([next_pane, *(standing.time for standing in cell.standing)])

@@ -14,7 +14,7 @@ from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.triggers import FiringMode
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneInfo, PaneTiming
-from tests.support.reference.cells import clear, output_time, settle, timing_of
+from tests.support.reference.cells import clear, output_time, owes, settle, timing_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -101,7 +101,7 @@ class Emitter:
 
     def fire(self, state: KeyState, window: Window, cell: Cell, firing: Firing) -> None:
         """Emit a pane if the window has something new or it is forced; then clear the contents if the mode says so."""
-        if cell.pending or firing.forced:
+        if cell.pending or firing.forced or owes(cell, window):
             if self._strategy.retracting and not self._holds(cell):  # everything was retracted, so there is no value
                 self._take_back(state.key, cell, firing.produced)
             else:

@@ -22,7 +22,7 @@ from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TriggerMachine
 from dataflow_model.values import encode_key
-from tests.support.reference.cells import CellsByKey, incorporate, take_back
+from tests.support.reference.cells import CellsByKey, incorporate, owes, take_back
 from tests.support.reference.emission import Emitter, Firing
 from tests.support.reference.feeding import feed_pairs
 from tests.support.reference.merging import merge_windows
@@ -347,7 +347,8 @@ class GroupingEngine(StoreMachine):
         forced = fired and passing and self.strategy.on_time is OnTimeBehavior.FIRE_ALWAYS
         if expiring or (fired and cell.tree.is_finished()):
             forced = forced or (self._must_close and not cell.has_closed)
-        if fired or (expiring and (cell.pending or forced)):
+        must = cell.pending or forced or (owes(cell, window) and not cell.tree.is_finished())
+        if fired or (expiring and must):
             firing = Firing(
                 watermark=self.watermark,
                 produced=self.clock,

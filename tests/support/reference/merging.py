@@ -55,10 +55,9 @@ def _merged_cell(engine: GroupingEngine, result: Window, sources: Sequence[tuple
     cells = [cell for _, cell in sources]
     earliest = [cell.earliest for cell in cells if cell.earliest is not None]
     latest = [cell.latest for cell in cells if cell.latest is not None]
-    # If the end moves behind the watermark, elements that were on time for the window no longer are.
-    overtaken = (
-        int(result.end) <= engine.watermark < max((int(window.end) for window, _ in sources), default=int(result.end))
-    )
+    # If the end moves to or behind the watermark, elements that were on time for the window no longer are.
+    last = max((int(window.end) for window, _ in sources), default=int(result.end))
+    overtaken = int(result.end) <= engine.watermark and int(result.end) < last
     return Cell(
         engine.combine.merge_accumulators([cell.accumulator for cell in cells]),
         tree,

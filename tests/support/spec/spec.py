@@ -166,8 +166,8 @@ class Grouping:
         new.rows = [row for source in sources for row in source.rows]
         new.news = [row for source in sources for row in source.news]
         ends = [int(source.window.end) for source in sources]
-        if int(window.end) <= self.watermark.at() < max(ends, default=int(window.end)):
-            new.news = [attrs.evolve(row, on_time=False) for row in new.news]  # the end has moved behind the watermark
+        if int(window.end) <= self.watermark.at() and int(window.end) < max(ends, default=int(window.end)):
+            new.news = [attrs.evolve(row, on_time=False) for row in new.news]  # the end has moved to or behind it
         new.standing = [pane for source in sources for pane in source.standing]
         new.standing.sort(key=lambda pane: (pane.window.end, pane.window.start))
         new.had_on_time = any(source.had_on_time for source in sources)
@@ -180,7 +180,8 @@ class Grouping:
         closes &= not any(info.is_last for info in live.history)
         forced = closes and self.strategy.closing is dm.ClosingBehavior.FIRE_ALWAYS
         forced |= fired and passes and self.strategy.on_time is dm.OnTimeBehavior.FIRE_ALWAYS
-        if live.news or forced:
+        owes = any(pane.window != live.window for pane in live.standing) and (fired or not live.tree.finished)
+        if live.news or forced or owes:
             self.send(live, repr(self.strategy.trigger) if fired else None, at, passes=passes)
         clears = mode in {MODE.CLEAR_ALWAYS, MODE.CLEAR_BY_DEFAULT}
         clears = CLEARS.get(firing_mode, clears) if mode in OBEDIENT else clears

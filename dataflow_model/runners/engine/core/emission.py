@@ -108,7 +108,7 @@ class Emission:
     def fire(
         self, slot: int, mode: int, produced: int, by_trigger: bool, passing: bool, forced: bool, last: bool
     ) -> None:
-        """Emit a pane if a window has new elements or if forced; then clear what the accumulation mode clears.
+        """Emit a pane if a window has something to say or if forced; then clear what the accumulation mode clears.
 
         Args:
             slot: the cell.
@@ -120,7 +120,7 @@ class Emission:
             last: whether the window expires.
         """
         table = self.cells
-        if table.pending[slot] > 0 or forced:
+        if table.pending[slot] > 0 or forced or self.schedule.owes(slot):
             if self.retracts and self.is_empty(slot):
                 self.take_back(slot, produced)
             else:

@@ -69,7 +69,7 @@ cdef class GroupingMachine:
     cpdef int advance_watermark(self, int64_t watermark) except -1
     @cython.locals(schedule=Schedule, place=int64_t)
     cpdef int run_reopened(self) except -1
-    @cython.locals(table=CellTable, end=int64_t, fired=cython.bint, passing=cython.bint, expiring=cython.bint, forced=cython.bint)
+    @cython.locals(table=CellTable, end=int64_t, fired=cython.bint, owes=cython.bint, passing=cython.bint, expiring=cython.bint, forced=cython.bint)
     cpdef bint watermark_reaches(self, int64_t slot, int64_t previous, int64_t result) except -1
     @cython.locals(entry=int64_t, following=int64_t)
     cpdef int expire(self, int64_t slot) except -1

@@ -414,7 +414,7 @@ class GroupingMachine:
                 standing = entry
                 entry = following
             table.standing[slot] = _NONE
-        if end <= self.watermark < last:  # the end has moved behind the watermark
+        if end <= self.watermark and end < last:  # the end has moved to or behind the watermark
             flags &= ~_PENDING_ON_TIME
         table.held[target] = held
         table.flags[target] = flags
@@ -511,7 +511,8 @@ class GroupingMachine:
         forced = fired and passing and self.passes_always
         if expiring or (fired and self.trees.is_finished(slot)):
             forced = forced or (self.closes_always and not table.flags[slot] & _HAS_CLOSED)
-        if fired or (expiring and (table.pending[slot] > 0 or forced)):
+        owes = expiring and not self.trees.is_finished(slot) and self.schedule.owes(slot)
+        if fired or owes or (expiring and (table.pending[slot] > 0 or forced)):
             self.emission.fire(slot, result & _MODE, self.clock, fired, passing, forced, expiring)
         if self.trees.cleared:
             self.emission.clear_contents(slot)

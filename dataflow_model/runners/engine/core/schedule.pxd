@@ -4,9 +4,9 @@ from libc.stdint cimport int64_t
 from dataflow_model.runners.engine.core.cells cimport CellTable
 from dataflow_model.runners.engine.core.deadlines cimport DeadlineQueue
 from dataflow_model.runners.engine.core.evaluation cimport TreeEvaluator
-from dataflow_model.runners.engine.core.log cimport StandingTable
+from dataflow_model.runners.engine.core.log cimport PaneLog, StandingTable
 
-cdef int64_t _LOW_LINE, _EARLIEST, _LATEST, _REOPENED, _TIMED, _COLLECTED, _HOLDS, _SCRATCH, _FEW, _AT_ONCE
+cdef int64_t _LOW_LINE, _EARLIEST, _LATEST, _REOPENED, _TIMED, _COLLECTED, _HOLDS, _NONE, _SCRATCH, _FEW, _AT_ONCE
 
 @cython.final
 cdef class Schedule:
@@ -24,8 +24,9 @@ cdef class Schedule:
     cpdef int64_t due_on(self, int64_t slot, int64_t line) noexcept
     @cython.locals(table=CellTable, end=int64_t)
     cpdef int64_t output_time(self, int64_t slot) noexcept
-    @cython.locals(table=CellTable, entry=int64_t)
     cpdef bint is_awaited(self, int64_t slot) noexcept
+    @cython.locals(table=CellTable, panes=PaneLog, entry=int64_t, same_start=cython.bint, same_end=cython.bint)
+    cpdef bint owes(self, int64_t slot) noexcept
     @cython.locals(hold=int64_t, entry=int64_t)
     cpdef int64_t hold_of(self, int64_t slot) noexcept
 

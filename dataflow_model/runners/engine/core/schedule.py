@@ -25,6 +25,7 @@ _REOPENED: Final = cells.REOPENED
 _TIMED: Final = cells.TIMED
 _COLLECTED: Final = cells.COLLECTED
 _HOLDS: Final = -1
+_NONE: Final = -1
 _SCRATCH: Final = 4
 _FEW: Final = 16
 _AT_ONCE: Final = 256
@@ -99,19 +100,22 @@ class Schedule:
         return end
 
     def is_awaited(self, slot: int) -> bool:
-        """Return whether a cell holds the watermark: for new elements, or for values of windows merged into it.
-
-        Such values may stand although no element is pending, as the trigger had finished and the element that merged
-        the windows was dropped. They are retracted by the last pane, if there is one, or when the trigger fires again.
-        """
-        table = self.cells
-        if table.pending[slot] > 0:
+        """Return whether a cell holds the watermark: for new elements, or for values that it owes the retraction of."""
+        if self.cells.pending[slot] > 0:
             return True
-        if not self.merges or not (self.closes_always or not self.trees.is_finished(slot)):
-            return False
-        entry = table.standing[slot]
+        return self.owes(slot) and (self.closes_always or not self.trees.is_finished(slot))
+
+    def owes(self, slot: int) -> bool:
+        """Return whether values of windows with other bounds stand, which the cell's next pane retracts.
+
+        The cell may have nothing new: another element has cut the window short, or the element that merged it was
+        dropped because the trigger had finished.
+        """
+        table, panes = self.cells, self.standing.panes
+        entry = table.standing[slot] if self.merges else _NONE
         while entry >= 0:
-            if self.standing.panes.end[entry] < table.end[slot]:
+            same_start, same_end = panes.start[entry] == table.start[slot], panes.end[entry] == table.end[slot]
+            if not (same_start and same_end and panes.kind[entry] == table.kind[slot]):
                 return True
             entry = self.standing.following[entry]
         return False
