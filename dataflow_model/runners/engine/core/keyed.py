@@ -123,7 +123,7 @@ class CoreMachine:
             clock=array_of(instants.clocks),
             watermark=watermarks.low,
             closes=np.fromiter(instants.closes, np.int64, len(instants)),
-            until=np.searchsorted(places[placements.row], np.arange(len(instants)), side="right"),
+            until=_counted_up_to(places[placements.row], len(instants)),
             further=[further[:, line] for line in self._lines],
             signals=[instants.signals.get(place, ()) for place in range(len(instants))] if instants.signals else None,
         )
@@ -182,7 +182,7 @@ class CoreMachine:
             clock=times,
             watermark=times,
             closes=begins,
-            until=np.searchsorted(placements.row, np.arange(len(elements)), side="right"),
+            until=_counted_up_to(placements.row, len(elements)),
         )
         panes = self._run(columns, elements, self._core.run_by_key)
         output = self._bundle(panes, elements.orders)
@@ -410,6 +410,11 @@ class CoreMachine:
 def _rising_later(orders: Sequence[Order], firsts: Sequence[int]) -> DeferredOrders:
     """Return the orders that `rising_by_key` returns, which are computed when one is read."""
     return DeferredOrders(len(orders), lambda: rising_by_key(made_orders(orders), firsts))
+
+
+def _counted_up_to(places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return for each number below `count` how many places are not greater."""
+    return np.cumsum(np.bincount(places, minlength=count), dtype=np.int64)
 
 
 def _counted(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
