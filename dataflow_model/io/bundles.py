@@ -95,7 +95,8 @@ class CollectSink(TabularSink):
     def table(self, records: Sequence[Record]) -> pa.Table:
         """Return records as columns, with one that marks retractions if there are any."""
         retractions = any(record.is_retraction for record in records)
-        return ArrowTableSink(panes=self.panes, retractions=retractions, label=self.label).table(records)
+        way_out = f"map the elements to one shape first, or read the records with result.collected({self.label!r})"
+        return _table(records, None, self.label, way_out, panes=self.panes, retractions=retractions)
 
 
 @attrs.frozen(kw_only=True)
@@ -116,12 +117,19 @@ class ArrowTableSink(DataFrameSink):
 
     def table(self, records: Sequence[Record]) -> pa.Table:
         """Return records as columns; with neither schema nor records there are none."""
-        own = infer_schema(records) if self.schema is None else self.schema
-        schema = pa.schema([]) if own is None else full_schema(own, panes=self.panes, retractions=self.retractions)
-        batch, misfits = fit(records, schema, panes=self.panes, retractions=self.retractions)
-        if misfits:
-            raise SinkError(
-                f"{self.label!r} cannot write {misfits[0].value!r}: {misfits[0].reason} ({len(misfits)} such rows)",
-                hint="pass schema=pa.schema({…}), or map the elements to one shape first",
-            )
-        return pa.Table.from_batches([batch])
+        way_out = "pass schema=pa.schema({…}), or map the elements to one shape first"
+        return _table(records, self.schema, self.label, way_out, panes=self.panes, retractions=self.retractions)
+
+
+def _table(
+    records: Sequence[Record], own: pa.Schema | None, label: str, way_out: str, *, panes: bool, retractions: bool
+) -> pa.Table:
+    added = {"panes": panes, "retractions": retractions}
+    schema = infer_schema(records, **added) if own is None else full_schema(own, **added)
+    batch, misfits = fit(records, pa.schema([]) if schema is None else schema, **added)
+    if misfits:
+        raise SinkError(
+            f"{label!r} cannot write {misfits[0].value!r}: {misfits[0].reason} ({len(misfits)} such rows)",
+            hint=way_out,
+        )
+    return pa.Table.from_batches([batch])

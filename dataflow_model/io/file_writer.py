@@ -152,12 +152,13 @@ class FileSinkWriter(SinkWriter):
         """Write records whose values are columns of the schema's types; tell whether they are."""
         sink = self._sink
         table = columns_of(records)
-        if table is None or (sink.retractions and RETRACTION_FIELD.name in table.column_names):
+        if table is None:
+            return False
+        added = pane_arrays(records, panes=sink.panes, retractions=sink.retractions)
+        if not added.keys().isdisjoint(table.column_names):
             return False
         values = dict(zip(table.column_names, table.columns, strict=True))
-        cast = _cast(
-            pa.table(values | pane_arrays(records, panes=sink.panes, retractions=sink.retractions)), self._schema
-        )
+        cast = _cast(pa.table(values | added), self._schema)
         batches = [] if cast is None else cast.to_batches()
         if cast is None or any(map(sink.misfits, batches)):
             return False

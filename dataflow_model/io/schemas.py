@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PANE_FIELDS",
     "RETRACTION_FIELD",
+    "added_fields",
     "checked_schema",
     "full_schema",
     "unified_schema",
@@ -32,19 +33,29 @@ RETRACTION_FIELD: Final = pa.field("is_retraction", pa.bool_())
 """The last column wherever values may be taken back: true in the rows that do."""
 
 
+def added_fields(*, panes: bool, retractions: bool) -> tuple[pa.Field, ...]:
+    """Return the columns that a sink adds to those of the rows.
+
+    Args:
+        panes: whether window and pane are columns.
+        retractions: whether values may be taken back, so that a column says which rows do so.
+    """
+    return (*(PANE_FIELDS if panes else ()), *((RETRACTION_FIELD,) if retractions else ()))
+
+
 def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Schema:
     """Return the schema with what a sink adds behind its own columns, those apart that it has already.
 
     Args:
         schema: the rows' own columns.
-        panes: whether window and pane are columns.
-        retractions: whether values may be taken back, so that a column says which rows do so.
+        panes: as in `added_fields`.
+        retractions: likewise.
 
     Example:
         >>> full_schema(pa.schema({"value": pa.int64()}), panes=True, retractions=True).names
         ['value', 'window_start', 'window_end', 'pane_index', 'pane_timing', 'is_retraction']
     """
-    added = (*(PANE_FIELDS if panes else ()), *((RETRACTION_FIELD,) if retractions else ()))
+    added = added_fields(panes=panes, retractions=retractions)
     return pa.schema([*schema, *(field for field in added if field.name not in schema.names)])
 
 

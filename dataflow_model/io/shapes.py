@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 
-from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, full_schema
+from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, added_fields
 from dataflow_model.plan.record_columns import PaneColumns, values_of
 from dataflow_model.plan.shapes import MISSING, columns_of_values, fitted_columns, inferred_type
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -56,8 +56,9 @@ def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool 
     columns, _, _ = columns_of_values(values)
     if not columns:
         return None
-    schema = pa.schema([pa.field(name, inferred_type(values)) for name, values in columns.items()])
-    return full_schema(schema, panes=panes, retractions=retractions)
+    added = added_fields(panes=panes, retractions=retractions)
+    own = columns.keys() - {field.name for field in added}
+    return pa.schema([*((name, inferred_type(column)) for name, column in columns.items() if name in own), *added])
 
 
 def infer_schema_of_columns(columns: pa.Table, *, panes: bool = False, retractions: bool = False) -> pa.Schema | None:
@@ -68,11 +69,12 @@ def infer_schema_of_columns(columns: pa.Table, *, panes: bool = False, retractio
         >>> infer_schema_of_columns(pa.table({"delay": pa.array([4], pa.int32())}))
         delay: int64
     """
+    added = added_fields(panes=panes, retractions=retractions)
     types = {field.name: _type_of_values(field.type) for field in columns.schema}
-    unclear = any(kind is None for kind in types.values())
+    unclear = any(kind is None for kind in types.values()) or any(field.name in types for field in added)
     if unclear or any(column.null_count == len(column) for column in columns.columns):
         return None
-    return full_schema(pa.schema(types), panes=panes, retractions=retractions)
+    return pa.schema([*types.items(), *added])
 
 
 def fit(
@@ -81,8 +83,8 @@ def fit(
     """Return the records that fit the schema as columns, and those that do not.
 
     A field that a record lacks is null; a field that the schema lacks, a null where there may be none, and a value that
-    the column's type cannot hold without loss are misfits; so is a field of a record that bears the name of the
-    retractions' column.
+    the column's type cannot hold without loss are misfits; so is a field of a record that has the name of a column for
+    window, pane or retractions.
 
     Args:
         records: the records.
@@ -104,11 +106,11 @@ def fit_places(
     made = pane_arrays(records, panes=panes, retractions=retractions) if kept else {}
     if shapeless:
         made = {name: array.take(pa.array(kept, pa.int64())) for name, array in made.items()}
-    if RETRACTION_FIELD.name in made:
-        name = RETRACTION_FIELD.name
+    for name in made:
         for row, value in enumerate(columns.get(name, ())):
             if value is not MISSING:
-                bad[row] = f"it has a field {name!r}, which is the name of the column that marks retractions"
+                cause = "marks retractions" if name == RETRACTION_FIELD.name else "`panes=True` adds"
+                bad.setdefault(row, f"it has a field {name!r}, which is the name of the column that {cause}")
     batch = fitted_columns({**columns, **made}, len(kept), schema, bad)
     if bad:
         misfits.extend(_misfit(records[kept[row]], reason) for row, reason in sorted(bad.items()))

@@ -71,6 +71,14 @@ def test_a_commit_that_comes_again_changes_nothing(sink: TableSink) -> None:
     assert pairs(sink.url) == {"a": 100}
 
 
+def test_a_field_with_the_name_of_a_column_that_panes_add_makes_its_row_a_dead_letter(database: str) -> None:
+    sink = TableSink(url=database, table="sums", keys="key", panes=True)
+    rows_of_users = [{"key": "a", "window_start": "mine"}, {"key": "b", "value": 2}]
+    messages = commit(sink, "run-0", [record(order, row) for order, row in enumerate(rows_of_users)])
+    assert pairs(sink.url) == {"b": 2}
+    assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
+
+
 def test_two_sinks_of_a_run_that_share_a_table_note_their_commits_apart(sink: TableSink) -> None:
     fence = Fence("run", 1)
     first, second = (attrs.evolve(sink.fenced(fence), label=label) for label in ("one", "other"))

@@ -17,7 +17,7 @@ import pytest
 
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
 from dataflow_model.io import WriteJson, WriteParquet
-from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
+from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
 from dataflow_model.plan.nodes import Write as WriteNode
 from dataflow_model.plan.sinks import Record
 from dataflow_model.runners.engine.bundle import Bundle, Update
@@ -25,7 +25,7 @@ from dataflow_model.runners.engine.core.operations import PANE_LATE, PANE_ON_TIM
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Repeated
 from dataflow_model.runners.engine.records import BundleRecords
-from dataflow_model.runners.engine.value_lanes import Pairs
+from dataflow_model.runners.engine.value_lanes import Pairs, RowValues
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Create
@@ -304,6 +304,38 @@ class Named(NamedTuple):
 def test_panes_refuse_rows_with_columns_of_those_names(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="already have a column 'window_start'"):
         _ = Pipeline() | Create([Named("x")]) | WriteParquet(tmp_path, panes=True)
+
+
+@pytest.mark.parametrize("schema", [PAIRS, None])
+@pytest.mark.parametrize("kind", [ParquetSink, JsonSink, CsvSink])
+def test_a_field_with_the_name_of_a_column_that_panes_add_makes_its_row_a_dead_letter(
+    tmp_path: Path, kind: type[FileSink], schema: pa.Schema | None
+) -> None:
+    sink = kind(path=tmp_path, schema=schema, panes=True)
+    hour = IntervalWindow(EventTime(0), EventTime(3_600_000_000))
+    clashing = {"key": "UA", "value": 1, "window_start": "mine"}
+    messages = written(sink, "0", [record(clashing, hour), record(("AA", 2), hour)])
+    sink.commit("0", messages)
+    assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
+    [letter] = (tmp_path / "_dead_letters").iterdir()
+    assert "a field 'window_start', which is the name of the column that `panes=True` adds" in letter.read_text()
+    if kind is ParquetSink:
+        assert [(row["key"], row["window_start"].isoformat()) for row in rows(sink)] == [
+            ("AA", "1970-01-01T00:00:00+00:00")
+        ]
+
+
+@pytest.mark.parametrize("schema", [pa.schema({"user": pa.string()}), None])
+def test_columns_with_the_name_of_a_column_that_panes_add_are_dead_letters_too(
+    tmp_path: Path, schema: pa.Schema | None
+) -> None:
+    sink = ParquetSink(path=tmp_path, schema=schema, panes=True)
+    orders: Any = [("rows", 0)]
+    times = Integers(np.zeros(1, np.int64))
+    bundle = Bundle.fresh(RowValues(pa.table({"user": ["ann"], "pane_index": [7]})), times, orders, times)
+    writer = sink.open("0", "0")
+    writer.write(BundleRecords(bundle, Repeated((0, 0), 1)))
+    assert sink.counts([writer.close()]) == {"rows": 0, "dead_letters": 1}
 
 
 # ------------------------------------------------------------------------------------------- several sinks in one place

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import pyarrow as pa
 import pytest
 
+import dataflow_model as dm
 from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io import ForeachBundle, schema_from_type
 from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
@@ -103,6 +104,20 @@ def test_a_table_holds_records_or_says_which_does_not_fit() -> None:
     strict = ArrowTableSink(schema=pa.schema({"value": pa.int64()}))
     with pytest.raises(SinkError, match="cannot write 'a': column 'value' is int64"):
         strict.table(strict.records(messages(strict, {1: "a"})))
+
+
+def test_a_row_that_does_not_fit_a_collected_table_is_refused_with_arguments_that_exist() -> None:
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([1, "a"]) | "mixed" >> dm.io.Collect()
+    with pytest.raises(SinkError) as caught:
+        p.result.table("mixed")
+    assert str(caught.value).endswith(
+        "Hint: map the elements to one shape first, or read the records with result.collected('mixed')"
+    )
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([{"pane_index": 7}]) | "clashing" >> dm.io.Collect(panes=True)
+    with pytest.raises(SinkError, match="a field 'pane_index', which is the name of the column that `panes=True` adds"):
+        p.result.table("clashing")
 
 
 class Leg(TypedDict):
