@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataflow_model.runners.engine.columns.ipc import to_ipc
 from dataflow_model.runners.engine.id_segments import Segment
 from dataflow_model.runners.engine.id_store import ADDRESS
 from dataflow_model.runners.engine.key_store import StoredKey
@@ -30,3 +32,10 @@ def test_keys_are_counted_and_ids_too() -> None:
     keys = {b"a": StoredKey(b"", (1, None), None).packed(), b"b": StoredKey(b"", (None, None), None).packed()}
     ids = {ADDRESS.pack(3, 0): StoredKey(Segment.of([b"x", b"y", b"z"]).packed, (), None).packed()}
     assert (count_keys(keys), count_keys(ids), count_keys({b"\1": (None, {(b"k", 0, 1): ("k", 5)})})) == (2, 3, 1)
+
+
+def test_a_key_counts_once_however_many_windows_and_micro_batches_hold_it() -> None:
+    first = pa.table({"key": pa.array(["UA", "UA", "AA"]).dictionary_encode(), "window_start": [0, 5, 0]})
+    second = pa.table({"key": pa.array(["AA"]).dictionary_encode(), "window_start": [5]})
+    folded = {(encode_key("UA"), 0, 5): ("UA", 1), (encode_key("B6"), 0, 5): ("B6", 1)}
+    assert count_keys({b"\1": (to_ipc(first), {}), b"\2": (to_ipc(second), folded)}) == 3

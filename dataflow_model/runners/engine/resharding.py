@@ -11,13 +11,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
+import pyarrow as pa
 
 from dataflow_model.runners.engine.columns import split_by_shard
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
+from dataflow_model.runners.engine.columns.keys import key_codes
 from dataflow_model.runners.engine.id_segments import Segment
 from dataflow_model.runners.engine.id_store import ADDRESS
 from dataflow_model.runners.engine.key_store import StoredKey
-from dataflow_model.values import shard_hash
+from dataflow_model.values import encode_key, shard_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,16 +70,24 @@ def keys_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[by
 
 
 def count_keys(entries: Mapping[bytes, Any]) -> int:
-    """Return the number of keys in stored entries: of ids for a Deduplicate, of partials for state in columns."""
-    return sum(map(_keys_in, entries.values()))
+    """Return the number of keys in the stored entries of a shard; for a Deduplicate, the number of ids."""
+    number = 0
+    of_partials: set[bytes] = set()  # a key has a partial for each of its windows, and for each micro-batch
+    for entry in entries.values():
+        if isinstance(entry, bytes):  # a set of ids has no deadlines, but every key has
+            stored = StoredKey.unpacked(entry)
+            number += 1 if stored.dues else len(Segment.read(stored.state))
+        else:
+            of_partials |= _keys_of_partials(*entry)
+    return number + len(of_partials)
 
 
-def _keys_in(entry: Any) -> int:
-    if isinstance(entry, bytes):  # a set of ids has no deadlines, but every key has
-        stored = StoredKey.unpacked(entry)
-        return 1 if stored.dues else len(Segment.read(stored.state))
-    content, folded = entry
-    return len(folded) + (0 if content is None else from_ipc(content).num_rows)
+def _keys_of_partials(content: bytes | None, folded: Mapping[tuple[bytes, int, int], Any]) -> set[bytes]:
+    encoded = {place[0] for place in folded}
+    if content is not None:
+        codes, distinct = key_codes(from_ipc(content)["key"])
+        encoded.update(map(encode_key, distinct.take(pa.array(np.unique(codes))).to_pylist()))
+    return encoded
 
 
 def partials_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
