@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from dataflow_model.plan.columns import BAD_COLUMN
+from dataflow_model.errors import shown
+from dataflow_model.plan.columns import BAD_COLUMN, BAD_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dataflow_model.io.records import Records
 
-__all__ = ["parse_records"]
+__all__ = ["cannot_hold", "parse_records"]
+
+_WHOLE: Final = re.compile(r"\s*[+-]?\d{1,38}\s*")
 
 
 def parse_records(
@@ -24,7 +28,7 @@ def parse_records(
 ) -> Iterator[pa.RecordBatch]:
     """Parse all rows at once; where that fails, halve until the bad rows stand alone.
 
-    A bad row becomes a row of nulls with the reason in `BAD_COLUMN`.
+    A bad row becomes a row of nulls with its text and the reason in `BAD_COLUMN`.
 
     Args:
         records: the rows.
@@ -41,14 +45,30 @@ def parse_records(
             pieces.append(_bad_row(records.text(place, place + 1), "a quote is not closed", columns))
         start = place + 1
     if any(BAD_COLUMN in piece.schema.names for piece in pieces):
-        marked = pa.schema([*columns, pa.field(BAD_COLUMN, pa.string())])
+        marked = pa.schema([*columns, pa.field(BAD_COLUMN, BAD_TYPE)])
         pieces = [
             piece
             if BAD_COLUMN in piece.schema.names
-            else piece.append_column(marked.field(BAD_COLUMN), pa.nulls(piece.num_rows, pa.string()))
+            else piece.append_column(marked.field(BAD_COLUMN), pa.nulls(piece.num_rows, BAD_TYPE))
             for piece in pieces
         ]
     yield from pa.concat_tables(pieces).combine_chunks().to_batches()
+
+
+def cannot_hold(field: pa.Field, value: Any) -> str:
+    """Return that a column cannot hold a value, and which type could if it is a large whole number.
+
+    Example:
+        >>> cannot_hold(pa.field("id", pa.int64()), 2**63)
+        "column 'id' is int64 and cannot hold 9223372036854775808; pa.decimal128(38, 0) in `schema` could"
+    """
+    problem = f"column {field.name!r} is {field.type} and cannot hold {shown(value)}"
+    is_whole = pa.types.is_integer(field.type) and _WHOLE.fullmatch(str(value)) is not None
+    return f"{problem}; pa.decimal128(38, 0) in `schema` could" if is_whole and not _is_int64(int(value)) else problem
+
+
+def _is_int64(number: int) -> bool:
+    return -(2**63) <= number < 2**63
 
 
 def _parse(
@@ -79,6 +99,6 @@ def _parse(
 
 def _bad_row(text: bytes, problem: str, columns: pa.Schema) -> pa.Table:
     line = text.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
-    reason = f"the line {line!r} does not fit the columns: {problem}"
     nulls = [pa.nulls(1, field.type) for field in columns]
-    return pa.table([*nulls, pa.array([reason])], schema=pa.schema([*columns, pa.field(BAD_COLUMN, pa.string())]))
+    mark = pa.array([{"text": line, "reason": problem}], BAD_TYPE)
+    return pa.table([*nulls, mark], schema=pa.schema([*columns, pa.field(BAD_COLUMN, BAD_TYPE)]))

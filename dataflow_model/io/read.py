@@ -55,8 +55,9 @@ class ReadRows(Read[ResultT]):
     def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[ResultT, PCollection[DeadLetter]]]:
         """Send rows that do not parse or have no event time to a separate output, as `DeadLetter`s.
 
-        Applying the transform then returns a pair: the rows and the dead letters. Otherwise such a row stops the run
-        with an error that names the file, row, column and value.
+        Applying the transform then returns a pair: the rows and the dead letters. The element of a dead letter is the
+        text of a row that does not parse, and otherwise a dict of the values by column. Without this, such a row stops
+        the run with an error that names the file, row, column and value.
 
         Raises:
             InvalidArgument: if `tag` is that of the main output.

@@ -17,11 +17,11 @@ from dataflow_model.errors import InvalidArgument, SourceError, shown
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
 from dataflow_model.io.inference import check_depth, csv_schema, json_schema
-from dataflow_model.io.parsing import parse_records
+from dataflow_model.io.parsing import cannot_hold, parse_records
 from dataflow_model.io.records import TextFormat, count_appended, read_records, record_index, split
 from dataflow_model.io.unpacking import checked_encoding, suffix_of_content
 from dataflow_model.plan.columns import BAD_COLUMN
-from dataflow_model.plan.sources import unreadable_row
+from dataflow_model.plan.sources import unreadable_row, way_out_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,8 +131,8 @@ class CsvSource(LinesOfRows):
         return unreadable_row(
             f"{label!r} cannot read row {start + bad.index} of {origin}",
             bad,
-            "pass timestamp_formats=['%d.%m.%Y %H:%M'], for example, if the file has times of this form; otherwise fix "
-            "the row, or send such rows to a separate output with .with_exception_handling()",
+            "pass timestamp_formats=['%d.%m.%Y %H:%M'], for example, if the file has times of this form; otherwise "
+            f"{way_out_for(self)}",
         )
 
     def _times(self) -> list[str]:
@@ -298,7 +298,7 @@ def _problem(data: bytes, names: list[str], columns: pa.Schema, options: CsvOpti
     for field in sorted(columns, key=lambda field: field.name != first):
         problem = _problem_of(data, names, field, options, row.column(field.name)[0].as_py())
         if problem is not None:
-            return f"column {field.name!r} {problem}"
+            return problem
     return error
 
 
@@ -309,10 +309,10 @@ def _problem_of(data: bytes, names: list[str], field: pa.Field, options: CsvOpti
         try:
             text = value.decode()
         except UnicodeDecodeError:
-            return f"holds {value!r}, which is not UTF-8; pass encoding='cp1252', for example"
+            return f"column {field.name!r} holds {value!r}, which is not UTF-8; pass encoding='cp1252', for example"
         if "doesn't exist in timezone" in str(error):
-            return f"holds {text!r}, which the clocks in {options.zone} skip"
-        return f"is {field.type} and cannot hold {shown(text)}"
+            return f"column {field.name!r} holds {text!r}, which the clocks in {options.zone} skip"
+        return cannot_hold(field, text)
     return None
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD_COLUMN",
+    "BAD_TYPE",
     "BadRow",
     "Columns",
     "DecodedRows",
@@ -31,7 +32,9 @@ __all__ = [
 ]
 
 BAD_COLUMN: Final = "__bad__"
-"""The column that a reader adds to a batch with rows it could not parse: the reason, null for good rows."""
+"""The column of `BAD_TYPE` that a reader adds to a batch with rows it could not parse; null for good rows."""
+BAD_TYPE: Final = pa.struct([("text", pa.string()), ("reason", pa.string())])
+"""What `BAD_COLUMN` says about a row: how it is written, and what is wrong with it."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MIN: Final = int(MIN_TIMESTAMP)
@@ -44,14 +47,14 @@ class BadRow:
 
     Attributes:
         index: the index of the row in the batch.
-        row: the values by column name.
+        row: the values by column name, or the text of a row that could not be parsed.
         reason: the problem, with column and value.
         processing_time: the replay clock at the row (that of the last row before it that has one, if it has none);
             `None` without a replay clock, or if no row of the batch has one.
     """
 
     index: int
-    row: dict[str, Any]
+    row: dict[str, Any] | str
     reason: str
     processing_time: int | None = None
 
@@ -188,9 +191,12 @@ def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processi
         "column 'at' is null: the row has no event time"
     """
     reasons: dict[int, str] = {}
+    texts: dict[int, str] = {}
     if BAD_COLUMN in batch.schema.names:
-        marks = batch.column(BAD_COLUMN).to_pylist()
-        reasons = {place: mark for place, mark in enumerate(marks) if mark is not None}
+        marks = batch.column(BAD_COLUMN)
+        for place in np.flatnonzero(marks.is_valid()).tolist():
+            mark = marks[place].as_py()
+            texts[place], reasons[place] = mark["text"], mark["reason"]
         batch = batch.drop_columns([BAD_COLUMN])
     clock: NDArray[np.int64] | None = None
     seen = True
@@ -215,7 +221,7 @@ def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processi
     bad = tuple(
         BadRow(
             place,
-            dict(zip(batch.schema.names, values, strict=True)),
+            texts[place] if place in texts else dict(zip(batch.schema.names, values, strict=True)),
             reasons[place],
             None if clock is None or not seen else int(clock[place]),
         )

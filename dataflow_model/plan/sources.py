@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, Typ
 
 import attrs
 
-from dataflow_model.errors import SourceError
+from dataflow_model.errors import SourceError, shown
 from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, columns_of, decode_columns
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.features import Feature
@@ -43,6 +43,7 @@ __all__ = [
     "events_of",
     "unreadable_row",
     "watermark_after",
+    "way_out_for",
 ]
 
 
@@ -255,16 +256,25 @@ class RowSource(Source):
 
     def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
         """Return the error that stops a run without a dead-letter output; the arguments are those of `dead_letter`."""
-        return unreadable_row(
-            f"{label!r} cannot read row {start + bad.index} of {origin}",
-            bad,
-            "fix the row, or send such rows to a separate output with .with_exception_handling()",
-        )
+        problem = f"{label!r} cannot read row {start + bad.index} of {origin}"
+        return unreadable_row(problem, bad, way_out_for(self))
 
 
 def unreadable_row(problem: str, bad: BadRow, way_out: str) -> SourceError:
     """Return the error for a bad row, with the reason and the row; `problem` says where it is."""
-    return SourceError(f"{problem}: {bad.reason}; the row is {bad.row!r}", hint=way_out)
+    row = shown(bad.row) if isinstance(bad.row, str) else repr(bad.row)
+    return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=way_out)
+
+
+def way_out_for(source: Source) -> str:
+    """Return what the hint of an error suggests for the bad rows of a source."""
+    if not source.is_bounded:
+        return (
+            "send such rows to a separate output with .with_exception_handling() and start the run again, after "
+            "dataflow-model upgrade if you add a sink for them; do not edit a file that has been read in part, since "
+            "all of its rows would be read again"
+        )
+    return "fix the row, or send such rows to a separate output with .with_exception_handling()"
 
 
 class ColumnSource(RowSource):

@@ -61,9 +61,12 @@ def test_values_of_another_type_are_bad_rows_of_csv(tmp_path: Path) -> None:
     rows, bad = decoded(CsvSource(paths=tmp_path, event_time="at", given=schema), "a.csv")
     assert rows == [(1, 10), (3, 30), (7, 70)]
     assert [place for place, _ in bad] == [1, 3, 4, 5]
-    assert "the line 'two,20' does not fit the columns: " in bad[0][1]
-    assert "the line '4' does not fit the columns: " in bad[1][1]
-    assert bad[2][1] == "column 'at' is null: the row has no event time"
+    assert [reason for _, reason in bad] == [
+        "column 'at' is int64 and cannot hold 'two'",
+        "it has 1 value, but there are 2 columns",
+        "column 'at' is null: the row has no event time",
+        "column 'n' is int64 and cannot hold '6.5'",
+    ]
 
 
 def test_values_of_another_type_are_bad_rows_of_json(tmp_path: Path) -> None:
@@ -73,7 +76,43 @@ def test_values_of_another_type_are_bad_rows_of_json(tmp_path: Path) -> None:
     rows, bad = decoded(JsonSource(paths=tmp_path, event_time="at", given=schema), "a.json")
     assert rows == [(1, 10), (5, 50)]
     assert [place for place, _ in bad] == [1, 2, 3]
-    assert "{not json" in bad[1][1]
+
+
+@pytest.mark.parametrize(("kind", "content"), [("csv", "at,n\n1,x\n,2\n"), ("json", '{"at": 1, "n": "x"}\n{"n": 2}\n')])
+def test_the_text_of_a_row_that_cannot_be_parsed_is_the_element_of_its_dead_letter(
+    tmp_path: Path, kind: str, content: str
+) -> None:
+    (tmp_path / f"a.{kind}").write_text(content)
+    source_type = CsvSource if kind == "csv" else JsonSource
+    source = source_type(paths=tmp_path, event_time="at", given=pa.schema({"at": pa.int64(), "n": pa.int64()}))
+    [unparsed, undated] = source.decode(next(source.read(f"a.{kind}", 0, None))).bad
+    letter = source.dead_letter("rows", f"a.{kind}", 0, unparsed)
+    assert letter.element == content.splitlines()[1 if kind == "csv" else 0]
+    assert letter.reason.startswith(f"a.{kind}, row 0: ")
+    assert source.dead_letter("rows", f"a.{kind}", 0, undated).element == {"at": None, "n": 2}
+    error = source.refusal("rows", f"a.{kind}", 0, unparsed)
+    assert f"; the row is {letter.element!r}\nHint: fix the row, or send" in str(error)
+
+
+def test_a_long_row_is_cut_short_in_the_error_but_whole_in_its_dead_letter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"at,n\n{'c' * 3000},1\n")
+    source = CsvSource(paths=tmp_path, event_time="at", given=pa.schema({"at": pa.int64(), "n": pa.int64()}))
+    [bad] = source.decode(next(source.read("a.csv", 0, None))).bad
+    assert source.dead_letter("rows", "a.csv", 0, bad).element == "c" * 3000 + ",1"
+    assert len(str(source.refusal("rows", "a.csv", 0, bad))) < 700
+
+
+def test_the_hint_for_a_row_of_a_stream_does_not_suggest_to_edit_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("at,n\n1,x\n")
+    schema = pa.schema({"at": pa.int64(), "n": pa.int64()})
+    source = CsvSource(paths=tmp_path, event_time="at", given=schema, follow=True)
+    [bad] = source.decode(next(source.read("a.csv", 0, None))).bad
+    hint = str(source.refusal("rows", "a.csv", 0, bad)).partition("Hint: ")[2]
+    assert "fix the row" not in hint
+    assert hint.startswith(
+        "send such rows to a separate output with .with_exception_handling() and start the run again"
+    )
+    assert "do not edit a file that has been read in part" in hint
 
 
 def test_a_corrupt_parquet_file_is_named_with_what_is_wrong(tmp_path: Path) -> None:

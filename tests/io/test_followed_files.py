@@ -226,6 +226,38 @@ def test_a_file_that_is_replaced_before_it_was_read_stops_the_run_instead_of_giv
         reader.source.check_version(origin.name, origin.version)
 
 
+@pytest.mark.parametrize("has_sink", [False, True])
+def test_a_stream_that_a_bad_row_has_stopped_goes_on_as_the_hint_says(tmp_path: Path, *, has_sink: bool) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "a.csv").write_text("at,v\n1,1\n2,10\n3,oops\n4,1000\n")
+    checkpoint = tmp_path / "checkpoint"
+
+    def run(*, handles: bool) -> Any:
+        p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=checkpoint, max_rows_per_batch=1))
+        schema = pa.schema({"at": pa.int64(), "v": pa.int64()})
+        source = dm.io.ReadCsv(tmp_path / "rows", event_time="at", schema=schema, follow=True)
+        if handles:
+            rows, bad = p | source.with_exception_handling()
+            _ = bad | "bad" >> dm.io.Collect() if has_sink else None
+        else:
+            rows = p | source
+        pairs = rows | dm.Map(lambda row: ("sum", row.v)) | dm.Window.into(dm.FixedWindows("1 hour"))
+        _ = pairs | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+        result = p.run(until="drained")
+        result.wait_until_finish(timeout=60)
+        return result
+
+    with pytest.raises(SourceError, match=r"cannot hold 'oops'.*\nHint: send such rows .* start the run again"):
+        run(handles=False)
+    if has_sink:
+        dm.upgrade(str(checkpoint), str(tmp_path / "carried over"))
+        checkpoint = tmp_path / "carried over"
+    result = run(handles=True)
+    assert [record.value for record in result.collected("sums")] == [("sum", 1011)]
+    if has_sink:
+        assert [record.value.element for record in result.collected("bad")] == ["3,oops"]
+
+
 @both
 def test_a_restart_reads_no_file_again_and_opens_none(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -199,7 +199,8 @@ def test_a_line_in_another_encoding_is_a_bad_row(tmp_path: Path) -> None:
     assert p.result is not None
     assert [record.value for record in p.result.collected("lines")] == ["a", "b"]
     [letter] = [record.value for record in p.result.collected("bad")]
-    assert letter.reason.startswith("a.txt, row 1: the line '\\\\xe9' does not fit")
+    assert letter.element == "\\xe9"
+    assert letter.reason.startswith("a.txt, row 1: it is not UTF-8")
 
 
 def test_lines_have_no_columns_for_event_times(tmp_path: Path) -> None:
