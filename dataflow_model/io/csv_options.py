@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import zoneinfo
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.records import TextFormat
+from dataflow_model.io.time_formats import TimeFormat
 from dataflow_model.io.unpacking import checked_encoding
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ __all__ = ["CsvOptions", "check_character"]
 
 _BREAKS: Final = "\r\n"
 _LAST_ASCII: Final = 127
-_LOCAL: Final = {b"written_as": b"local time"}
-"""Marks the columns whose times are written without an offset, in the zone of `zone`."""
 
 
 def _texts(texts: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -87,8 +86,7 @@ class CsvOptions:
             raise InvalidArgument(
                 "files without a header need names for their columns, got header=False", hint="pass columns=[…]"
             )
-        for form in self.timestamp_formats or ():
-            _check_format(form)
+        _ = self.time_formats
         if self.zone is not None:
             try:
                 zoneinfo.ZoneInfo(self.zone)
@@ -103,18 +101,48 @@ class CsvOptions:
         """The number of header rows."""
         return int(self.names is None if self.header is None else self.header)
 
+    @property
+    def time_formats(self) -> tuple[TimeFormat, ...]:
+        """How times are written, apart from ISO 8601.
+
+        Raises:
+            InvalidArgument: for a format that cannot be read.
+        """
+        return tuple(map(TimeFormat, self.timestamp_formats or ()))
+
+    @property
+    def describes_times(self) -> bool:
+        """Whether the options say how times are written."""
+        return self.zone is not None or bool(self.timestamp_formats)
+
     def text_format(self) -> TextFormat:
         """Return how rows are separated."""
         return TextFormat(self.encoding, self.delimiter, self.quote or "", ends_at_cr=True)
 
-    def parsing(self, *, invalid_row_handler: Any = None) -> pa_csv.ParseOptions:
-        """Return the options with which Arrow separates values."""
-        return pa_csv.ParseOptions(
+    def read(
+        self, data: bytes, names: list[str], conversion: pa_csv.ConvertOptions, *, invalid_row_handler: Any = None
+    ) -> pa.Table:
+        r"""Parse rows without a header, at once.
+
+        Arrow skips a byte order mark at the beginning. The one of the file is not part of `data`, so this one belongs
+        to the first row, as it would to any other.
+
+        Example:
+            >>> options = CsvOptions()
+            >>> options.read("\ufeffUA\n".encode(), ["carrier"], options.conversion())["carrier"].to_pylist()
+            ['\ufeffUA']
+        """
+        data = codecs.BOM_UTF8 + data if data.startswith(codecs.BOM_UTF8) else data
+        parsing = pa_csv.ParseOptions(
             delimiter=self.delimiter,
             quote_char=False if self.quote is None else self.quote,
             double_quote=self.quote is not None,
             newlines_in_values=self.quote is not None,
             invalid_row_handler=invalid_row_handler,
+        )
+        reading = pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names)
+        return pa_csv.read_csv(
+            pa.BufferReader(data), read_options=reading, parse_options=parsing, convert_options=conversion
         )
 
     def conversion(self, **options: Any) -> pa_csv.ConvertOptions:
@@ -123,8 +151,6 @@ class CsvOptions:
             options.update(
                 null_values=[*self.null_values, ""], strings_can_be_null=True, quoted_strings_can_be_null=False
             )
-        if self.timestamp_formats is not None:
-            options["timestamp_parsers"] = [*self.timestamp_formats, pa_csv.ISO8601]
         return pa_csv.ConvertOptions(decimal_point=self.decimal_point, **options)
 
     def renamed(self, header: Sequence[str]) -> list[str]:
@@ -143,37 +169,17 @@ class CsvOptions:
         return [renames.get(name, name) for name in header]
 
     def with_zone(self, schema: pa.Schema) -> pa.Schema:
-        """Return a schema in which columns written as local time are instants in UTC, and marked as such."""
+        """Return a schema in which times are instants in UTC if the zone of those without an offset is known."""
         if self.zone is None:
             return schema
         return pa.schema(
             [
-                field.with_type(pa.timestamp(field.type.unit, "UTC")).with_metadata(_LOCAL)
+                field.with_type(pa.timestamp(field.type.unit, "UTC"))
                 if pa.types.is_timestamp(field.type) and field.type.tz is None
                 else field
                 for field in schema
             ]
         )
-
-    def written(self, schema: pa.Schema) -> dict[str, pa.DataType]:
-        """Return the types that the columns have in the file."""
-        return {
-            field.name: pa.timestamp(field.type.unit) if field.metadata == _LOCAL else field.type for field in schema
-        }
-
-    def in_utc(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Convert local times to instants; a time that occurs twice means the first of the two.
-
-        Raises:
-            pa.ArrowInvalid: for a local time that the zone skips.
-        """
-        for field in schema:
-            if field.metadata == _LOCAL:
-                place = table.schema.get_field_index(field.name)
-                options = pc.AssumeTimezoneOptions(self.zone, ambiguous="earliest")
-                times = pc.call_function("assume_timezone", [table.column(place)], options)
-                table = table.set_column(place, field.name, times.cast(field.type))
-        return table
 
 
 def check_character(option: str, character: Any) -> None:
@@ -182,18 +188,4 @@ def check_character(option: str, character: Any) -> None:
         raise InvalidArgument(
             f"`{option}` must be one ASCII character and no line break, got {character!r}",
             hint="write '\\t' for a tab" if option == "delimiter" else None,
-        )
-
-
-def _check_format(form: str) -> None:
-    if "%f" in form:
-        raise InvalidArgument(
-            f"`timestamp_formats` cannot have fractions of a second (%f), got {form!r}",
-            hint="leave it out if the times are in ISO 8601; otherwise read the column as text by schema=, "
-            "and parse it in dm.WithTimestamps(…)",
-        )
-    if "%" not in form:
-        raise InvalidArgument(
-            f"`timestamp_formats` takes formats as of strptime, got {form!r}",
-            hint="write '%d.%m.%Y %H:%M', for example",
         )

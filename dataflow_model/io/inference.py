@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from dataflow_model.io.time_formats import inferred_kind
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -49,30 +51,28 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
         counts.append(row.actual_columns)
         return "skip"
 
-    parsing = options.parsing(invalid_row_handler=skip)
-    reading = pa_csv.ReadOptions(column_names=names, block_size=len(sample) + 1)
-
     def read(**conversion: Any) -> pa.Table:
-        return pa_csv.read_csv(
-            pa.BufferReader(sample),
-            read_options=reading,
-            parse_options=parsing,
-            convert_options=options.conversion(**conversion),
-        )
+        return options.read(sample, names, options.conversion(**conversion), invalid_row_handler=skip)
 
     table = read()
     if not table.num_rows:
         raise ValueError(f"its first row has {counts[0]} values, but there are {len(names)} columns")
     schema = table.schema
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
-    if not floats or len(set(schema.names)) < len(schema.names):
+    strings = [field.name for field in schema if pa.types.is_string(field.type)] if options.timestamp_formats else []
+    doubtful = floats + strings
+    if not doubtful or len(set(schema.names)) < len(schema.names):
         return schema
-    texts = read(include_columns=floats, column_types=dict.fromkeys(floats, pa.string()), strings_can_be_null=True)
-    for name in floats:
-        written = [text for text in texts[name].to_pylist() if text is not None]
-        if all(map(_WHOLE.fullmatch, written)):
+    texts = read(include_columns=doubtful, column_types=dict.fromkeys(doubtful, pa.string()), strings_can_be_null=True)
+    for name in doubtful:
+        column = texts[name].combine_chunks().drop_null()
+        kind = inferred_kind(column, options.time_formats) if options.timestamp_formats else None
+        if kind is None and name in floats:
+            written = column.to_pylist()
+            kind = _whole_type(map(_number, written)) if all(map(_WHOLE.fullmatch, written)) else None
+        if kind is not None:
             at = schema.get_field_index(name)
-            schema = schema.set(at, schema.field(at).with_type(_whole_type(map(_number, written))))
+            schema = schema.set(at, schema.field(at).with_type(kind))
     return schema
 
 

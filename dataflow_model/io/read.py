@@ -173,8 +173,8 @@ class ReadCsv(ReadFiles):
     does not fit them, or has too few or too many values, is a bad row. A quoted value may contain delimiters, line
     breaks and doubled quotes, up to 1 MiB. A quote that is never closed makes its line, and no other, a bad row.
 
-    Lines end with `\n`, `\r\n` or `\r`. Empty lines are skipped, and so is a byte order mark. Files whose names end in
-    `.gz`, `.bz2` or `.zst` are decompressed as they are read.
+    Lines end with `\n`, `\r\n` or `\r`. Empty lines are skipped, and so is a byte order mark at the beginning. Files
+    whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Args:
         path, event_time, options: as in `ReadParquet`.
@@ -187,8 +187,10 @@ class ReadCsv(ReadFiles):
         null_values: the texts that stand for null in columns of any type, in addition to an empty value; in quotes,
             they are text. By default, an empty value is null except in columns of text, where it is empty text, and
             words such as `NA`, `null` and `NaN` are null except in columns of text.
-        timestamp_formats: how timestamps are written, as formats of `strptime` without fractions of a second. ISO 8601
-            is always accepted. A time that has none of these forms makes its row a bad row.
+        timestamp_formats: how timestamps are written, as formats of Python's `strptime` that have a year. ISO 8601 is
+            always accepted. A time that has none of these forms, such as a day that does not exist, makes its row a
+            bad row. Time columns are read by the formats even if their values look like numbers, as 20130101 does.
+            Without `zone`, a column of times of which only some have an offset holds all of them in UTC.
         zone: the time zone of timestamps without an offset, such as `"Europe/Berlin"`; they then become instants. A
             time that occurs twice in autumn means the first of the two; one that is skipped in spring makes its row a
             bad row. Dates in a time column begin at midnight in the zone. By default, timestamps without an offset are

@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import csv
 import functools
-import re
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from dataflow_model.errors import InvalidArgument, SourceError, shown
 from dataflow_model.io.csv_options import CsvOptions
+from dataflow_model.io.csv_parsing import parser, problem_of_row
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
 from dataflow_model.io.inference import check_depth, csv_schema, json_schema
-from dataflow_model.io.parsing import cannot_hold, parse_records
+from dataflow_model.io.parsing import parse_records
 from dataflow_model.io.records import TextFormat, count_appended, read_records, record_index, split
 from dataflow_model.io.unpacking import checked_encoding, suffix_of_content
 from dataflow_model.plan.columns import BAD_COLUMN
@@ -35,7 +34,6 @@ LINES: Final = pa.schema({"line": pa.string()})
 """The only column of text files."""
 
 _SAMPLE_ROWS: Final = 16_384
-_COLUMN: Final = re.compile(r"In CSV column #(\d+):")
 _GIVE: Final = "pass schema=pa.schema({…}) to set the columns and their types"
 
 
@@ -113,7 +111,8 @@ class CsvSource(LinesOfRows):
         """Infer the types from the first 16,384 rows.
 
         Time columns are instants where the options say how these are written. One value in the sample that is not an
-        instant would otherwise make the whole column text, and text is read without the options.
+        instant would otherwise make the whole column text, and text is read without the options; so are the numbers
+        that times such as 20130101 look like.
         """
         schema = _csv_schema(FileVersion.of(path), self.options)
         if schema is not None:
@@ -154,9 +153,11 @@ class CsvSource(LinesOfRows):
         for name in self._times():
             if name in schema.names:
                 kind = schema.field(name).type
+                formats = self.options.time_formats
+                is_micros = pa.types.is_integer(kind) and not any(form.is_number for form in formats)
                 if self.options.zone is not None and (pa.types.is_string(kind) or pa.types.is_date(kind)):
                     yield name, "zone"
-                elif self.options.timestamp_formats is not None and pa.types.is_string(kind):
+                elif formats and not pa.types.is_timestamp(kind) and not is_micros:
                     yield name, "timestamp_formats"
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
@@ -178,14 +179,13 @@ class CsvSource(LinesOfRows):
                 f"{path} has no column {missing[0]!r}; its columns are {', '.join(names)}",
                 hint="every file must have the columns of the schema; pass schema= with those that all files have",
             )
-        parse = _parser(names, columns, options)
-        plain = pa.schema([pa.field(field.name, field.type) for field in columns])
+        parse = parser(names, columns, options)
 
         def explain(data: bytes, problem: str) -> str:
-            return _problem(data, names, columns, options, problem)
+            return problem_of_row(data, names, columns, options, problem)
 
         for records in self.records(path, start, stop):
-            yield from parse_records(records, parse, plain, explain)
+            yield from parse_records(records, parse, columns, explain)
 
 
 @attrs.frozen(kw_only=True)
@@ -247,73 +247,6 @@ class TextSource(LinesOfRows):
             for batch in parse_records(records, parse, LINES, explain):
                 bad = [BAD_COLUMN] if BAD_COLUMN in batch.schema.names else []
                 yield batch.select([*columns.names, *bad])
-
-
-def _read_csv(
-    data: bytes, names: list[str], parsing: pa_csv.ParseOptions, conversion: pa_csv.ConvertOptions
-) -> pa.Table:
-    reading = pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names)
-    return pa_csv.read_csv(
-        pa.BufferReader(data), read_options=reading, parse_options=parsing, convert_options=conversion
-    )
-
-
-def _parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callable[[bytes], pa.Table]:
-    """Return a function that parses rows: local times are written without an offset, or all of them with one."""
-    parsing = options.parsing()
-    written, types = options.written(columns), {field.name: field.type for field in columns}
-    without_offsets = options.conversion(column_types=written, include_columns=columns.names)
-    with_offsets = options.conversion(column_types=types, include_columns=columns.names)
-
-    def parse(data: bytes) -> pa.Table:
-        try:
-            return options.in_utc(_read_csv(data, names, parsing, without_offsets), columns)
-        except pa.ArrowException:
-            if written != types:
-                with contextlib.suppress(pa.ArrowException):
-                    return _read_csv(data, names, parsing, with_offsets)
-            raise
-
-    return parse
-
-
-def _problem(data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str) -> str:
-    """Return what is wrong with a row: the number of values, or a value and its column; otherwise Arrow's `error`."""
-    counted: list[int] = []
-
-    def count(row: pa_csv.InvalidRow) -> str:
-        counted.append(row.actual_columns)
-        return "skip"
-
-    handled = options.parsing(invalid_row_handler=count)
-    texts = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()))
-    try:
-        row = _read_csv(data, names, handled, texts)
-    except pa.ArrowException:
-        return error
-    if counted:
-        return f"it has {counted[0]} value{'' if counted[0] == 1 else 's'}, but there are {len(names)} columns"
-    match = _COLUMN.match(error)  # check the column that Arrow names first
-    first = names[int(match[1])] if match is not None and int(match[1]) < len(names) else None
-    for field in sorted(columns, key=lambda field: field.name != first):
-        problem = _problem_of(data, names, field, options, row.column(field.name)[0].as_py())
-        if problem is not None:
-            return problem
-    return error
-
-
-def _problem_of(data: bytes, names: list[str], field: pa.Field, options: CsvOptions, value: bytes) -> str | None:
-    try:
-        _parser(names, pa.schema([field]), options)(data)
-    except pa.ArrowException as error:
-        try:
-            text = value.decode()
-        except UnicodeDecodeError:
-            return f"column {field.name!r} holds {value!r}, which is not UTF-8; pass encoding='cp1252', for example"
-        if "doesn't exist in timezone" in str(error):
-            return f"column {field.name!r} holds {text!r}, which the clocks in {options.zone} skip"
-        return cannot_hold(field, text)
-    return None
 
 
 @functools.lru_cache(maxsize=256)

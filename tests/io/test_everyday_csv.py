@@ -11,6 +11,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
+from dataflow_model.io.csv_options import CsvOptions
+from dataflow_model.io.text_sources import CsvSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +70,15 @@ def test_lines_end_as_on_unix_windows_and_old_macs(file: Path, end: str) -> None
 def test_a_byte_order_mark_is_no_part_of_the_first_name_or_value(tmp_path: Path) -> None:
     assert read(tmp_path / "a.csv", b"\xef\xbb\xbfat,n\n1,10\n")[0] == [(1, 10)]
     assert read(tmp_path / "b.csv", b"\xef\xbb\xbf1,10\n", columns=["at", "n"])[0] == [(1, 10)]
+
+
+def test_a_byte_order_mark_inside_a_file_is_text_wherever_reading_begins(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\ufeffann,1\nbob,2\n\ufeffann,3\n\ufeffeve,4\n")
+    source = CsvSource(paths=tmp_path, event_time=None, options=CsvOptions(names=["name", "n"])).bound()
+    expected = [("ann", 1), ("bob", 2), ("\ufeffann", 3), ("\ufeffeve", 4)]
+    for step in (1, 2, 3, 4):
+        batches = [batch for start in range(0, 4, step) for batch in source.read("a.csv", start, min(start + step, 4))]
+        assert [row for batch in batches for row in source.decode(batch).values] == expected
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "shift_jis"])
@@ -214,6 +225,8 @@ def test_dates_begin_at_midnight_in_the_zone(file: Path) -> None:
         (pa.string(), "zone", "Europe/Berlin"),
         (pa.date32(), "zone", "Europe/Berlin"),
         (pa.string(), "timestamp_formats", ["%d.%m.%Y"]),
+        (pa.date32(), "timestamp_formats", ["%d.%m.%Y"]),
+        (pa.int64(), "timestamp_formats", ["%Y%m%d"]),
     ],
 )
 def test_a_schema_to_which_the_options_for_times_do_not_apply_is_refused(
@@ -287,7 +300,7 @@ def test_compressed_json_lines_are_read(tmp_path: Path) -> None:
         ({"zone": "Europe/Bonn"}, "`zone` must be the name of a time zone, got 'Europe/Bonn'"),
         ({"encoding": "utf-9"}, "`encoding` must be one that Python knows, got 'utf-9'"),
         ({"encoding": "base64"}, "`encoding` must be one that Python knows, got 'base64'"),
-        ({"timestamp_formats": ["%H:%M:%S.%f"]}, "cannot have fractions of a second"),
+        ({"timestamp_formats": ["%H:%M:%S"]}, "must say the year"),
         ({"timestamp_formats": ["dd.mm.yyyy"]}, "takes formats as of strptime, got 'dd.mm.yyyy'"),
     ],
 )
