@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from dataflow_model.io.json_parsing import array_of, is_binary
 from dataflow_model.io.parsing import cannot_hold
 from dataflow_model.io.time_formats import times_of
 
@@ -85,11 +87,19 @@ def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: C
 
 
 def _is_read_as_text(kind: pa.DataType, options: CsvOptions) -> bool:
-    return options.describes_times and pa.types.is_timestamp(kind)
+    if pa.types.is_timestamp(kind):
+        return options.describes_times
+    return is_binary(kind) or pa.types.is_nested(kind) or pa.types.is_duration(kind)
 
 
 def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Array:
+    """Return texts as values; an empty text is no null where it could be bytes."""
+    if is_binary(kind):
+        return array_of(texts.to_pylist(), kind)
     if options.null_values is None:  # otherwise Arrow knows which texts are null, also by their quotes
         is_null = pc.call_function("is_in", [texts], pc.SetLookupOptions(_NULL_WORDS))
         texts = pc.call_function("if_else", [is_null, pa.scalar(None, pa.string()), texts])
-    return times_of(texts, kind, options.time_formats, options.zone)
+    if pa.types.is_timestamp(kind):
+        return times_of(texts, kind, options.time_formats, options.zone)
+    read: Callable[[str], Any] = float if pa.types.is_duration(kind) else json.loads
+    return array_of([None if text is None else read(text) for text in texts.to_pylist()], kind)

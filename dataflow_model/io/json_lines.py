@@ -76,7 +76,7 @@ def json_values(column: pa.Array) -> list[Any]:
 
 def _text_of(value: Any) -> str:
     """Return one of `json_values` as JSON."""
-    return _TEXTS.get(type(value), _ENCODER.encode)(value)
+    return _TEXTS.get(type(value), json_text)(value)
 
 
 def _word(value: float) -> str:
@@ -110,6 +110,7 @@ _TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     int: int.__repr__,
     float: float.__repr__,
     bool: {False: "false", True: "true"}.__getitem__,
+    str: _ENCODER.encode,
     type(None): {None: "null"}.__getitem__,
 }
 """How values of the most frequent types are written, for which the encoder takes several times as long."""

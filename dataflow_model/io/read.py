@@ -173,8 +173,9 @@ class ReadCsv(ReadFiles):
     does not fit them, or has too few or too many values, is a bad row. A quoted value may contain delimiters, line
     breaks and doubled quotes, up to 1 MiB. A quote that is never closed makes its line, and no other, a bad row.
 
-    Lines end with `\n`, `\r\n` or `\r`. Empty lines are skipped, and so is a byte order mark at the beginning. Files
-    whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
+    Lines end with `\n`, `\r\n` or `\r`. Empty lines are skipped, and so is a byte order mark at the beginning. Given
+    the schema, bytes, durations, lists, maps and records are read as `WriteCsv` writes them: from base64, seconds and
+    JSON. Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Args:
         path, event_time, options: as in `ReadParquet`.
@@ -271,7 +272,9 @@ class ReadJson(ReadFiles):
 
     Names and types are given by `schema`, or inferred once from the first 16,384 rows of the first file. A missing
     field is null, a field that is not in the schema is ignored, and a row with a value of another type is a bad row.
-    Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
+    Given the schema, values that JSON has no type for are read as `WriteJson` writes them: dates and times from ISO
+    8601, durations from seconds, bytes from base64, and maps from lists of pairs. Files whose names end in `.gz`,
+    `.bz2` or `.zst` are decompressed as they are read.
 
     Source: Beam's `ReadFromJson`.
 

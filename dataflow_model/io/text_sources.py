@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 import pyarrow as pa
-import pyarrow.json as pa_json
 
 from dataflow_model.errors import InvalidArgument, SourceError, shown
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.csv_parsing import parser, problem_of_row
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
-from dataflow_model.io.inference import check_depth, csv_schema, json_schema
+from dataflow_model.io.inference import csv_schema, json_schema
+from dataflow_model.io.json_parsing import parse_lines, problem_of_line
 from dataflow_model.io.parsing import parse_records
 from dataflow_model.io.records import TextFormat, count_appended, read_records, record_index, split
 from dataflow_model.io.unpacking import checked_encoding, suffix_of_content
@@ -200,15 +200,15 @@ class JsonSource(LinesOfRows):
 
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Find the lines by the index and parse them."""
-        parsing = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
 
         def parse(data: bytes) -> pa.Table:
-            check_depth(data)
-            options = pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
-            return pa_json.read_json(pa.BufferReader(data), read_options=options, parse_options=parsing)
+            return parse_lines(data, columns)
+
+        def explain(data: bytes, problem: str) -> str:
+            return problem_of_line(data, columns, problem)
 
         for records in self.records(path, start, stop):
-            yield from parse_records(records, parse, columns)
+            yield from parse_records(records, parse, columns, explain)
 
 
 @attrs.frozen(kw_only=True)

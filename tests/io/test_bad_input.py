@@ -71,11 +71,19 @@ def test_values_of_another_type_are_bad_rows_of_csv(tmp_path: Path) -> None:
 
 def test_values_of_another_type_are_bad_rows_of_json(tmp_path: Path) -> None:
     lines = ['{"at": 1, "n": 10}', '{"at": "two", "n": 20}', "{not json", '{"n": 40}', '{"at": 5, "n": 50, "more": []}']
-    (tmp_path / "a.json").write_text("\n".join(lines))
+    lines += ["[6, 60]", '{"at": 7, "n": 0.5}', '{"at": 8, "n": {"x": 1}}']
+    (tmp_path / "a.json").write_text("\n".join([*lines, ""]))
     schema = pa.schema({"at": pa.int64(), "n": pa.int64()})
     rows, bad = decoded(JsonSource(paths=tmp_path, event_time="at", given=schema), "a.json")
     assert rows == [(1, 10), (5, 50)]
-    assert [place for place, _ in bad] == [1, 2, 3]
+    assert bad == [
+        (1, "column 'at' is int64 and cannot hold 'two'"),
+        (2, "it is not JSON: Expecting property name enclosed in double quotes at character 1"),
+        (3, "column 'at' is null: the row has no event time"),
+        (5, "it is not an object, as in {…}"),
+        (6, "column 'n' is int64 and cannot hold 0.5"),
+        (7, "column 'n' is int64 and cannot hold {'x': 1}"),
+    ]
 
 
 @pytest.mark.parametrize(("kind", "content"), [("csv", "at,n\n1,x\n,2\n"), ("json", '{"at": 1, "n": "x"}\n{"n": 2}\n')])
@@ -88,10 +96,10 @@ def test_the_text_of_a_row_that_cannot_be_parsed_is_the_element_of_its_dead_lett
     [unparsed, undated] = source.decode(next(source.read(f"a.{kind}", 0, None))).bad
     letter = source.dead_letter("rows", f"a.{kind}", 0, unparsed)
     assert letter.element == content.splitlines()[1 if kind == "csv" else 0]
-    assert letter.reason.startswith(f"a.{kind}, row 0: ")
+    assert letter.reason == f"a.{kind}, row 0: column 'n' is int64 and cannot hold 'x'"
     assert source.dead_letter("rows", f"a.{kind}", 0, undated).element == {"at": None, "n": 2}
     error = source.refusal("rows", f"a.{kind}", 0, unparsed)
-    assert f"; the row is {letter.element!r}\nHint: fix the row, or send" in str(error)
+    assert f"cannot hold 'x'; the row is {letter.element!r}\nHint: fix the row, or send" in str(error)
 
 
 def test_a_long_row_is_cut_short_in_the_error_but_whole_in_its_dead_letter(tmp_path: Path) -> None:

@@ -1,0 +1,185 @@
+"""Lines of JSON as columns, in the types of a schema: what sinks write is read back as it was."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.json as pa_json
+
+from dataflow_model.io.inference import check_depth
+from dataflow_model.io.parsing import cannot_hold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["array_of", "is_binary", "parse_lines", "problem_of_line"]
+
+_WORDS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_LONGEST_NUMBER: Final = 100
+"""The digits of a whole number at most; Python refuses to read some thousands."""
+
+
+def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
+    r"""Return lines of JSON as columns; a missing field is null, one that is no column is ignored.
+
+    Arrow parses the columns whose types it reads as sinks write them. The others, and floats where one of them may be a
+    word, are parsed value by value, in several times as long.
+
+    Raises:
+        pa.ArrowException: for a line that does not fit the columns.
+        ValueError: likewise.
+
+    Example:
+        >>> columns = pa.schema({"day": pa.date32(), "mean": pa.float64()})
+        >>> parse_lines(b'{"day": "2013-01-01", "mean": "Infinity"}\n', columns).to_pylist()
+        [{'day': datetime.date(2013, 1, 1), 'mean': inf}]
+    """
+    check_depth(data)
+    has_words = b'NaN"' in data or b'Infinity"' in data
+    quick = [field for field in columns if _is_read_by_arrow(field.type, has_words=has_words)]
+    parsed = _parsed_by_arrow(data, pa.schema(quick))
+    if len(quick) == len(columns):
+        return parsed
+    rows = [_object(line) for line in data.split(b"\n") if line.strip()]
+    slow = {field.name: [row.get(field.name) for row in rows] for field in columns if field not in quick}
+    arrays = [array_of(slow[field.name], field.type) if field.name in slow else parsed[field.name] for field in columns]
+    return pa.table(arrays, schema=columns)
+
+
+def problem_of_line(data: bytes, columns: pa.Schema, error: str) -> str:
+    """Return what is wrong with a line: that it is not JSON, or a value and its column; otherwise the given `error`."""
+    try:
+        check_depth(data)
+        row = _object(data)
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    except json.JSONDecodeError as problem:
+        return f"it is not JSON: {problem.msg} at character {problem.pos}"
+    except ValueError as problem:
+        return str(problem)
+    for field in columns:
+        try:
+            parse_lines(data, pa.schema([field]))
+        except (pa.ArrowException, ValueError):
+            return cannot_hold(field, row.get(field.name))
+    return error
+
+
+def array_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
+    """Return values, which are as JSON has them, as a column.
+
+    Raises:
+        ValueError: for a value that is not as sinks write those of this type.
+
+    Example:
+        >>> array_of(["VUE=", None], pa.binary()).to_pylist()
+        [b'UA', None]
+        >>> array_of([[["UA", 1.5]]], pa.map_(pa.string(), pa.duration("us"))).to_pylist()
+        [[('UA', datetime.timedelta(seconds=1, microseconds=500000))]]
+    """
+    try:
+        return pa.array(list(map(_restorer(kind), values)), kind)
+    except (pa.ArrowException, TypeError, AttributeError, OverflowError, decimal.InvalidOperation) as error:
+        raise ValueError(str(error)) from error
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether values of a type are bytes, which are written as base64."""
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
+def _is_read_by_arrow(kind: pa.DataType, *, has_words: bool) -> bool:
+    """Return whether Arrow reads values of a type as sinks write them; only other types allow for words as floats."""
+    if pa.types.is_list(kind):
+        return _is_read_by_arrow(kind.value_type, has_words=has_words)
+    if pa.types.is_struct(kind):
+        inner = (kind.field(place).type for place in range(kind.num_fields))
+        return all(_is_read_by_arrow(of_field, has_words=has_words) for of_field in inner)
+    if pa.types.is_floating(kind):
+        return not has_words and not pa.types.is_float16(kind)
+    return any(test(kind) for test in _READ_BY_ARROW)
+
+
+_READ_BY_ARROW: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    pa.types.is_null,
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_decimal,
+    pa.types.is_timestamp,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+)
+
+
+def _parsed_by_arrow(data: bytes, columns: pa.Schema) -> pa.Table:
+    parsing = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
+    reading = pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+    return pa_json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    value = json.loads(line.decode("utf-8-sig"), parse_int=_integer)
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object, as in {…}")  # noqa: TRY004 - about the data
+    return value
+
+
+def _integer(text: str) -> int | str:
+    return int(text) if len(text) <= _LONGEST_NUMBER else text
+
+
+def _restorer(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Return the inverse of `json_lines.plain` for values of a type."""
+    restore: Callable[[Any], Any]
+    if pa.types.is_dictionary(kind):
+        return _restorer(kind.value_type)
+    if pa.types.is_map(kind):
+        key, item = _restorer(kind.key_type), _restorer(kind.item_type)
+        restore = lambda pairs: [(key(first), item(second)) for first, second in map(_list, _list(pairs))]  # noqa: E731
+    elif pa.types.is_struct(kind):
+        fields = [(kind.field(place).name, _restorer(kind.field(place).type)) for place in range(kind.num_fields)]
+        restore = lambda row: {name: of_field(row.get(name)) for name, of_field in fields}  # noqa: E731
+    elif pa.types.is_nested(kind):
+        of_item = _restorer(kind.value_type)
+        restore = lambda items: list(map(of_item, _list(items)))  # noqa: E731
+    else:
+        restore = next((restore for test, restore in _SCALARS if test(kind)), lambda value: value)
+    return lambda value: None if value is None else restore(value)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):  # Python would take text apart
+        raise ValueError(f"{value!r} is not a list")  # noqa: TRY004 - about the data
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:  # Arrow would round it
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in {int, float} and value not in _WORDS:
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+_SCALARS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]] = (
+    (pa.types.is_integer, _whole),
+    (pa.types.is_floating, _number),
+    (pa.types.is_timestamp, dt.datetime.fromisoformat),
+    (pa.types.is_date, dt.date.fromisoformat),
+    (pa.types.is_time, dt.time.fromisoformat),
+    (pa.types.is_duration, lambda seconds: dt.timedelta(seconds=seconds)),
+    (pa.types.is_decimal, lambda number: decimal.Decimal(str(number))),
+    (is_binary, lambda text: base64.b64decode(text, validate=True)),
+)
+"""How values are read that JSON has no type for, or that Arrow would take from others."""
