@@ -5,9 +5,9 @@
     python scripts/mutation.py --sample 300      # that many, drawn with --seed
 
 Works on a copy of the checkout in a folder of its own (`--folder` keeps it, and goes on where it stopped). The core
-runs as Python. The tests are those of the trigger tree, those that compare both evaluators, and a few hundred fixed
-cases against the executable specification; none needs Java. Text of error messages is not changed. Needs the package
-mutmut.
+runs as Python. The tests are those of the trigger tree, those that compare both evaluators in memory and with state
+that is stored, and a few hundred fixed cases against the executable specification; none needs Java. Text of error
+messages is not changed. Needs the package mutmut.
 
 Prints the share of mutants killed and the survivors as diffs; fails under the share that `--least` asks for.
 """
@@ -49,7 +49,7 @@ SUBJECTS = {
     "core": Subject(
         "dataflow_model/runners/engine/core",
         ["evaluation", "tree_merging"],
-        ["tests/engine/core/test_core.py", *COMMON_TESTS],
+        ["tests/engine/core/test_core.py", "tests/engine/core/test_durable.py", *COMMON_TESTS],
     ),
     "reference": Subject(
         "dataflow_model/triggers",
