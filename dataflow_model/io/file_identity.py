@@ -7,12 +7,49 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+import attrs
+
+from dataflow_model.errors import SourceError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FileIdentity", "digest_of", "has_status"]
+__all__ = ["FileIdentity", "FileVersion", "digest_of", "has_status", "unreadable"]
 
 _BLOCK: Final = 1 << 14
+
+
+@attrs.frozen
+class FileVersion:
+    """A file as it stands: what is cached about it (footer, line index) is forgotten when it changes.
+
+    Attributes:
+        path: where the file is.
+        size: in bytes.
+        modified: nanoseconds since the epoch.
+        inode: as the file system numbers it.
+        changed: when the file was last changed in any way, in nanoseconds since the epoch. Programs that copy files can
+            set the time of modification, but not this one.
+    """
+
+    path: str
+    size: int
+    modified: int
+    inode: int
+    changed: int
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Look at the file.
+
+        Raises:
+            SourceError: when it is not there or may not be read.
+        """
+        try:
+            status = os.stat(path)  # noqa: PTH116 - called for each file of a folder
+        except OSError as error:
+            raise unreadable(path, error) from error
+        return cls(path, status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns)
 
 
 class FileIdentity(NamedTuple):
@@ -36,14 +73,13 @@ class FileIdentity(NamedTuple):
     digest: str
 
     @classmethod
-    def of(cls, path: str) -> Self:
-        """Look at the file and read its first and last 16 KiB.
+    def of(cls, version: FileVersion) -> Self:
+        """Read the first and the last 16 KiB of a file.
 
         Raises:
             OSError: when it is not there or may not be read.
         """
-        status = os.stat(path)  # noqa: PTH116 - called for each file of a folder
-        return cls(status.st_size, status.st_mtime_ns, status.st_ino, digest_of(path, status.st_size))
+        return cls(version.size, version.modified, version.inode, digest_of(version.path, version.size))
 
     @classmethod
     def from_version(cls, version: Sequence[int | str]) -> Self:
@@ -82,3 +118,8 @@ def digest_of(path: str, size: int) -> str:
             file.seek(max(_BLOCK, size - _BLOCK))
             digest.update(file.read(size - file.tell()))
     return digest.hexdigest()
+
+
+def unreadable(path: str, error: OSError) -> SourceError:
+    """Return the error for a file that the system does not let this process read."""
+    return SourceError(f"{path} cannot be read: {error.strerror}", hint="restore the file, or check its permissions")

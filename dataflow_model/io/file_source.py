@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
-from dataflow_model.io.file_identity import FileIdentity, has_status
+from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, unreadable
 from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, root_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.sources import Known
 
-__all__ = ["FileSource", "FileVersion", "checked_time"]
+__all__ = ["FileSource", "checked_time"]
 
 BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
@@ -49,28 +49,6 @@ _TRIES = 5
 """How often a file is looked at that changes meanwhile."""
 
 _NO_DELAY = BoundedOutOfOrderness(Duration(0))
-
-
-@attrs.frozen
-class FileVersion:
-    """A file as it stands: what is cached about it (footer, line index) is forgotten when it changes."""
-
-    path: str
-    size: int
-    modified: int
-
-    @classmethod
-    def of(cls, path: str) -> Self:
-        """Look at the file.
-
-        Raises:
-            SourceError: when it is not there or may not be read.
-        """
-        try:
-            status = os.stat(path)  # noqa: PTH116 - called for every file on every poll
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        return cls(path, status.st_size, status.st_mtime_ns)
 
 
 class _Listed(dict[str, Origin]):
@@ -118,10 +96,6 @@ def _is_as_listed(path: str, version: tuple[int | str, ...]) -> bool:
         return has_status(version, os.stat(path))  # noqa: PTH116
     except OSError:
         return False
-
-
-def _unreadable(path: str, error: OSError) -> SourceError:
-    return SourceError(f"{path} cannot be read: {error.strerror}", hint="restore the file, or check its permissions")
 
 
 def checked_time(value: Any) -> str | Arrival | None:
@@ -274,13 +248,13 @@ class FileSource(ColumnSource):
         try:
             if has_status(listed, os.stat(path)):  # noqa: PTH116
                 return
-            now = FileIdentity.of(path)
+            now = FileIdentity.of(FileVersion.of(path))
             if (listed.size, listed.digest) == (now.size, now.digest):
                 return
             if self.grows and listed.is_beginning_of(path, now):
                 return
         except OSError as error:
-            raise _unreadable(path, error) from error
+            raise unreadable(path, error) from error
         raise SourceError(
             f"{path} was replaced before all rows of the old file had been read",
             hint="restore the old file until its rows are committed, and give the new file another name",
@@ -391,26 +365,26 @@ class FileSource(ColumnSource):
             self.watermark.created_at(name)  # a name that does not tell is refused here, not by a worker
         for _ in range(_TRIES):
             try:
-                identity = FileIdentity.of(path)
-                origin = self._origin(name, path, identity, before)
+                version = FileVersion.of(path)
+                origin = self._origin(name, version, before)
                 status = os.stat(path)  # noqa: PTH116
             except (OSError, SourceError) as error:
                 if self.follow and not os.path.lexists(path):
                     return None
                 if isinstance(error, OSError):
-                    raise _unreadable(path, error) from error
+                    raise unreadable(path, error) from error
                 raise
-            has_grown = self.grows and identity.inode == status.st_ino and identity.size < status.st_size
-            if has_grown or has_status(identity, status):
+            has_grown = self.grows and version.inode == status.st_ino and version.size < status.st_size
+            if has_grown or has_status((version.size, version.modified, version.inode), status):
                 return origin
         raise SourceError(
             f"{path} keeps changing while it is read",
             hint="write the file elsewhere on the same file system, and rename it into place when it is complete",
         )
 
-    def _origin(self, name: str, path: str, identity: FileIdentity, before: Origin | None) -> Origin:
+    def _origin(self, name: str, version: FileVersion, before: Origin | None) -> Origin:
         """Return a file as an origin: the known one, the known one with more rows, or a new one."""
-        version = FileVersion(path, identity.size, identity.modified)
+        path, identity = version.path, FileIdentity.of(version)
         rows = 0 if before is None else before.row_count
         if before is not None and before.version is not None:
             was = FileIdentity.from_version(before.version)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataflow_model.errors import SourceError
-from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
+from dataflow_model.io.file_identity import FileVersion
+from dataflow_model.io.file_source import BATCH_ROWS, FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dataflow_model.io.file_source import FileVersion
+    from dataflow_model.io.file_identity import FileVersion
 
 __all__ = [
     "LONGEST_QUOTE",
@@ -302,9 +302,10 @@ def _indexed(version: FileVersion, form: TextFormat, before: _Indexed | None) ->
 
 
 def _continues(version: FileVersion, before: _Indexed) -> bool:
-    """Return whether a file is what it was before, with something appended or nothing."""
-    size = before.version.size
-    return size <= version.size and digest_of(version.path, size) == before.digest
+    """Return whether a file is what it was before, with something appended."""
+    was = before.version
+    has_grown = was.inode == version.inode and was.size < version.size
+    return has_grown and digest_of(version.path, was.size) == before.digest
 
 
 def _index(version: FileVersion, form: TextFormat, before: RecordIndex, size: int) -> RecordIndex:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, SourceError, shown
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.csv_parsing import parser, problem_of_row
-from dataflow_model.io.file_source import BATCH_ROWS, FileSource, FileVersion
+from dataflow_model.io.file_identity import FileVersion
+from dataflow_model.io.file_source import BATCH_ROWS, FileSource
 from dataflow_model.io.inference import csv_schema, json_schema
 from dataflow_model.io.json_parsing import parse_lines, problem_of_line
 from dataflow_model.io.parsing import parse_records

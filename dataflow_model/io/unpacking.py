@@ -15,7 +15,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from dataflow_model.io.file_source import FileVersion
+    from dataflow_model.io.file_identity import FileVersion
 
 __all__ = [
     "BLOCK",

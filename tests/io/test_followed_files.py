@@ -18,7 +18,7 @@ import dataflow_model as dm
 from dataflow_model.errors import SourceError
 from dataflow_model.io import parquet_source, records
 from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.file_source import FileVersion
+from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.records import TextFormat
 from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.runners.sharded.feed.followed import Followed, rows_read
@@ -94,6 +94,15 @@ def test_a_file_of_the_same_size_and_time_is_told_apart_by_what_is_in_it(tmp_pat
     copy.rename(folder.file("hour"))
     assert reader.micro_batch() == []
     assert reader.micro_batch() == []
+
+
+def test_a_file_of_the_same_size_and_time_is_read_by_where_its_own_rows_are(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "csv")
+    reader = Reader(folder)
+    for numbers in ([10111], [10, 11], [20111]):
+        folder.writes = 0
+        folder.put("hour", numbers)
+        assert reader.micro_batch() == numbers
 
 
 def test_of_lines_that_are_appended_only_these_are_read(tmp_path: Path) -> None:

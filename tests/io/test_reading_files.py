@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -144,6 +145,19 @@ def test_origins_are_files_by_name_with_their_rows(tmp_path: Path) -> None:
     ]:
         other.unlink()
     assert [origin.name for origin in a_source("parquet", tmp_path).origins()] == ["b/a.parquet", "z.parquet"]
+
+
+@pytest.mark.parametrize("kind", sorted(SOURCES))
+def test_the_columns_of_a_file_of_the_same_size_and_time_are_its_own(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"rows.{kind}"
+    sizes = set()
+    for name in "nm":
+        new = write(pa.table({"at": [1], name: [2]}), tmp_path / f"_new.{kind}")
+        os.utime(new, ns=(10**18, 10**18))
+        sizes.add(new.stat().st_size)
+        new.rename(path)
+        assert a_source(kind, path).schema().names == ["at", name]
+    assert len(sizes) == 1
 
 
 def test_empty_lines_are_no_rows(tmp_path: Path) -> None:

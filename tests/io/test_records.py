@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from hypothesis import example, given
 
 from dataflow_model.errors import SourceError
 from dataflow_model.io import records, unpacking
-from dataflow_model.io.file_source import FileVersion
+from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.records import TextFormat, read_records, record_index, split
 
 if TYPE_CHECKING:
@@ -145,6 +146,20 @@ def test_ranges_in_order_unpack_a_file_once(tmp_path: Path, monkeypatch: pytest.
         texts_read = b"".join(part.text() for part in read_records(version, LINES, start, start + 20_000))
         assert texts_read == b"".join(lines[start : start + 20_000])
     assert len(opened) == 1
+
+
+@pytest.mark.parametrize("appended", [b"", b"more\n"])
+def test_a_file_that_differs_only_in_the_middle_is_indexed_anew(tmp_path: Path, appended: bytes) -> None:
+    edge = b"".join(b"%09d\n" % number for number in range(5_000))
+    before = version_of(edge + b"a\n" * 2_000 + edge, str(tmp_path))
+    assert record_index(before, LINES).count == 12_000
+    (tmp_path / "new").write_bytes(edge + b"abc\n" * 1_000 + edge + appended)
+    os.utime(tmp_path / "new", ns=(before.modified, before.modified))
+    (tmp_path / "new").rename(before.path)
+    after = FileVersion.of(before.path)
+    assert record_index(after, LINES).count == 11_000 + appended.count(b"\n")
+    [part] = read_records(after, LINES, 10_999, 11_000)
+    assert part.text() == b"000004999\n"
 
 
 def test_a_compressed_file_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
