@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, KeysView
     from collections.abc import Set as AbstractSet
 
-    from dataflow_model.io.listing import Names
+    from dataflow_model.io.listed_folder import Names
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.sources import Known
 

@@ -19,51 +19,37 @@ look at each file every time would make a poll slow in a folder with many files,
 
 Now and then every directory is listed with its inodes, whether it seems to have changed or not: at each poll while
 there are at most `FEW` files, else whenever `SHARE` times as long has passed as that took, or `SHARE_NOTICED` times
-where there are notices. This finds what happens on
-network file systems that keep no time of modification for directories, and a file that is replaced just when another
-appears.
+where there are notices. This finds what happens on network file systems that keep no time of modification for
+directories, and a file that is replaced just when another appears.
 """
 
 from __future__ import annotations
 
 import contextlib
-import enum
 import fnmatch
-import glob
 import itertools
 import operator
 import os
 import re
-import stat
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from dataflow_model.errors import SourceError
-from dataflow_model.io.folder_notices import FolderNotices
+from dataflow_model.io.listed_folder import ListedFolder, Names
 from dataflow_model.io.paths import root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator
 
-__all__ = ["FEW", "MOST_NOTICED", "SETTLED", "SHARE", "SHARE_NOTICED", "TICK", "Listing", "Watch", "list_files"]
+__all__ = ["FEW", "MOST_NOTICED", "SHARE", "SHARE_NOTICED", "Listing", "Watch", "list_files"]
 
 FEW: Final = 50
 SHARE: Final = 20
 SHARE_NOTICED: Final = 100
 MOST_NOTICED: Final = 8
 """For how many directories the kernel is asked at most, since a user can ask for 128 in all unless configured."""
-SETTLED: Final = 3.0
-TICK: Final = 0.05
 
-_HIDDEN: Final = ("_", ".")
-_SECOND: Final = 1_000_000_000
-_ONE_BY_ONE: Final = 50
-"""So many new names at most are looked at one by one; with more, it is faster to list the directory with inodes."""
 _WILD: Final = re.compile(r"[*?\[]")
 _SEP: Final = os.sep
-
-Names = dict[str, int]
-"""By a file's path below the common directory, the number of its inode."""
 
 
 class Listing(NamedTuple):
@@ -83,7 +69,8 @@ class Watch:
     """What looks at the same paths remember. It does not travel with what holds it: a copy begins with a full look.
 
     Files found in a directory or by a glob are left out when they, or a directory between, begin with `_` or `.`.
-    Links to directories are followed only where a path or a glob names them.
+    Links to directories are followed only where a path or a part of a glob names them, which `**` does not: it means
+    directories alone. Pipes, sockets and devices are left out.
 
     Args:
         clock: returns seconds that never go back.
@@ -91,8 +78,9 @@ class Watch:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._folders: dict[str, _Folder] = {}
-        self._matching: dict[str, tuple[Names | None, Names]] = {}
+        self._folders: dict[str, ListedFolder] = {}
+        self._seen: set[str] = set()
+        self._matching: dict[tuple[str, str], tuple[Names | None, Names]] = {}
         self._parts: list[Names] = []
         self._names: Names = {}
         self._replaced: list[str] = []
@@ -162,6 +150,7 @@ class Watch:
         """Return the files that are there now: the same object as before where nothing has changed."""
         cut = len(root_of(paths).rstrip(_SEP)) + 1
         before, self._parts = self._parts, []
+        self._seen.clear()
         for path in paths:
             if os.path.isfile(path):  # noqa: PTH113 - text is enough, here and below
                 self._add_file(path, cut)
@@ -192,218 +181,59 @@ class Watch:
 
     def _add_matches(self, pattern: str, cut: int, *, full: bool) -> None:
         """Add the files that a glob matches, and those below the directories that it matches."""
-        parent, _, last = pattern.rpartition(_SEP)
-        if _WILD.search(parent) or last == "**" or not os.path.isdir(parent):  # noqa: PTH112
-            hits = [hit for hit in glob.iglob(pattern, recursive=True) if not _is_hidden(hit[cut:])]  # noqa: PTH207
-            for hit in hits:
-                if os.path.isdir(hit):  # noqa: PTH112
-                    self._add_tree(hit, cut, full=full)
-                else:
-                    self._add_file(hit, cut)
+        base, parts = pattern, list[str]()
+        while not parts or (_WILD.search(base) and not os.path.isdir(base)):  # noqa: PTH112
+            base, _, part = base.rpartition(_SEP)
+            parts.insert(0, part)
+        if os.path.isdir(base or _SEP):  # noqa: PTH112
+            self._add_matches_below(base or _SEP, parts, cut, full=full)
+
+    def _add_matches_below(self, path: str, parts: list[str], cut: int, *, full: bool) -> None:
+        """Add what the last parts of a glob match below a directory."""
+        first, *rest = parts
+        if first == "**":
+            if not rest:
+                self._add_tree(path, cut, full=full)
+                return
+            self._add_matches_below(path, rest, cut, full=full)
+        folder = self._look_at(path, cut, full=full)
+        if first == "**":
+            for name in folder.folders:
+                self._add_matches_below(os.path.join(path, name), parts, cut, full=full)  # noqa: PTH118
             return
-        if _is_hidden(parent[cut:]):
-            return
-        folder = self._look_at(parent, cut, full=full)
-        matches = re.compile(fnmatch.translate(last)).match
-        files, matching = self._matching.get(pattern, (None, {}))
-        if files is not folder.files:
-            start = len(folder.prefix)
-            matching = {name: inode for name, inode in folder.files.items() if matches(name, start)}
-            self._matching[pattern] = folder.files, matching
-        self._parts.append(matching)
+        matches = re.compile(fnmatch.translate(first)).match
+        if not rest:
+            self._parts.append(self._matching_files(folder, first))
         for name in (*folder.folders, *folder.links):
             if matches(name):
-                self._add_tree(os.path.join(parent, name), cut, full=full)  # noqa: PTH118
+                below = os.path.join(path, name)  # noqa: PTH118
+                if rest:
+                    self._add_matches_below(below, rest, cut, full=full)
+                else:
+                    self._add_tree(below, cut, full=full)
 
-    def _look_at(self, path: str, cut: int, *, full: bool) -> _Folder:
+    def _matching_files(self, folder: ListedFolder, pattern: str) -> Names:
+        """Return the files in a directory whose names match: the same object as before where nothing has changed."""
+        place = folder.path, pattern
+        files, matching = self._matching.get(place, (None, {}))
+        if files is not folder.files:
+            matches, start = re.compile(fnmatch.translate(pattern)).match, len(folder.prefix)
+            matching = {name: inode for name, inode in folder.files.items() if matches(name, start)}
+            self._matching[place] = folder.files, matching
+        return matching
+
+    def _look_at(self, path: str, cut: int, *, full: bool) -> ListedFolder:
+        """Return what is in a directory; one that several paths mean, or parts of a glob, is looked at once."""
         folder = self._folders.get(path)
         if folder is None:
-            folder = self._folders[path] = _Folder(path, f"{path}{_SEP}"[cut:].lstrip(_SEP))
-        noticed = folder.notices is not None
-        folder.look(self._clock, full=full, asks=self._noticed < MOST_NOTICED)
-        self._noticed += (folder.notices is not None) - noticed
-        self._replaced += folder.replaced
+            folder = self._folders[path] = ListedFolder(path, f"{path}{_SEP}"[cut:].lstrip(_SEP))
+        if path not in self._seen:
+            self._seen.add(path)
+            noticed = folder.notices is not None
+            folder.look(self._clock, full=full, asks=folder.size > FEW and self._noticed < MOST_NOTICED)
+            self._noticed += (folder.notices is not None) - noticed
+            self._replaced += folder.replaced
         return folder
-
-
-class _Kind(enum.Enum):
-    """What a name in a directory stands for."""
-
-    FILE = enum.auto()
-    FOLDER = enum.auto()
-    LINK = enum.auto()
-    """To a directory; any other link is a file."""
-    HIDDEN = enum.auto()
-
-
-class _Folder:
-    """What is in one directory.
-
-    Attributes:
-        files: by name below the common directory, the number of the inode; another object once it changes.
-        folders: the names of the directories in it.
-        links: the names of links to directories.
-        replaced: those of the files that the last look has found behind another inode than before.
-        notices: the changes that the kernel reports, if it was asked.
-    """
-
-    def __init__(self, path: str, prefix: str) -> None:
-        self.path = path
-        self.prefix = prefix
-        self.files: Names = {}
-        self.folders: tuple[str, ...] = ()
-        self.links: tuple[str, ...] = ()
-        self.replaced: list[str] = []
-        self.notices: FolderNotices | None = None
-        self._is_told = False
-        self._stamp: tuple[int, ...] = ()
-        self._stamped = self._listed = 0.0
-        self._inodes: Names = {}
-
-    @property
-    def size(self) -> int:
-        """The number of names in the directory."""
-        return len(self._inodes)
-
-    def look(self, clock: Callable[[], float], *, full: bool, asks: bool = False) -> None:
-        """List the directory, unless its time of modification or a notice shows what of the last list still holds.
-
-        Args:
-            clock: returns seconds that never go back.
-            full: whether to list it anyhow, with inodes.
-            asks: whether the kernel may be asked for notices.
-        """
-        self.replaced = []
-        try:
-            status = os.stat(self.path)  # noqa: PTH116
-            stamp = status.st_mtime_ns, status.st_ino, status.st_dev
-            now = clock()
-            has_changed = stamp != self._stamp
-            noticed = self._noticed(stamp)
-            if has_changed:
-                self._stamp, self._stamped = stamp, now
-            if noticed and not full:
-                self._is_told = True
-                self._list_some(noticed)
-                return
-            if has_changed:
-                self._is_told = False
-            elif not full:
-                if self._is_told and self.notices is not None:
-                    return
-                is_fine = status.st_mtime_ns % _SECOND != 0
-                settled = self._stamped + (TICK if is_fine else SETTLED)
-                if self._listed >= settled or (is_fine and now < settled):
-                    return
-            self._listed = now
-            if asks and self.notices is None and len(self._inodes) > FEW:
-                self._ask(stamp)
-            if full or not (self._list_names() or not has_changed):
-                self._list_inodes(full=full)
-        except FileNotFoundError:  # it was removed meanwhile
-            self.files, self.folders, self.links, self._inodes, self.notices = {}, (), (), {}, None
-        except OSError as error:
-            raise SourceError(f"{self.path} cannot be read: {error.strerror}", hint="check its permissions") from error
-
-    def _noticed(self, stamp: tuple[int, ...]) -> set[str]:
-        """Return the names that the kernel has reported; none if it was not asked about the directory that is there."""
-        noticed = None
-        if self.notices is not None and stamp[1:] == self._stamp[1:]:
-            noticed = self.notices.take()
-        if noticed is None:
-            self.notices = None
-            return set()
-        return noticed
-
-    def _ask(self, stamp: tuple[int, ...]) -> None:
-        """Ask the kernel for notices, before the directory is listed."""
-        self.notices = FolderNotices.open(self.path)
-        status = os.stat(self.path)  # noqa: PTH116
-        if stamp[1:] != (status.st_ino, status.st_dev):  # it was asked about another directory under the same name
-            self.notices = None
-
-    def _list_some(self, names: Collection[str]) -> None:
-        """Look at some names: at what they stand for now, if anything."""
-        kinds = {}
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                status = os.lstat(os.path.join(self.path, name))  # noqa: PTH118
-                kinds[name] = status.st_ino, self._kind_of(name, status.st_mode)
-        known = self._inodes
-        self.replaced = [self.prefix + name for name in kinds if name in known]  # a new file may have the old inode
-        self._change([name for name in names if name not in kinds and name in known], kinds)
-
-    def _list_names(self) -> bool:
-        """List the directory by names, and look at new ones; return whether that has shown any change."""
-        names = set(os.listdir(self.path))  # noqa: PTH208 - only names
-        new = names.difference(self._inodes)
-        if len(new) > _ONE_BY_ONE:
-            return False
-        removed = self._inodes.keys() - names if len(names) - len(new) < len(self._inodes) else set()
-        kinds = {}
-        for name in new:
-            with contextlib.suppress(FileNotFoundError):  # it is gone again
-                status = os.lstat(os.path.join(self.path, name))  # noqa: PTH118
-                kinds[name] = status.st_ino, self._kind_of(name, status.st_mode)
-        self._change(removed, kinds)
-        return bool(new or removed)
-
-    def _list_inodes(self, *, full: bool) -> None:
-        """List the directory with inodes.
-
-        Args:
-            full: whether to look again at what each name stands for that is no file, even if it has the same inode.
-        """
-        known, files, prefix = self._inodes, self.files, self.prefix
-        with os.scandir(self.path) as entries:
-            entry_of = {entry.name: entry for entry in entries}
-        fresh = {
-            name: entry
-            for name, entry in entry_of.items()
-            if known.get(name) != entry.inode()
-            or (full and not (entry.is_file(follow_symlinks=False) and prefix + name in files))
-        }
-        kinds = {}
-        for name, entry in fresh.items():
-            mode = stat.S_IFREG
-            if not entry.is_file(follow_symlinks=False):
-                mode = stat.S_IFLNK if entry.is_symlink() else stat.S_IFDIR * entry.is_dir(follow_symlinks=False)
-            kinds[name] = entry.inode(), self._kind_of(name, mode)
-        self.replaced = [prefix + name for name, (inode, _) in kinds.items() if known.get(name, inode) != inode]
-        self._change(known.keys() - entry_of.keys(), kinds)
-
-    def _kind_of(self, name: str, mode: int) -> _Kind:
-        """Return what a name stands for, by the mode of what it names without following links."""
-        if name[0] in _HIDDEN:
-            return _Kind.HIDDEN
-        if stat.S_ISDIR(mode):
-            return _Kind.FOLDER
-        is_link = stat.S_ISLNK(mode) and os.path.isdir(os.path.join(self.path, name))  # noqa: PTH112, PTH118
-        return _Kind.LINK if is_link else _Kind.FILE
-
-    def _change(self, removed: Collection[str], kinds: Mapping[str, tuple[int, _Kind]]) -> None:
-        """Take names out, and put others in, each with its inode and what it stands for."""
-        changed = {*removed, *kinds}
-        if not changed:
-            return
-        for name in removed:
-            del self._inodes[name]
-        self._inodes |= {name: inode for name, (inode, _) in kinds.items()}
-        now = {self.prefix + name: inode for name, (inode, kind) in kinds.items() if kind is _Kind.FILE}
-        before = {name: self.files[name] for name in (self.prefix + name for name in changed) if name in self.files}
-        if now != before:
-            files = dict(self.files)
-            for name in before:
-                del files[name]
-            files |= now
-            self.files = files
-        self.folders, self.links = (
-            (
-                *(name for name in had if name not in changed),
-                *(name for name, (_, kind_of_name) in kinds.items() if kind_of_name is kind),
-            )
-            for had, kind in ((self.folders, _Kind.FOLDER), (self.links, _Kind.LINK))
-        )
 
 
 def list_files(paths: tuple[str, ...]) -> list[str]:
@@ -413,7 +243,3 @@ def list_files(paths: tuple[str, ...]) -> list[str]:
         SourceError: when a directory cannot be listed.
     """
     return sorted(Watch().look(paths).names)
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith(_HIDDEN) for part in name.split(_SEP))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dataflow_model.io import folder_notices, listing
+from dataflow_model.io import folder_notices
 from dataflow_model.io.folder_notices import FolderNotices
+from dataflow_model.io.listed_folder import SETTLED
 from dataflow_model.io.listing import FEW, Watch
 from tests.support.folders import tick
 from tests.support.os_calls import record_calls
@@ -81,7 +82,7 @@ class Watched:
 
     def look(self) -> tuple[set[str], set[str]]:
         """Return the names, and the suspects whose turn it is not."""
-        self.now += listing.SETTLED
+        self.now += SETTLED
         self.watch._listing, self.watch._each = 1e9, 1e9  # as if looking at everything took an age
         look = self.watch.look((str(self.folder),))
         self.watch.looked()

@@ -11,7 +11,8 @@ import attrs
 import pytest
 
 from dataflow_model.io import folder_notices, listing
-from dataflow_model.io.listing import FEW, SETTLED, SHARE, TICK, Watch, list_files
+from dataflow_model.io.listed_folder import SETTLED, TICK
+from dataflow_model.io.listing import FEW, SHARE, Watch, list_files
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.runners.sharded.feed.followed import Followed
 from tests.support.folders import SCHEMA, Folder, tick
@@ -275,6 +276,62 @@ def test_a_path_means_the_same_files_at_each_look(tmp_path: Path, pattern: str, 
     for _ in range(3):
         assert sorted(watch.look(paths).names) == expected.split()
     assert list_files(paths) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("**/*.csv", "2013/a.csv 2013/b/c.csv"),
+        ("**", "2013/a.csv 2013/b/c.csv"),
+        ("2013/**/*.csv", "a.csv b/c.csv"),
+        ("**/**/*.csv", "2013/a.csv 2013/b/c.csv"),
+        ("**/b/*.csv", "2013/b/c.csv"),
+        ("l*/*.csv", "latest/a.csv"),
+        ("latest/**/*.csv", "a.csv b/c.csv"),
+        ("latest", "a.csv b/c.csv"),
+    ],
+)
+def test_a_link_to_a_directory_is_followed_where_it_is_named_but_not_by_two_stars(
+    tmp_path: Path, pattern: str, expected: str
+) -> None:
+    (tmp_path / "2013" / "b").mkdir(parents=True)
+    for name in ("a.csv", "b/c.csv"):
+        (tmp_path / "2013" / name).write_text(name)
+    (tmp_path / "latest").symlink_to("2013")
+    (tmp_path / "2013" / "b" / "all").symlink_to(tmp_path)
+    watch = Watch(Clock())
+    for _ in range(3):
+        assert sorted(watch.look((str(tmp_path / pattern),)).names) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("", "link.csv pipe.csv"),
+        ("*", "link.csv pipe.csv"),
+        ("**/*.csv", "link.csv pipe.csv"),
+        ("pipe.csv", "pipe.csv"),
+        ("link.csv", "link.csv"),
+    ],
+)
+def test_a_pipe_is_no_file_and_neither_is_a_link_to_one(tmp_path: Path, pattern: str, expected: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.csv")
+    (folder / "link.csv").symlink_to("pipe.csv")
+    paths = (str(folder / pattern),)
+    watch = Watch(Clock())
+    assert not watch.look(paths).names
+    (folder / "pipe.csv").unlink()
+    (folder / "pipe.csv").write_text("rows")
+    assert sorted(watch.look(paths).names) == expected.split()
+
+
+def test_a_directory_in_the_place_of_a_glob_is_meant_by_its_own_name(tmp_path: Path) -> None:
+    for name in ("run[1]/a.csv", "run1/b.csv"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(name)
+    assert list_files((str(tmp_path / "run[1]" / "*.csv"),)) == ["a.csv"]
 
 
 def test_several_paths_are_named_below_the_directory_that_holds_them_all(tmp_path: Path) -> None:
