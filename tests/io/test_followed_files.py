@@ -22,7 +22,8 @@ from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.records import TextFormat
 from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.runners.sharded.feed.followed import Followed, rows_read
-from tests.support.folders import Folder, Reader
+from tests.support.folders import SCHEMA, Folder, Reader
+from tests.support.runners.local_streams import Stepped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -265,6 +266,34 @@ def test_a_stream_that_a_bad_row_has_stopped_goes_on_as_the_hint_says(tmp_path: 
     assert [record.value for record in result.collected("sums")] == [("sum", 1011)]
     if has_sink:
         assert [record.value.element for record in result.collected("bad")] == ["3,oops"]
+
+
+@both
+@pytest.mark.parametrize("replacement", [[20, 21, 22], [30], None])
+def test_a_file_that_changes_between_listing_and_reading_its_last_row_stops_the_run(
+    tmp_path: Path, kind: str, replacement: list[int] | None
+) -> None:
+    folder = Folder(tmp_path / "rows", kind)
+    folder.put("a", [1, 2, 3])
+    folder.put("b", [10, 11])
+    changes: list[Any] = []
+
+    def change(row: Any) -> Any:
+        if not changes:  # both files are listed, and the micro-batch reads both to their ends
+            changes.append(row)
+            folder.remove("b") if replacement is None else folder.put("b", replacement)
+        return row.at
+
+    def build(p: dm.Pipeline) -> None:
+        make = dm.io.ReadParquet if kind == "parquet" else dm.io.ReadCsv
+        rows = p | "rows" >> make(folder.path, event_time="at", follow=True, schema=SCHEMA)
+        _ = rows | dm.Map(change) | "numbers" >> dm.io.Collect()
+
+    stepped = Stepped(build, tmp_path / "checkpoint")
+    with pytest.raises(SourceError, match=rf"b\.{kind} (was replaced before all rows|cannot be read)"):
+        stepped.steps()
+    stepped.steps()
+    assert [record.value for record in stepped.collected("numbers")] == [1, 2, 3, *(replacement or [])]
 
 
 @both

@@ -69,10 +69,8 @@ class Followed:
 
     def get(self, name: str, /) -> Origin | None:
         """Return an origin as it was listed, or `None` if there was none with that name."""
-        if name in self.totals:
-            return Origin(name, self.totals[name], self.version(name))
-        entry = self.done.get(name)
-        return None if entry is None else Origin(name, entry[0], tuple(entry[2:]) or None)
+        rows = self.totals[name] if name in self.totals else self.done.get(name, [None])[0]
+        return None if rows is None else Origin(name, rows, self.version(name))
 
     def has_names_of(self, other: Known) -> bool:
         """Return whether the names are those of an earlier object, whose origins are then shared."""
@@ -124,12 +122,11 @@ class Followed:
 
     def base(self, name: str) -> int:
         """Return the base of an origin, which is added to the positions of its rows."""
-        entry = self.versions.get(name, self.done.get(name, [0])[1:])
-        return int(entry[0]) if entry else 0
+        return int(next(iter(self._entry(name)), 0))
 
     def version(self, name: str) -> tuple[int | str, ...] | None:
-        """Return the version of an open origin, or `None` if it has none."""
-        return tuple(self.versions.get(name, [0])[1:]) or None
+        """Return the version of an origin, or `None` if it has none."""
+        return tuple(self._entry(name)[1:]) or None
 
     def is_same(self, name: str, earlier: Followed) -> bool:
         """Return whether a name meant the same origin in an earlier offset."""
@@ -138,6 +135,10 @@ class Followed:
     def place_of(self, name: str) -> int:
         """Return the number of rows read from an origin."""
         return int(self.done[name][0]) if name in self.done else self.rows.get(name, 0)
+
+    def _entry(self, name: str) -> Entry:
+        """Return the base and the version of an origin, open or done."""
+        return self.versions.get(name, self.done.get(name, [])[1:])
 
     def _left(self, name: str) -> int:
         return max(0, self.totals.get(name, 0) - self.rows.get(name, 0))
