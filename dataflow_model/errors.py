@@ -162,7 +162,7 @@ class SupersededRun(DataflowError, RuntimeError):
 
 
 class StateCorruption(DataflowError, RuntimeError):
-    """Durable state that fails its checksum or its chain of tokens."""
+    """Durable state that fails its checksum or its chain of tokens, or of which a part is missing."""
 
 
 class WorkerLost(DataflowError, RuntimeError):

@@ -21,6 +21,7 @@ from dataflow_model.io.publishing import (
     DEAD_LETTERS,
     PENDING,
     discard,
+    known_commits,
     pending_directory,
     publish,
     publish_part,
@@ -28,7 +29,7 @@ from dataflow_model.io.publishing import (
 )
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
-from dataflow_model.plan.sinks import Sink
+from dataflow_model.plan.sinks import KnownCommits, Sink
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
@@ -107,6 +108,10 @@ class FileSink(Sink):
     def synced(self) -> Self:
         """Return the sink as it syncs the pending files when a task closes, and the final names in each commit."""
         return attrs.evolve(self, is_synced=True)
+
+    def commits_of(self, run_id: str) -> KnownCommits:
+        """Return the commits of a run in the directory."""
+        return known_commits(self.path, run_id)
 
     def open(self, commit_id: str, task_id: str) -> FileSinkWriter:
         """Begin one task's file; nothing is written before the first row."""

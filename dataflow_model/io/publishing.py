@@ -22,18 +22,20 @@ import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from dataflow_model.errors import SinkError
+from dataflow_model.plan.sinks import KnownCommits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "COMMITS",
     "DEAD_LETTERS",
     "PENDING",
     "discard",
+    "known_commits",
     "pending_directory",
     "publish",
     "publish_part",
@@ -42,6 +44,8 @@ __all__ = [
 ]
 
 PENDING: Final = "_pending"
+_BEGUN: Final = "+pending"
+"""How the name of a commit's list of files ends until the commit is published."""
 _FORMERLY: Final = "_staging"
 """What the directory of pending files was called before; a commit that was begun there is finished there."""
 COMMITS: Final = "_commits"
@@ -92,7 +96,7 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
     """
     pending = pending_directory(path, commit_id)
     published = Path(path, COMMITS, safe_name(commit_id))
-    manifest = published.with_name(published.name + "+pending")
+    manifest = published.with_name(published.name + _BEGUN)
     if published.exists():
         _discard(pending)
         return
@@ -140,6 +144,24 @@ def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *,
 def discard(path: str, commit_id: str) -> None:
     """Remove the pending files of a commit, and the directory of pending files when nothing else is in it."""
     _discard(pending_directory(path, commit_id))
+
+
+def known_commits(path: str, run_id: str) -> KnownCommits:
+    """Return the commits whose ids begin with the id of a run."""
+    published = {name.removesuffix(_BEGUN) for name in _names(Path(path, COMMITS))}
+    pending = {name for directory in (PENDING, _FORMERLY) for name in _names(Path(path, directory))}
+    return KnownCommits(_of_run(run_id, published), _of_run(run_id, pending))
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208 - only names
+    except FileNotFoundError:
+        return []
+
+
+def _of_run(run_id: str, names: Iterable[str]) -> list[str]:
+    return sorted(commit for commit in map(unquote, names) if commit.startswith(run_id))
 
 
 def _discard(pending: Path) -> None:

@@ -13,7 +13,7 @@ from dataflow_model.io.database_urls import checked_url
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import fit_places, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
-from dataflow_model.plan.sinks import Sink, SinkWriter
+from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ class TableSink(Sink):
         """Let no older start of the run write from here on."""
         if self.fence is not None:
             self._store().claim(self.fence)
+
+    def commits_of(self, run_id: str) -> KnownCommits:
+        """Return the last commit of a run in the table."""
+        last_commit = self._store().last_commit(run_id)
+        return KnownCommits([last_commit] if last_commit else [])
 
     def open(self, commit_id: str, task_id: str) -> TableSinkWriter:
         """Begin to keep one task's rows; they travel to the commit in its message."""

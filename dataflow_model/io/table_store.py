@@ -118,6 +118,12 @@ class TableStore:
         with self._explained(), self._engine.begin() as connection:
             self._take(connection, fence.run_id, fence)
 
+    def last_commit(self, run: str) -> str:
+        """Return the id of a run's last commit; empty if there is none."""
+        query = sa.select(self._commits.c.last_commit).where(*self._mine(run))
+        with self._explained(), self._engine.connect() as connection:
+            return str(connection.execute(query).scalar() or "")
+
     def apply(
         self,
         commit_id: str,

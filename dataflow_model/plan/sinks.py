@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import attrs
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fence",
+    "KnownCommits",
     "Record",
     "Records",
     "Sink",
@@ -120,6 +121,18 @@ class Fence:
         )
 
 
+class KnownCommits(NamedTuple):
+    """The ids of commits that a sink knows.
+
+    Attributes:
+        published: those that are published, at least in part.
+        pending: those of which only pending output is left.
+    """
+
+    published: Sequence[str] = ()
+    pending: Sequence[str] = ()
+
+
 class SinkWriter(abc.ABC):
     """Writes one task's records to a place where readers do not see them yet.
 
@@ -161,7 +174,8 @@ class Sink(abc.ABC):
     idempotent: after a crash at any moment it is called again with the same `commit_id`, and must publish the records
     once. The messages are then either the same ones (from a host that recorded them and rolls the commit forward) or
     those of tasks that ran again and wrote the same records again (on Spark). A commit id identifies one micro-batch of
-    one run: another run that writes to the same place needs its own ids, or its output counts as already published.
+    one run, as it was planned by one start of the run; a later start that repeats or publishes it keeps its id. Another
+    run that writes to the same place needs its own ids, or its output counts as already published.
 
     Attributes:
         panes: whether window and pane are written as columns too.
@@ -213,6 +227,18 @@ class Sink(abc.ABC):
 
     def claim(self) -> None:  # noqa: B027 - most sinks leave it to the runner
         """Prevent older starts of the run from writing; called on a fenced sink when a run starts."""
+
+    def commits_of(self, run_id: str) -> KnownCommits:
+        """Return the commits of a run that the sink knows; called on a stream's sinks when a run starts.
+
+        The runner aborts those that are pending, unless it will publish them. Of those that are published, it logs the
+        ones that its checkpoint does not contain. A sink that keeps no record of its commits returns none.
+
+        Args:
+            run_id: the id with which the ids of the run's commits begin; others may begin with it too.
+        """
+        del run_id
+        return KnownCommits()
 
     @abc.abstractmethod
     def open(self, commit_id: str, task_id: str) -> SinkWriter:

@@ -13,8 +13,10 @@ from dataflow_model.plan.sinks import Fence
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.checkpoint import sequencers
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, take_sequencer
+from dataflow_model.runners.sharded.commit_ids import commit_id
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.publishing import Pending, PendingWriter, Publisher, claim_sinks, read_progress
+from dataflow_model.runners.sharded.publishing import Pending, PendingWriter, Publisher, read_progress
+from dataflow_model.runners.sharded.restoring import claim_sinks
 from dataflow_model.runners.sharded.task import Task, Worker
 from tests.support.exactly_once.databases import rows
 from tests.support.exactly_once.tables import PAIRS, record
@@ -31,10 +33,17 @@ def visible(path: Path) -> list[str]:
 
 @attrs.define
 class Start:
-    """One start of a run that writes to files and to a table, without Spark."""
+    """One start of a run that writes to files and to a table, without Spark.
+
+    Args:
+        folder: where everything is.
+        weak: whether its productions are weak.
+        repeats: the number of a micro-batch that an earlier start has planned, and that start.
+    """
 
     folder: Path
     weak: bool = False
+    repeats: tuple[int, Start] | None = None
     program: Program = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -47,6 +56,9 @@ class Start:
             write.sink.check()
         taken = take_sequencer(self.directory)
         program = Program(staged, {}, (0,), "7c1f", sequencer=taken, directory=self.directory, weak=self.weak)
+        if self.repeats is not None:
+            number, earlier = self.repeats
+            program = attrs.evolve(program, planned=(number, earlier.program.sequencer))
         self.program = program.pack().unpack()
 
     @property
@@ -122,7 +134,7 @@ def test_an_old_start_that_wakes_up_is_refused_at_its_first_write_and_changes_no
     older = Start(tmp_path)
     older.run(0, 1)
     asleep = older.written(1, 666)  # and then its process hangs
-    newer = Start(tmp_path)
+    newer = Start(tmp_path, repeats=(1, older))
     newer.run(1, 2)
     after = newer.found()
     with pytest.raises(dm.SupersededRun):
@@ -130,13 +142,14 @@ def test_an_old_start_that_wakes_up_is_refused_at_its_first_write_and_changes_no
     older.publisher.abort(1, [asleep])
     with pytest.raises(dm.SupersededRun):
         older.run(2, 667)
-    assert newer.found() == after == (["part-7c1f-00000000-00000.json", "part-7c1f-00000001-00000.json"], [2])
+    assert newer.found() == after == ([f"part-{commit_id(older.program, number)}-00000.json" for number in (0, 1)], [2])
     newer.run(2, 3)
     assert newer.found()[1] == [3]
 
 
 def test_an_old_start_that_gives_up_leaves_what_the_newer_one_has_pending(tmp_path: Path) -> None:
-    older, newer = Start(tmp_path), Start(tmp_path)
+    older = Start(tmp_path)
+    newer = Start(tmp_path, repeats=(0, older))
     asleep, awake = older.written(0, 666), newer.written(0, 1)
     older.publisher.abort(0, [asleep])
     newer.publisher.commit(0, [awake])
@@ -147,7 +160,7 @@ def test_a_table_refuses_an_old_start_that_had_looked_before_the_newer_one_came(
     older = Start(tmp_path)
     asleep = older.written(0, 666)
     newer = Start(tmp_path)
-    claim_sinks(newer.program)
+    claim_sinks(newer.program, "checkpoint")
     sink, fence = older.program.staged.sinks[1].sink, older.program.fence
     assert fence is not None
     with pytest.raises(dm.SupersededRun, match="table 'sums'"):
@@ -158,7 +171,7 @@ def test_a_table_refuses_an_old_start_that_had_looked_before_the_newer_one_came(
 def test_the_old_start_notes_no_progress(tmp_path: Path) -> None:
     older = Start(tmp_path)
     asleep = older.written(0, 1)
-    Start(tmp_path).run(0, 1)
+    Start(tmp_path, repeats=(0, older)).run(0, 1)
     noted = read_progress(older.directory)
     with pytest.raises(dm.SupersededRun):
         older.publisher.commit(0, [asleep])
@@ -166,11 +179,12 @@ def test_the_old_start_notes_no_progress(tmp_path: Path) -> None:
 
 
 def test_weak_productions_of_an_old_start_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    older, newer = Start(tmp_path, weak=True), Start(tmp_path, weak=True)
+    older = Start(tmp_path, weak=True)
+    newer = Start(tmp_path, weak=True, repeats=(0, older))
     with pytest.raises(dm.SupersededRun):
         older.written(0, 666)
     assert newer.found() == ([], [])
     assert newer.written(0, 1).messages == {}
-    assert newer.found() == (["part-7c1f-00000000-part.json"], [1])
+    assert newer.found() == ([f"part-{commit_id(older.program, 0)}-part.json"], [1])
     with pytest.raises(dm.SupersededRun):
         older.publisher.commit(0, [])

@@ -424,7 +424,7 @@ def _done(commit: Commit) -> dict[str, Any]:
 
 
 def _put(file: RunFile, offset: dict[str, Any], before: Commit | None) -> Commit:
-    commit = Commit(0 if before is None else before.number + 1, offset, (), None, 1, ())
+    commit = Commit(0 if before is None else before.number + 1, offset, (), None, ())
     with file.transaction():
         file.put_commit(commit, before)
     return commit

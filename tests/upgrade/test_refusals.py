@@ -10,6 +10,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
+from dataflow_model.runners.sharded.publishing import write_progress
 from dataflow_model.runners.sharded.upgrade import carrying
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 from dataflow_model.runners.spark.stopped import StoppedSparkRun
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 def old(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a stopped run whose checkpoint has Spark's logs too; its state is read from memory."""
     run = Run(plain(rows), tmp_path / "old", rows=61).steps(3)
-    log(run, "offsets", run.offset["batch"] - 1)
-    log(run, "commits", run.offset["batch"] - 1)
+    batch = run.offset["batch"] - 1  # Spark numbers micro-batches from 0
+    log(run, "offsets", batch)
+    log(run, "commits", batch)
+    write_progress(run.directory, {**run.progress(), "batch": batch})
 
     def shards(_self: Any, _batch: int, record: Any) -> Iterator[ShardFound]:
         labels = run.program.labels
@@ -109,6 +112,12 @@ def test_a_micro_batch_that_has_published_nothing_is_read_again(old: Run, rows: 
     (old.folder / "dataflow" / "publishing").write_text(str(batch - 1))
     expected = seen(run(dm.LocalRunner(), plain(rows)).collected("panes"))
     assert not difference(expected, seen(Run(plain(rows), upgrade(old)).finish().collected("panes")))
+
+
+def test_a_checkpoint_whose_parts_do_not_belong_together_is_damaged(old: Run) -> None:
+    write_progress(old.directory, {**old.progress(), "batch": old.offset["batch"]})
+    with pytest.raises(dm.StateCorruption, match="its last micro-batch is number 2, but number 3 was published last"):
+        upgrade(old)
 
 
 def test_dropping_what_is_not_there_is_refused(old: Run) -> None:

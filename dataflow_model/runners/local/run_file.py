@@ -44,7 +44,6 @@ class Commit:
         offset: the offset of the sources after it.
         ended: the labels of the sources whose end has been processed.
         moment: the wall-clock time at which something happens without new data, if there is one.
-        sequencer: the sequencer of the start of the run that committed it.
         pending: the output that the sinks publish.
     """
 
@@ -52,7 +51,6 @@ class Commit:
     offset: Offset
     ended: tuple[str, ...]
     moment: int | None
-    sequencer: int
     pending: tuple[Pending, ...]
 
 

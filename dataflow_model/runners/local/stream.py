@@ -22,6 +22,7 @@ from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
 from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.publishing import Publisher, read_progress, write_pending
+from dataflow_model.runners.sharded.restoring import check_progress
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.sharded.work import brings_something, plan_work
 
@@ -64,15 +65,25 @@ class LocalStream:
     _progress: dict[str, Any] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        """Load the last commit and its progress."""
+        """Load the last commit and its progress.
+
+        Raises:
+            StateCorruption: if the last commit is damaged, or does not belong to the progress.
+        """
+        self._last = self.file.last_commit()
+        self._progress = read_progress(self.checkpoint.ours)
+        number = None if self._last is None else self._last.number
+        published = number if number is None or self.file.is_published() else number - 1
+        check_progress(str(self.checkpoint.path), self._progress, number, published)
+        if self._last is not None:
+            planned = self._last.number, self._last.offset.get("sequencer", 0)
+            self.program = attrs.evolve(self.program, planned=planned)
+            # The progress is written once everything is published and on disk.
+            if self._progress.get("batch", -1) < self._last.number:
+                self._pending = self._last
         depths = range(1, len(self.program.staged.stages) + 1)
         stores = {(depth, label): self.file.store(depth, label) for depth in depths for label in self.program.labels}
         self._shards = InProcess(self.program, stores, self._worker, stays=True)
-        self._last = self.file.last_commit()
-        self._progress = read_progress(self.checkpoint.ours)
-        if self._last is not None and not self.file.is_published():
-            # The progress is written once everything is published and on disk.
-            self._pending = self._last if self._progress.get("batch", -1) < self._last.number else None
 
     @property
     def offset(self) -> Offset:
@@ -83,11 +94,6 @@ class LocalStream:
     def is_over(self) -> bool:
         """Whether the input has ended."""
         return bool(self.offset["last"])
-
-    @property
-    def micro_batches(self) -> int:
-        """The number of committed micro-batches."""
-        return 0 if self._last is None else self._last.number + 1
 
     def roll_forward(self) -> None:
         """Publish the last commit of an earlier start of the run, unless it is marked as published."""
@@ -136,7 +142,8 @@ class LocalStream:
 
     def _commit(self, end: Offset, works: Sequence[Work]) -> Commit:
         """Run a micro-batch, and commit it with its pending output."""
-        number, fault = self.micro_batches, self.program.fault
+        number = 0 if self._last is None else self._last.number + 1
+        fault = self.program.fault
         with self.file.transaction():
             rows = self._shards.run(number, works)
             pending = write_pending(Task(self.program, self._worker, micro_batch=number), rows)
@@ -146,7 +153,6 @@ class LocalStream:
                 end,
                 tuple(works[0].control.ended),
                 min(moments, default=None),
-                self.program.sequencer,
                 (pending,),
             )
             try:

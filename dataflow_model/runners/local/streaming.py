@@ -22,7 +22,7 @@ from dataflow_model.runners.local.waiting import Waiting
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.feed.offsets import Feed
-from dataflow_model.runners.sharded.publishing import claim_sinks
+from dataflow_model.runners.sharded.restoring import claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
 
@@ -81,7 +81,8 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
     Checkpoint.check_place(options.checkpoint, HOST)
     lock = RunLock.of(options.checkpoint, HOST)
     lock.take()
-    try:
+    with contextlib.ExitStack() as undone:
+        undone.callback(lock.release)
         checkpoint = Checkpoint.open(options.checkpoint, staged, len(_LABELS), HOST, is_input_over)
         request_end(checkpoint, staged, until)
         wall = None if options.clock is None else int(options.clock.now())
@@ -93,18 +94,20 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
             range(checkpoint.shards),
             max_state_memory=options.max_state_memory,
         )
-        claim_sinks(program)
         feed = Feed(
             program.staged.sources,
             options.rows_per_batch,
             1,
             program.awaited,
             _reading(program, options.clock),
+            program.sequencer,
         )
-        return lock, LocalStream(checkpoint, program, RunFile.create(checkpoint.own), feed)
-    except BaseException:
-        lock.release()
-        raise
+        file = RunFile.create(checkpoint.own)
+        undone.callback(file.close)
+        stream = LocalStream(checkpoint, program, file, feed)
+        claim_sinks(stream.program, options.checkpoint)
+        undone.pop_all()
+    return lock, stream
 
 
 @contextlib.contextmanager

@@ -47,6 +47,8 @@ class Program:
         buckets: the number of parts into which a bounded job divides each shard's keys, so that one fits in memory.
         wall: the wall clock when the run started, which a bounded job uses throughout.
         sequencer: the sequencer of this start of the run; 0 without a checkpoint.
+        planned: the micro-batch that an earlier start planned last, and the sequencer of that start: if this start
+            finishes or repeats it, its commit keeps its id; `None` if there is none.
         directory: our part of the checkpoint, which keeps the outputs of memoised functions in case a partly published
             micro-batch is repeated; empty on a host that never repeats one.
         weak: whether sinks that can publish before the micro-batch commits do so.
@@ -66,6 +68,7 @@ class Program:
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     wall: int = 0
     sequencer: int = 0
+    planned: tuple[int, int] | None = None
     directory: str = ""
     weak: bool = False
     fault: Fault = attrs.field(factory=armed)

@@ -31,6 +31,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
     writing,
 )
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
+from dataflow_model.runners.sharded.commit_ids import commit_id
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, Row, unpacked
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 from dataflow_model.time import EventTime
@@ -48,8 +49,7 @@ __all__ = [
     "Pending",
     "PendingWriter",
     "Publisher",
-    "claim_sinks",
-    "commit_id",
+    "fenced",
     "half_published",
     "last_published",
     "read_collected",
@@ -80,11 +80,6 @@ class Pending:
     parts: list[Pending] = attrs.field(factory=list)
     metrics: list[dict[str, Any]] = attrs.field(factory=list)
     tallies: list[Tally] = attrs.field(factory=list)
-
-
-def commit_id(program: Program, batch: int) -> str:
-    """Return the id of a commit."""
-    return f"{program.run_id}{program.edition}-{batch:08d}"
 
 
 @attrs.define
@@ -151,7 +146,7 @@ class PendingWriter:
         if label not in self._writers:
             program, sink = self._program, self._sink(label)
             commit = commit_id(program, self.task.micro_batch)
-            weak = _fenced(sink, program).open_weak(commit, self.part) if program.weak and self.part else None
+            weak = fenced(sink, program).open_weak(commit, self.part) if program.weak and self.part else None
             if weak is not None:
                 self._weak.add(label)
             self._writers[label] = sink.open(commit, self._name) if weak is None else weak
@@ -238,7 +233,7 @@ class Publisher:
             messages = [part.messages[write.label] for part in pending if write.label in part.messages]
             with collecting(tally):
                 enter(write.label)
-                _fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
+                fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
             published = [part.published[write.label] for part in pending if write.label in part.published]
             rows[write.label] = Counter(write.sink.counts([*messages, *published]))
             count = write.sink.count_records(messages)
@@ -280,12 +275,6 @@ class Publisher:
 
     def _collected(self, label: str) -> pathlib.Path:
         return _collected(self.directory, label)
-
-
-def claim_sinks(program: Program) -> None:
-    """Prevent older starts of the run from writing to sinks that support this."""
-    for write in program.staged.sinks:
-        _fenced(write.sink, program).claim()
 
 
 def last_published(directory: str) -> int | None:
@@ -368,7 +357,8 @@ def read_measured(directory: str, plan: Plan, pending_since: int | None = None) 
     )
 
 
-def _fenced(sink: Sink, program: Program) -> Sink:
+def fenced(sink: Sink, program: Program) -> Sink:
+    """Return a sink as this start of a run uses it; see `Sink.fenced`."""
     return sink if program.fence is None else sink.fenced(program.fence)
 
 

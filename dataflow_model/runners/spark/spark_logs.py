@@ -9,7 +9,7 @@ from typing import Any, Final
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
 
-__all__ = ["HOST", "is_input_over", "last_committed", "offset_of", "own_offset"]
+__all__ = ["HOST", "is_input_over", "last_committed", "last_started", "offset_of", "own_offset"]
 
 HOST: Final = "spark"
 """The name of Spark's part of a checkpoint."""
@@ -24,10 +24,16 @@ def last_committed(spark: str) -> int | None:
     return _last(spark, "commits")
 
 
+def last_started(spark: str) -> tuple[int, dict[str, Any]] | None:
+    """Return the number of the last micro-batch whose offset Spark has logged, and that offset; `None` if none is."""
+    last = _last(spark, "offsets")
+    return None if last is None else (last, offset_of(spark, last)[0])
+
+
 def is_input_over(spark: str) -> bool:
     """Return whether the last micro-batch that has started ends the input."""
-    last = _last(spark, "offsets")
-    return last is not None and bool(offset_of(spark, last)[0]["last"])
+    started = last_started(spark)
+    return started is not None and bool(started[1]["last"])
 
 
 def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:

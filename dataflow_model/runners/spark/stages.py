@@ -74,7 +74,14 @@ class StreamReader:
 
     def _feed(self) -> Feed:
         program = WORKER.program(self.packed)
-        return Feed(program.staged.sources, self.rows, self.parallelism, program.awaited, program.fault.read_clock)
+        return Feed(
+            program.staged.sources,
+            self.rows,
+            self.parallelism,
+            program.awaited,
+            program.fault.read_clock,
+            program.sequencer,
+        )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new stream begins."""

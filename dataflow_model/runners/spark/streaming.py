@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from dataflow_model.errors import SupersededRun
+from dataflow_model.errors import SinkError, SupersededRun
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
-from dataflow_model.runners.sharded.publishing import (
-    claim_sinks,
-    half_published,
-    read_progress,
-)
+from dataflow_model.runners.sharded.publishing import half_published, read_progress
+from dataflow_model.runners.sharded.restoring import check_progress, claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
 from dataflow_model.runners.spark.collected import collect_bounded
@@ -37,7 +34,7 @@ from dataflow_model.runners.spark.shipping import (
     ship_program,
 )
 from dataflow_model.runners.spark.sink import OUR_SINK, StreamWriter
-from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed, own_offset
+from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed, last_started, own_offset
 from dataflow_model.runners.spark.stages import (
     OUR_SOURCE,
     KeyedStage,
@@ -93,7 +90,13 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         max_state_memory=runner.max_state_memory,
     )
     shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # those of earlier starts
-    claim_sinks(program)
+    started = last_started(checkpoint.own)
+    latest = None
+    if started is not None:
+        latest = started[0]
+        program = attrs.evolve(program, planned=(latest, started[1].get("sequencer", 0)))
+    check_progress(runner.checkpoint, read_progress(checkpoint.ours), latest)
+    claim_sinks(program, runner.checkpoint)
     packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.ours, _PROGRAMS), shared=True)
     register_source(spark, OUR_SOURCE, ROW_TYPE, StreamReader)
     register_sink(spark, OUR_SINK, StreamWriter)
@@ -195,7 +198,7 @@ class StreamingResult(StreamResult):
 
     def _check_newest(self) -> None:
         """Raise an error if a newer start has taken over: in the same session Spark stops the older query silently."""
-        with contextlib.suppress(OSError):  # the checkpoint is gone; the query's own failure is more informative
+        with contextlib.suppress(SinkError):  # the checkpoint is gone; the query's own failure is more informative
             check_newest(self._checkpoint.ours, self._fence)
 
     def _release(self) -> None:

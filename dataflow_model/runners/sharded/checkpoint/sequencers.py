@@ -10,6 +10,7 @@ import pathlib
 import time
 from typing import TYPE_CHECKING, Final
 
+from dataflow_model.errors import SinkError
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_folder, write_new, writing
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
@@ -67,11 +68,20 @@ def check_newest(directory: str, fence: Fence | None) -> None:
     Args:
         directory: our part of the checkpoint.
         fence: the fence of this start; `None` for a bounded job, which has no checkpoint.
+
+    Raises:
+        SinkError: if the checkpoint cannot be read.
     """
     if fence is None:
         return
     folder = pathlib.Path(directory, _FOLDER)
-    newest = max(_taken(folder), default=0)
+    try:
+        newest = max(_taken(folder), default=0)
+    except OSError as error:
+        raise SinkError(
+            f"the checkpoint directory {str(folder.parent.parent)!r} cannot be read: {error}",
+            hint="check free space and permissions, and start the run again: it resumes where it stopped",
+        ) from error
     if newest > fence.sequencer:
         place = f"the checkpoint {str(folder.parent.parent)!r}"
         raise fence.refusal(newest, place, _who(folder / f"{newest:020d}"))

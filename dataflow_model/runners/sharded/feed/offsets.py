@@ -67,6 +67,7 @@ def begin() -> Offset:
     return {
         "format": FORMAT,
         "batch": 0,
+        "sequencer": 0,
         "clock": 0,
         "begun": [],
         "listed": False,
@@ -87,6 +88,7 @@ class Feed:
         parallelism: the number of tasks that read a micro-batch.
         awaited: what the plan's triggers wait for.
         read_clock: a function from the wall clock to the time to use, in which tests inject faults.
+        sequencer: the sequencer of this start of the run, which is logged with what it plans; 0 without a checkpoint.
     """
 
     reads: Sequence[Read]
@@ -94,6 +96,7 @@ class Feed:
     parallelism: int
     awaited: Awaited = NOTHING_AWAITED
     read_clock: Callable[[int], int] = NO_FAULT.read_clock
+    sequencer: int = 0
 
     @property
     def replays(self) -> bool:
@@ -127,6 +130,7 @@ class Feed:
             return start
         wall = self.wall()
         end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, wall)}
+        end["sequencer"] = self.sequencer
         end["begun"] = [read.label for read in self.reads]
         end["signals"] = list(signals)
         if self.scripts:

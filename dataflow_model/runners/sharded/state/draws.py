@@ -19,7 +19,8 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.runners.engine.draws import Draws
 from dataflow_model.runners.engine.memoising import MemoMachine
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder, seal, unseal, write_file, writing
-from dataflow_model.runners.sharded.publishing import commit_id, last_published
+from dataflow_model.runners.sharded.commit_ids import commit_id
+from dataflow_model.runners.sharded.publishing import last_published
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

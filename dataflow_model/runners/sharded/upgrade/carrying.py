@@ -18,6 +18,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.feed.followed import rows_read
 from dataflow_model.runners.sharded.publishing import read_progress, write_progress
+from dataflow_model.runners.sharded.restoring import check_progress
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
 from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
@@ -105,7 +106,9 @@ def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int,
                 f"the run in {old!r} was drained: its windows have emitted their last panes",
                 "start the new pipeline with a new checkpoint",
             )
-    batch = stopped.last_committed()
+    batch, published = stopped.last_committed(), stopped.half_published()
+    if published is None:
+        check_progress(old, read_progress(folder), batch)
     if batch is None:
         raise _refusal(
             f"the run in {old!r} has not committed anything that could be carried over",
@@ -113,7 +116,6 @@ def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int,
         )
     # A micro-batch that has started but published nothing is ignored; its rows are read again. If it has started to
     # publish, only its own pipeline can finish it.
-    published = stopped.half_published()
     if published is not None:
         raise _refusal(
             f"the run in {old!r} was stopped while it published micro-batch {published}",

@@ -1,0 +1,42 @@
+"""The ids of a run's commits, by which sinks tell a commit that is repeated from a new one.
+
+An id is made of the run, the start of the run that planned the micro-batch, and the number of the micro-batch. A commit
+that is repeated, or finished by a later start, keeps its id. If a checkpoint is restored from a copy, the run continues
+with numbers that it has used before, for other rows; the start distinguishes them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from dataflow_model.runners.sharded.program import Program
+
+__all__ = ["commit_id", "planned_in"]
+
+_AFTER_RUN: Final = re.compile(r"(?:-(?P<start>[0-9a-f]{12,}))?-(?P<number>\d{8,})")
+"""What follows the run in an id: the start, which ids of earlier formats and of bounded runs lack, and the number."""
+
+
+def commit_id(program: Program, batch: int) -> str:
+    """Return the id of a commit."""
+    planned = program.planned
+    sequencer = planned[1] if planned is not None and planned[0] == batch else program.sequencer
+    start = f"-{sequencer:012x}" if sequencer else ""
+    return f"{program.run_id}{program.edition}{start}-{batch:08d}"
+
+
+def planned_in(program: Program, commit: str) -> tuple[int, int] | None:
+    """Return the number of a commit's micro-batch and the sequencer of the start that planned it, 0 if it is not known.
+
+    Args:
+        program: the program of the run.
+        commit: the id of the commit.
+
+    Returns:
+        the two; `None` for the id of another run, or of this run before its last upgrade.
+    """
+    run = program.run_id + program.edition
+    match = _AFTER_RUN.fullmatch(commit, len(run)) if commit.startswith(run) else None
+    return None if match is None else (int(match["number"]), int(match["start"] or "0", 16))
