@@ -147,6 +147,7 @@ class LocalStream:
         with self.file.transaction():
             rows = self._shards.run(number, works)
             pending = write_pending(Task(self.program, self._worker, micro_batch=number), rows)
+            pending.take_followed(self.program, self._progress)
             moments = [part["moment"] for part in pending.metrics if part.get("moment") is not None]
             commit = Commit(
                 number,

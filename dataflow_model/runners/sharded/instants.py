@@ -19,47 +19,61 @@ from dataflow_model.runners.sharded.stage0 import NOW, STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dataflow_model.runners.engine.observing import Observations
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.sharded.feed.offsets import Control
     from dataflow_model.runners.sharded.program import Program
-    from dataflow_model.runners.sharded.state.shard import ShardState
+    from dataflow_model.runners.sharded.state.meta import ShardMeta
 
 __all__ = ["make_timeline", "progress_of_sources"]
 
 
-def make_timeline(program: Program, state: ShardState, control: Control, seen: Sequence[Observations]) -> Timeline:
-    """Return the instants of a micro-batch, and record the progress of the sources."""
+def make_timeline(
+    program: Program, meta: ShardMeta, control: Control, reads: Sequence[tuple[Observations, Mapping[str, int]]]
+) -> Timeline:
+    """Return the instants of a micro-batch, and record the progress of the sources.
+
+    Args:
+        program: the program.
+        meta: where the progress is recorded.
+        control: the driver's decisions for the micro-batch.
+        reads: the observations and the counts of each read.
+    """
+    for observations, counts in reads:
+        meta.counters.setdefault(observations.label, Counter()).update(counts)
     sources = {read.label: read.source for read in program.staged.sources}
-    replay = state.meta.replay
+    replay = meta.replay
     replay.signals += control.signals
     if control.steps is not None:
-        return _of_script(program, state, control)
+        return _of_script(program, meta, control)
     for label, names in control.declared:
         replay.declare(label, names)
     skewed = [label for label, source in sources.items() if source.watermark_origins.max_skew is not None]
-    replay.observe([_at_tick(observations, control.wall) for observations in seen], skewed)
+    replay.observe([_at_tick(observations, control.wall) for observations, _ in reads], skewed)
     for label, names in control.finished:
         replay.finish(label, names, by_origin=sources[label].watermark_origins.by == "file")
     for label, changes in control.changes:
-        counters = state.meta.counters.setdefault(label, Counter())
+        counters = meta.counters.setdefault(label, Counter())
         counters.update(changes)
-    open_origins = [*control.open_origins, *_open_in_dataframes(program, state, control)]
+    open_origins = [*control.open_origins, *_open_in_dataframes(program, meta, control)]
     return replay.timeline(sources, open_origins, control.ended, control.wall, program.awaited)
 
 
 def progress_of_sources(
-    program: Program, state: ShardState, control: Control | None, seen: Sequence[Observations]
+    program: Program,
+    meta: ShardMeta,
+    control: Control | None,
+    reads: Sequence[tuple[Observations, Mapping[str, int]]],
 ) -> dict[str, Any]:
     """Return what the driver needs for its next decision: how far origins have come, and whether the run may end."""
-    replay = state.meta.replay
+    replay = meta.replay
     reach: dict[str, dict[str, int]] = {}
     for (label, origin), names in replay.names.items():
         origins = replay.sources[label].origins
         reach.setdefault(label, {})[origin] = min(origins[name].watermark for name in names)
-    clocks = _clocks_read(program, seen)
+    clocks = _clocks_read(program, [observations for observations, _ in reads])
     for label, names_read in control.finished if control is not None else ():
         clocks.setdefault(label, {}).update(dict.fromkeys(names_read))
     return {"reach": reach, "clocks": clocks, "enough": replay.enough}
@@ -84,7 +98,7 @@ def _clocks_read(program: Program, seen: Sequence[Observations]) -> dict[str, di
     return clocks
 
 
-def _of_script(program: Program, state: ShardState, control: Control) -> Timeline:
+def _of_script(program: Program, meta: ShardMeta, control: Control) -> Timeline:
     sources = {read.label: read.source for read in program.staged.sources}
     at: list[At] = []
     closes: list[bool] = []
@@ -92,7 +106,7 @@ def _of_script(program: Program, state: ShardState, control: Control) -> Timelin
     reached: dict[str, list[Watermarks]] = {name: [] for name in sources}
     count = len(program.awaited.percentiles)
     end = int(MAX_TIMESTAMP)
-    replay = state.meta.replay
+    replay = meta.replay
     now = {
         name: replay.sources.setdefault(name, SourceProgress(high=(int(MIN_TIMESTAMP),) * count)) for name in sources
     }
@@ -118,7 +132,7 @@ def _of_script(program: Program, state: ShardState, control: Control) -> Timelin
     return Timeline(InstantLane.of(at), closes, watermarks, signals_at)
 
 
-def _open_in_dataframes(program: Program, state: ShardState, control: Control) -> list[tuple[str, str]]:
+def _open_in_dataframes(program: Program, meta: ShardMeta, control: Control) -> list[tuple[str, str]]:
     """Return the origins of streaming DataFrames under a replay clock: those seen so far, until the run is drained."""
     if control.last:
         return []
@@ -126,7 +140,7 @@ def _open_in_dataframes(program: Program, state: ShardState, control: Control) -
     for read in program.staged.sources:
         source = read.source
         if source.as_dataframe is not None and not source.is_bounded and source.processing_time is not None:
-            seen = [place for place in state.meta.replay.reached if place[0] == read.label]
+            seen = [place for place in meta.replay.reached if place[0] == read.label]
             origins += seen or [(read.label, "")]  # nothing is complete before the first row
     return origins
 

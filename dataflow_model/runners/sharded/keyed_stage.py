@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -79,23 +79,21 @@ def _run_open(
     task: Task, depth: int, label: int, inbox: _Inbox, state: ShardState, counted: CountedStore
 ) -> Iterator[Row]:
     """Run the micro-batch on the shard's durable state, and make the changes durable."""
-    timeline, seen = inbox.timeline, [observations for observations, _ in inbox.seen]
+    timeline = inbox.timeline
     if timeline is None:
         if inbox.control is None:
             state.shard.tear_down()
             return  # this shard has no part in the micro-batch: all rows were for later stages
-        for observations, counts in inbox.seen:
-            state.meta.counters.setdefault(observations.label, Counter()).update(counts)
-        timeline = make_timeline(task.program, state, inbox.control, seen)
+        timeline = make_timeline(task.program, state.meta, inbox.control, inbox.seen)
     draws = KeptDraws.open(task, depth, label, state.shard.machines.values())
     tally = Tally(bundles=next(task.worker.runs))  # the sample of timed bundles continues over runs
     yield from counted_rows(tally, _run_staged(task, depth, label, state, timeline, inbox, draws))
     metrics = _metrics(depth, label, state)
     if depth == 1:
-        metrics |= progress_of_sources(task.program, state, inbox.control, seen)
+        metrics |= progress_of_sources(task.program, state.meta, inbox.control, inbox.seen)
     state.commit(task, depth, label)
     metrics |= {"state": state_sizes(state.shard.machines), "clock": timeline.at[-1][0] if timeline.at else None}
-    metrics |= {"moment": None if state.shard.is_over else next_moment(task.program, state)}
+    metrics |= {"moment": None if state.shard.is_over else next_moment(task.program, state.meta, state.shard.machines)}
     yield Row(label, len(task.program.staged.stages) + 1, Kind.METRICS, task.packed(metrics))
     tally.of_stage(depth, {**counted.counts(), f"cache_{state.how}": 1})
     yield from tally_row(task, tally)

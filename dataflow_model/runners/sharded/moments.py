@@ -17,31 +17,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.engine.machine import KeyedMachine
     from dataflow_model.runners.sharded.program import Program
-    from dataflow_model.runners.sharded.state.shard import ShardState
+    from dataflow_model.runners.sharded.state.meta import ShardMeta
 
 __all__ = ["next_moment"]
 
 
-def next_moment(program: Program, state: ShardState) -> int | None:
+def next_moment(program: Program, meta: ShardMeta, machines: Mapping[str, KeyedMachine]) -> int | None:
     """Return the earliest wall-clock time at which something happens on a shard without new data.
 
     Args:
         program: the program.
-        state: the shard, after a micro-batch.
+        meta: the state of the shard after a micro-batch, apart from its keys.
+        machines: its machines.
 
     Returns:
         that time, later than the last tick; `None` if nothing happens, or the run has another clock.
     """
-    if not program.is_on_wall or state.meta.latest is None:
+    if not program.is_on_wall or meta.latest is None:
         return None
-    now = state.meta.latest[0]
-    moments = [*_of_machines(program.staged, state), *_of_idle_origins(program.staged, state)]
+    now = meta.latest[0]
+    moments = [*_of_machines(program.staged, machines), *_of_idle_origins(program.staged, meta)]
     return min((moment for moment in moments if now < moment < int(MAX_TIMESTAMP)), default=None)
 
 
-def _of_machines(staged: StagedPlan, state: ShardState) -> Iterator[int]:
-    for label, machine in state.shard.machines.items():
+def _of_machines(staged: StagedPlan, machines: Mapping[str, KeyedMachine]) -> Iterator[int]:
+    for label, machine in machines.items():
         event, clock = machine.next_moments()
         if clock is not None:
             yield clock
@@ -70,9 +72,9 @@ def _delay(staged: StagedPlan, label: str) -> int | None:
     return 0 if source.event_time == ARRIVAL else int(source.watermark.delay)
 
 
-def _of_idle_origins(staged: StagedPlan, state: ShardState) -> Iterator[int]:
+def _of_idle_origins(staged: StagedPlan, meta: ShardMeta) -> Iterator[int]:
     sources = {read.label: read.source for read in staged.sources}
-    for label, progress in state.meta.replay.sources.items():
+    for label, progress in meta.replay.sources.items():
         source = sources.get(label)
         idle_after = None if source is None else source.watermark_origins.idle_after
         if idle_after is None or len(progress.origins) == 1:  # if the only origin is idle, the watermark stays

@@ -95,6 +95,11 @@ class Program:
         """The fence of this start of the run; `None` for a bounded job."""
         return Fence(self.run_id, self.sequencer) if self.sequencer else None
 
+    @property
+    def followers(self) -> tuple[int, ...]:
+        """The labels of the shards that follow the sources; without keyed stages the commit does, under one label."""
+        return self.labels if self.staged.stages else self.labels[:1]
+
     @functools.cached_property
     def is_on_wall(self) -> bool:
         """Whether the wall clock is the run's clock, since neither the data nor a script determine one."""

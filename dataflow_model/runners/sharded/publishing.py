@@ -33,6 +33,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commit_ids import commit_id
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, Row, unpacked
+from dataflow_model.runners.sharded.stageless import FOLLOWED, follow_sources
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 from dataflow_model.time import EventTime
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.sinks import Record, Sink, SinkWriter
+    from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.runners.sharded.feed.offsets import Control
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.task import Task
 
@@ -63,6 +66,8 @@ __all__ = [
 
 _PROGRESS: Final = "progress.json"
 _PUBLISHING: Final = "publishing"
+_OF_SOURCES: Final = ("reach", "enough", FOLLOWED)
+"""The entries of the progress that describe the sources as a whole."""
 
 
 @attrs.define
@@ -73,6 +78,8 @@ class Pending:
         messages: the messages of output that waits for the commit.
         published: the messages of output that is already published.
         parts: the pending output of tasks in earlier stages.
+        control: without keyed stages, the decisions for the micro-batch, from one of the tasks.
+        reads: without keyed stages, what the task has read: the observations and the counts of each read.
     """
 
     messages: dict[str, bytes] = attrs.field(factory=dict)
@@ -80,6 +87,18 @@ class Pending:
     parts: list[Pending] = attrs.field(factory=list)
     metrics: list[dict[str, Any]] = attrs.field(factory=list)
     tallies: list[Tally] = attrs.field(factory=list)
+    control: Control | None = None
+    reads: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)
+
+    def take_followed(self, program: Program, before: Mapping[str, Any]) -> None:
+        """Turn what this task, the only one of its micro-batch, has read without keyed stages into metrics.
+
+        Args:
+            program: the program.
+            before: the progress after the micro-batch before this one.
+        """
+        self.metrics += follow_sources(program, self.control, self.reads, before)
+        self.control, self.reads = None, []
 
 
 @attrs.define
@@ -179,6 +198,10 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
                 writer.write(packed.cut, records_of(packed.bundle, packed.instants()))
             elif row.kind == Kind.PANES:
                 writer.write_panes(unpacked(row.payload))
+            elif row.kind == Kind.CONTROL:
+                pending.control = unpacked(row.payload)
+            elif row.kind == Kind.SEEN:
+                pending.reads.append(unpacked(row.payload))
         pending.parts.append(writer.close())
         task.reach("after_writing")
     return pending
@@ -248,6 +271,9 @@ class Publisher:
             for counted in part.tallies:
                 tally.merge(counted)
         metrics = [metrics for part in pending for metrics in part.metrics]
+        if self.reruns:
+            control = next((part.control for part in pending if part.control is not None), None)
+            metrics += follow_sources(self.program, control, [read for part in pending for read in part.reads], before)
         check_newest(self.directory, self.program.fence)
         progress = _progress_after(before, batch, metrics, rows, tally)
         with writing(pathlib.Path(self.directory, _PROGRESS)):
@@ -391,7 +417,7 @@ def _progress_after(
     known = before.get("watermarks", {})
     watermarks: dict[str, int] = {}
     cache: Counter[str] = Counter(before.get("cache", {}))
-    sources: dict[str, Any] = {name: before[name] for name in ("reach", "enough") if name in before}
+    sources: dict[str, Any] = {name: before[name] for name in _OF_SOURCES if name in before}
     clocks: dict[str, dict[str, Any]] = {}
     for part in metrics:
         for label, counts in part["counters"].items():
@@ -403,12 +429,10 @@ def _progress_after(
                 counters[label] = Counter(counts)  # every shard counts the same
         for label, watermark in part["watermarks"].items():
             watermarks[label] = min(watermark, watermarks.get(label, watermark))
-        cache[part["cache"]] += 1
+        cache.update([part["cache"]] if "cache" in part else [])
         for label, size in part.get("state", {}).items():
             state[label] = [had + increase for had, increase in zip(state.get(label, (0, 0)), size, strict=True)]
-        sources.update(
-            {name: part[name] for name in ("reach", "enough") if name in part}
-        )  # every shard reports the same
+        sources.update({name: part[name] for name in _OF_SOURCES if name in part})  # every shard reports the same
         clocks.update(part.get("clocks", {}))
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
     if before.get("batch", -1) < batch:

@@ -123,8 +123,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         source.check_version(part.origin, part.version)
     yield from reading.finish()
     payload = task.packed((observer.seen(), {"elements_out": read_rows, "dead_letters": dead}))
-    for label in program.labels if program.staged.stages else ():
-        yield Row(label, 1, Kind.SEEN, payload)
+    yield from (Row(label, 1, Kind.SEEN, payload) for label in program.followers)
 
 
 class _Reading:

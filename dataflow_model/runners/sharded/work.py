@@ -73,9 +73,8 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
     """Yield the rows of one task, packed by shard."""
     staged = task.program.staged
     if work.leads:
-        if staged.stages:
-            payload = task.packed(work.control)
-            yield from (Row(label, 1, Kind.CONTROL, payload) for label in task.program.labels)
+        payload = task.packed(work.control)
+        yield from (Row(label, 1, Kind.CONTROL, payload) for label in task.program.followers)
         at = FIRST if work.control.steps is None else (0, STATIC_STEP)
         for read in staged.sources:
             held = read.source.as_elements
@@ -106,11 +105,11 @@ def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
     return [task_parts for _, _, task_parts in sorted(loads, key=_number) if task_parts]
 
 
-def _counted(task: Task, label: str, count: int) -> Iterator[Row]:
-    """Yield a row that reports the number of elements of a source without files to stage 1."""
+def _counted(task: Task, source: str, count: int) -> Iterator[Row]:
+    """Yield a row that reports the number of elements of a source without files."""
     none = np.empty(0, np.int64)
-    payload = task.packed((Observations(label, "", none), {"elements_out": count}))
-    yield from (Row(shard, 1, Kind.SEEN, payload) for shard in task.program.labels if task.program.staged.stages)
+    payload = task.packed((Observations(source, "", none), {"elements_out": count}))
+    yield from (Row(label, 1, Kind.SEEN, payload) for label in task.program.followers)
 
 
 def _size(part: Slice) -> int:

@@ -167,14 +167,14 @@ def frame_rows(
         metrics |= {"watermarks": {label: int(MAX_TIMESTAMP)}, "cache": "void"}
         yield Row(task.home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
         return
-    if not program.staged.stages or not row:
+    if not row:
         return
     if not observers:  # only bad rows: their counts are reported nevertheless
         observers[origin] = Observer(label, origin, source)
         observers[origin].pass_over(np.array([NOW[0]] if source.processing_time is None else [], np.int64))
     for _, observer in sorted(observers.items()):
         payload = dump((observer.seen(), counts))
-        yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.labels)
+        yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.followers)
         counts = {}
 
 

@@ -59,6 +59,19 @@ class Carried:
     joins: dict[str, JoinState] = attrs.field(factory=dict)
     latest: At | None = None
 
+    def of_sources(self, labels: Collection[str]) -> ShardMeta:
+        """Return the state of the sources alone.
+
+        Args:
+            labels: the labels of the sources.
+        """
+        return ShardMeta(
+            watermarks={label: watermark for label, watermark in self.watermarks.items() if label in labels},
+            counters={label: counts for label, counts in self.counters.items() if label in labels},
+            replay=self.replay or ReplayProgress(),
+            latest=self.latest,
+        )
+
     def restrict(
         self, carried: Collection[str], anew: Collection[str], awaited: Sequence[float], before: Sequence[float]
     ) -> None:
@@ -106,7 +119,7 @@ def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collec
                 carried.percentiles[producer] = tuple(map(min, least, values))
             if meta.latest is not None:
                 carried.latest = max(meta.latest, carried.latest or meta.latest)
-        for label in nodes[depth]:
+        for label in nodes.get(depth, ()):
             positions = [meta.positions[label] for meta in metas if label in meta.positions]
             if positions:
                 carried.positions[label] = _least_position(positions)

@@ -19,6 +19,7 @@ from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.feed.followed import rows_read
 from dataflow_model.runners.sharded.publishing import read_progress, write_progress
 from dataflow_model.runners.sharded.restoring import check_progress
+from dataflow_model.runners.sharded.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
 from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
@@ -179,6 +180,10 @@ def write_seed(
             keys[label] += count_keys(entries)
             if label not in drop:
                 writer.keys(label, shard.index, entries)
+    progress = read_progress(str(old))
+    followed = followed_in(progress, record.run_id)
+    if followed is not None:  # a run without keyed stages
+        metas[1] = {0: followed}
     stages = {depth: [of[index] for index in sorted(of)] for depth, of in metas.items()}
     carried = gather(stages, dict(enumerate(record.stages, 1)))
     for label, join in carried.joins.items():
@@ -203,9 +208,9 @@ def write_seed(
         if (old / name).is_dir():
             shutil.copytree(old / name, target / name)
     copy_signals(old / "requests", target / "requests")
-    progress = read_progress(str(old))
-    if progress:  # micro-batches are numbered from 0 again
-        write_progress(str(target), {**progress, "batch": -1}, sync=True)
+    if progress:  # micro-batches are numbered from 0 again, and the seed contains the state of the sources
+        kept = {name: entry for name, entry in progress.items() if name != FOLLOWED}
+        write_progress(str(target), {**kept, "batch": -1}, sync=True)
     return manifest
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.shard import StageShard
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.state.log import Delta
+    from dataflow_model.runners.sharded.state.meta import ShardMeta
     from dataflow_model.runners.sharded.upgrade.carried import Carried
 
 __all__ = ["Manifest", "Seed", "SeedWriter"]
@@ -150,11 +151,7 @@ class Seed:
         Raises:
             StateCorruption: if a file is missing or damaged.
         """
-        manifest = Manifest.read(pathlib.Path(self.folder))
-        if manifest is None:
-            raise _damaged(pathlib.Path(self.folder, _MANIFEST), "it is missing")
-        carried: Carried = self._read(manifest, _CARRIED)
-        carried.restrict(self.known, self.anew, awaited_percentiles(program.staged.plan), manifest.percentiles)
+        manifest, carried = self._carried(program)
         own_share = Share(index, len(program.labels))
 
         def entries(label: str) -> Iterator[Mapping[bytes, Any]]:
@@ -164,6 +161,27 @@ class Seed:
                     yield in_bytes(self._read(manifest, name))
 
         return share(carried, program, stage, own_share, entries)
+
+    def of_sources(self, program: Program) -> ShardMeta:
+        """Return the initial state of the sources of a new run without keyed stages.
+
+        Args:
+            program: the program of the new run.
+
+        Raises:
+            StateCorruption: if a file is missing or damaged.
+        """
+        _, carried = self._carried(program)
+        return carried.of_sources({read.label for read in program.staged.sources})
+
+    def _carried(self, program: Program) -> tuple[Manifest, Carried]:
+        """Return the manifest, and the part of the old run's state that the new one uses."""
+        manifest = Manifest.read(pathlib.Path(self.folder))
+        if manifest is None:
+            raise _damaged(pathlib.Path(self.folder, _MANIFEST), "it is missing")
+        carried: Carried = self._read(manifest, _CARRIED)
+        carried.restrict(self.known, self.anew, awaited_percentiles(program.staged.plan), manifest.percentiles)
+        return manifest, carried
 
     def _read(self, manifest: Manifest, name: str) -> Any:
         path = pathlib.Path(self.folder, name)
