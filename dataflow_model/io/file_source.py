@@ -241,6 +241,18 @@ class FileSource(ColumnSource):
                 removed.add(name)
         return Changes(origins, removed)
 
+    def version_of(self, origin: str) -> FileIdentity:
+        """Return what tells a file apart from another one of the same name.
+
+        Raises:
+            SourceError: if it cannot be read.
+        """
+        path = str(Path(root_of(self.paths), origin))
+        try:
+            return FileIdentity.of(path)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Raise `SourceError` if a file was replaced after it was listed."""
         path = str(Path(root_of(self.paths), origin))

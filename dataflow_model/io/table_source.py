@@ -66,6 +66,11 @@ class TableSource(ColumnSource):
         """Return the only origin, with all its rows."""
         return [Origin(_NAME, self.table.num_rows, (self.digest,))]
 
+    def version_of(self, origin: str) -> tuple[str]:
+        """Return the digest of the rows."""
+        del origin
+        return (self.digest,)
+
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Raise `SourceError` if the run began with other rows."""
         if version != (self.digest,):

@@ -341,12 +341,21 @@ class ColumnSource(RowSource):
         """
         return None
 
-    def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
-        """Raise `SourceError` if an origin has changed since it was listed; runs on a worker.
+    def version_of(self, origin: str) -> tuple[int | str, ...] | None:
+        """Return the version of an origin as it is now, or `None` if it cannot change; runs on a worker.
 
         Args:
             origin: the name of the origin.
-            version: the version that was listed.
+        """
+        del origin
+        return None
+
+    def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
+        """Raise `SourceError` if an origin has changed since it was listed or read; runs on a worker.
+
+        Args:
+            origin: the name of the origin.
+            version: the version that it had then.
         """
 
     @abc.abstractmethod

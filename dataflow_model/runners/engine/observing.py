@@ -55,12 +55,14 @@ class Observations:
         origin: the origin that was read.
         ticks: the distinct values of the clock, ascending.
         parts: the observations by origin of the watermark.
+        version: the version of the origin that was read; `None` if it cannot change.
     """
 
     label: str
     origin: str
     ticks: NDArray[np.int64]
     parts: tuple[Part, ...] = ()
+    version: tuple[int | str, ...] | None = None
 
 
 class Rows(Protocol):
@@ -191,10 +193,10 @@ class Observer:
             self._marks.append(self._times[-1])
             self._names.append([None] * len(ticks))
 
-    def seen(self) -> Observations:
-        """Return the observations."""
+    def seen(self, version: tuple[int | str, ...] | None = None) -> Observations:
+        """Return the observations of an origin, which was read in a version of it."""
         if not self._ticks:
-            return Observations(self._label, self._origin, np.empty(0, np.int64))
+            return Observations(self._label, self._origin, np.empty(0, np.int64), version=version)
         ticks, times = np.concatenate(self._ticks), np.concatenate(self._times)
         marks = np.concatenate(self._marks) if isinstance(self._source.watermark, Explicit) else times
         by = self._source.watermark_origins.by
@@ -206,7 +208,7 @@ class Observer:
             for name in sorted({name for name in names.tolist() if name is not None}):
                 rows = np.flatnonzero(names == name)
                 parts.append(self._part(name, ticks[rows], times[rows], marks[rows]))
-        return Observations(self._label, self._origin, distinct(ticks), tuple(parts))
+        return Observations(self._label, self._origin, distinct(ticks), tuple(parts), version)
 
     def _part(self, name: str, ticks: NDArray[np.int64], times: NDArray[np.int64], marks: NDArray[np.int64]) -> Part:
         if (ticks[1:] < ticks[:-1]).any():

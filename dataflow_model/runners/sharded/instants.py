@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from dataflow_model.errors import SourceError
 from dataflow_model.runners.engine.estimation import SourceProgress
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.timeline import Timeline
@@ -73,10 +74,12 @@ def progress_of_sources(
     for (label, origin), names in replay.names.items():
         origins = replay.sources[label].origins
         reach.setdefault(label, {})[origin] = min(origins[name].watermark for name in names)
-    clocks = _clocks_read(program, [observations for observations, _ in reads])
+    seen = [observations for observations, _ in reads]
+    clocks, versions = _clocks_read(program, seen), _versions_read(program, seen)
     for label, names_read in control.finished if control is not None else ():
-        clocks.setdefault(label, {}).update(dict.fromkeys(names_read))
-    return {"reach": reach, "clocks": clocks, "enough": replay.enough}
+        for entries in (clocks, versions):
+            entries.setdefault(label, {}).update(dict.fromkeys(names_read))
+    return {"reach": reach, "clocks": clocks, "versions": versions, "enough": replay.enough}
 
 
 def _clocks_read(program: Program, seen: Sequence[Observations]) -> dict[str, dict[str, tuple[int, float] | None]]:
@@ -96,6 +99,24 @@ def _clocks_read(program: Program, seen: Sequence[Observations]) -> dict[str, di
         rows = sum(int(part.counts.sum()) for observations in of_origin for part in observations.parts)
         clocks.setdefault(label, {})[origin] = (last, max(span, 1) / max(rows, 1))
     return clocks
+
+
+def _versions_read(program: Program, seen: Sequence[Observations]) -> dict[str, dict[str, Any]]:
+    """Return the version of each origin of a bounded source that was read.
+
+    The caller puts `None` in the place of that of an origin that has been read to its end.
+    """
+    versions: dict[str, dict[str, Any]] = {}
+    for observations in seen:
+        label, origin, version = observations.label, observations.origin, observations.version
+        if version is None or not program.staged.source(label).is_bounded:
+            continue
+        if versions.setdefault(label, {}).setdefault(origin, version) != version:
+            raise SourceError(
+                f"{origin}, which {label!r} reads, was replaced while it was read",
+                hint="leave files alone until all their rows are committed, and start the run again",
+            )
+    return versions
 
 
 def _of_script(program: Program, meta: ShardMeta, control: Control) -> Timeline:

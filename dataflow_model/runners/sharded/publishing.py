@@ -68,6 +68,8 @@ _PROGRESS: Final = "progress.json"
 _PUBLISHING: Final = "publishing"
 _OF_SOURCES: Final = ("reach", "enough", FOLLOWED)
 """The entries of the progress that describe the sources as a whole."""
+_BY_ORIGIN: Final = ("clocks", "versions")
+"""The entries of the progress that describe the origins of a source that have unread rows."""
 
 
 @attrs.define
@@ -418,7 +420,7 @@ def _progress_after(
     watermarks: dict[str, int] = {}
     cache: Counter[str] = Counter(before.get("cache", {}))
     sources: dict[str, Any] = {name: before[name] for name in _OF_SOURCES if name in before}
-    clocks: dict[str, dict[str, Any]] = {}
+    by_origin: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in _BY_ORIGIN}
     for part in metrics:
         for label, counts in part["counters"].items():
             counters.setdefault(label, Counter()).update(counts)
@@ -433,7 +435,8 @@ def _progress_after(
         for label, size in part.get("state", {}).items():
             state[label] = [had + increase for had, increase in zip(state.get(label, (0, 0)), size, strict=True)]
         sources.update({name: part[name] for name in _OF_SOURCES if name in part})  # every shard reports the same
-        clocks.update(part.get("clocks", {}))
+        for name in _BY_ORIGIN:
+            by_origin[name].update(part.get(name, {}))
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
     if before.get("batch", -1) < batch:
         for label, counts in rows.items():
@@ -451,15 +454,15 @@ def _progress_after(
         "state": state or before.get("state", {}),
         "clock": max(ticks, default=before.get("clock", 0)),
         "commits": commits,
-        "clocks": _clocks_after(before.get("clocks", {}), clocks),
+        **{name: _open_after(before.get(name, {}), now) for name, now in by_origin.items()},
         **sources,
     }
 
 
-def _clocks_after(before: Mapping[str, dict[str, Any]], now: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the clock of each origin, without those that have been read to their ends."""
+def _open_after(before: Mapping[str, dict[str, Any]], now: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what is known about each origin, without those that have been read to their ends."""
     together = {label: before.get(label, {}) | now.get(label, {}) for label in {**before, **now}}
     return {
-        label: {origin: clock for origin, clock in clocks.items() if clock is not None}
-        for label, clocks in together.items()
+        label: {origin: entry for origin, entry in entries.items() if entry is not None}
+        for label, entries in together.items()
     }

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.errors import SourceError
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref, Write
 from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
@@ -70,7 +71,7 @@ class Slice:
 
     Attributes:
         base: the number that is added to a row's position to get its sequence number.
-        version: the version of the origin when it was listed; `None` if it cannot change.
+        version: the version of the origin when it was listed, or read before; `None` if it is not known yet.
     """
 
     label: str
@@ -98,6 +99,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
     row = part.start
     read_rows = dead = 0
+    version = source.version_of(part.origin) if part.version is None else part.version
     if part.version is not None:
         source.check_version(part.origin, part.version)
     for batch in source.read(part.origin, part.start, part.stop):
@@ -119,10 +121,15 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         if letters and read.dead_letters is not None:
             yield from _through(task, part.label, read.dead_letters, letters, writer=writer)
         row += batch.num_rows
-    if part.version is not None:  # it may have been replaced while it was read
-        source.check_version(part.origin, part.version)
+    if row < part.stop:
+        raise SourceError(
+            f"{part.label!r} read {row} rows of {part.origin}, which had at least {part.stop} when it was listed",
+            hint="restore the input with which the run began, or start a new run with another checkpoint",
+        )
+    if version is not None:  # it may have been replaced while it was read
+        source.check_version(part.origin, version)
     yield from reading.finish()
-    payload = task.packed((observer.seen(), {"elements_out": read_rows, "dead_letters": dead}))
+    payload = task.packed((observer.seen(version), {"elements_out": read_rows, "dead_letters": dead}))
     yield from (Row(label, 1, Kind.SEEN, payload) for label in program.followers)
 
 

@@ -141,7 +141,7 @@ class Feed:
         follows = self._follows() and not (until_drained and start["listed"])
         end["listed"] = until_drained
         begins = not set(end["begun"]) <= set(start["begun"])
-        self._list(start, end, polls=begins or follows)
+        self._list(start, end, committed, polls=begins or follows)
         rows, totals = end["rows"], end["totals"]
         enough = bool(committed.get("enough"))
         if not drain and not enough:
@@ -275,8 +275,12 @@ class Feed:
     def _follows(self) -> bool:
         return any(not read.source.is_bounded for read in self.reads)
 
-    def _list(self, start: Offset, end: Offset, *, polls: bool) -> None:
-        """Store in `end` what there is to read; bounded sources are listed once, others whenever `polls` is set."""
+    def _list(self, start: Offset, end: Offset, committed: Mapping[str, Any], *, polls: bool) -> None:
+        """Store in `end` what there is to read; bounded sources are listed once, others whenever `polls` is set.
+
+        An origin of a bounded source may change before its first row is read, for example if a damaged file is
+        repaired. From then on it has the version that was read.
+        """
         end.update({name: {} for name in BY_SOURCE})
         for read in self.reads:
             source, label = read.source.as_columns, read.label
@@ -287,6 +291,8 @@ class Feed:
                 _store(end, label, followed.poll(source, end["clock"]) if polls else followed.unpolled())
                 continue
             end["rows"][label] = dict(start["rows"].get(label, {}))
+            versions = committed.get("versions", {}).get(label, {})
+            end["versions"][label] = {name: [0, *version] for name, version in versions.items()}
             if label in start["totals"]:
                 end["totals"][label] = start["totals"][label]
             elif polls:
