@@ -363,6 +363,8 @@ def event_time(value: InstantLike) -> EventTime:
         >>> event_time("2000-01-01T12:00:26Z").to_datetime().minute
         0
     """
+    if type(value) is EventTime:
+        return value  # at once: the engine makes windows from what it has converted before
     if isinstance(value, ProcessingTime):
         raise InvalidType(
             f"expected an event time, got the processing time {value!r}",

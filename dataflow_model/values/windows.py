@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Final, Protocol, SupportsIndex, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, runtime_checkable
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument, KeyEncodingError
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, format_instant
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_time, format_instant
 from dataflow_model.values.keys import encode_key
 from dataflow_model.values.pickles import dump
 
@@ -40,29 +40,39 @@ class Window(Protocol):
     def __hash__(self) -> int: ...
 
 
+if TYPE_CHECKING:
+    _Declared = Window  # Pyright does not match fields that have a converter with the properties of a protocol
+else:
+    _Declared = object
+
+
 @attrs.frozen(order=False, repr=False, cache_hash=True)
-class IntervalWindow:
+class IntervalWindow(_Declared):
     """The window `[start, end)`.
 
     A subclass may add fields. Make it an `@attrs.frozen` class, so that two windows are equal only if their class,
     bounds and fields are equal. The extra fields distinguish windows that have the same bounds.
 
+    Args:
+        start: the first instant in the window, as `event_time` takes it: a bare number is seconds since the epoch.
+        end: the first instant after the window, likewise.
+
     Raises:
-        InvalidArgument: if the window would be empty.
+        InvalidArgument: if the window would be empty, or for a bound that is not an instant.
+        InvalidType: for a `ProcessingTime` or a value of another type.
 
     Source: Beam's `IntervalWindow`.
 
     Example:
-        >>> from dataflow_model.time import EventTime
-        >>> window = IntervalWindow(EventTime(0), EventTime(120_000_000))
+        >>> window = IntervalWindow("1970-01-01T00:00Z", 120)
         >>> window
         [1970-01-01T00:00:00Z, 1970-01-01T00:02:00Z)
         >>> window.max_timestamp
         EventTime(1970-01-01T00:01:59.999999Z)
     """
 
-    start: EventTime
-    end: EventTime
+    start: EventTime = attrs.field(converter=event_time)
+    end: EventTime = attrs.field(converter=event_time)
 
     def __attrs_post_init__(self) -> None:
         """Reject an empty window."""

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
+from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.errors import InvalidArgument
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, ProcessingTime
-from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, GlobalWindow, IntervalWindow, Pane, PaneTiming, Window
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, ProcessingTime, processing_time
+from dataflow_model.values import (
+    GLOBAL_WINDOW,
+    NO_FIRING,
+    GlobalWindow,
+    IntervalWindow,
+    Pane,
+    PaneTiming,
+    Window,
+    encode_key,
+)
 
 TIMES = st.integers(-50, 50)
 
@@ -23,6 +35,49 @@ def _window(start: int, end: int) -> IntervalWindow:
 def test_an_empty_window_is_refused(start: int, end: int) -> None:
     with pytest.raises(InvalidArgument, match="must end after it starts"):
         _window(start, end)
+
+
+@attrs.frozen(repr=False)
+class Numbered(IntervalWindow):
+    number: int = 0
+
+
+MINUTE = (EventTime(1_704_067_200_000_000), EventTime(1_704_067_260_000_000))
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (1704067200, 1704067260.0),
+        ("2024-01-01T00:00Z", "2024-01-01T01:01+01:00"),
+        tuple(datetime.datetime(2024, 1, 1, 0, minute, tzinfo=datetime.UTC) for minute in range(2)),
+    ],
+    ids=["seconds", "text", "datetimes"],
+)
+def test_the_bounds_of_a_window_are_given_as_any_instants(bounds: tuple[Any, Any]) -> None:
+    for window, same in (
+        (IntervalWindow(*bounds), IntervalWindow(*MINUTE)),
+        (Numbered(*bounds, number=5), Numbered(*MINUTE, number=5)),
+    ):
+        assert (window.start, window.end) == MINUTE
+        assert type(window.start) is type(window.end) is EventTime
+        assert window == same == pickle.loads(pickle.dumps(window))
+        assert encode_key(window) == encode_key(same)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "problem"),
+    [
+        ((processing_time(5), processing_time(6)), InvalidType, "expected an event time, got the processing time"),
+        ((0, None), InvalidType, "an instant must be a datetime, seconds since the epoch or text, got None"),
+        ((int(MINUTE[0]), int(MINUTE[1])), InvalidArgument, "divide milliseconds by 1_000, and microseconds by"),
+        (("2024-01-01", "2024-01-02"), InvalidArgument, "an instant needs a time zone, got '2024-01-01'"),
+    ],
+)
+def test_the_bounds_of_a_window_must_be_instants(bounds: tuple[Any, Any], error: type[Exception], problem: str) -> None:
+    for kind in (IntervalWindow, Numbered):
+        with pytest.raises(error, match=problem):
+            kind(*bounds)
 
 
 @given(TIMES, st.integers(1, 50), TIMES, st.integers(1, 50))
