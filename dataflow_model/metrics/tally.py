@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
 from dataflow_model.errors import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 __all__ = ["BUNDLE_SIZE", "ELEMENTS_OUT", "SLOW_KEPT", "Readings", "Spread", "Tally"]
 
@@ -25,6 +25,7 @@ _GOLDEN: Final = 0x9E3779B1
 """2 ** 32 divided by the golden ratio: its multiples modulo 2 ** 32 are evenly spread, for any stride."""
 _ALL_BITS: Final = 0xFFFFFFFF
 _AN_EIGHTH: Final = 1 << 29
+_T = TypeVar("_T")
 
 
 @attrs.define
@@ -158,6 +159,23 @@ class Tally:
                 before = merged.get(key, (0.0, 0))
                 merged[key] = before[0] + seconds, before[1] + elements
             self.slow[label] = _slowest(merged, _SLOW_HELD // 2)
+
+    def of(self, labels: Collection[str]) -> Tally:
+        """Return the counts of some transforms.
+
+        Example:
+            >>> tally = Tally()
+            >>> tally.of_transform("Map").count("elements_out", 3)
+            >>> tally.of(["Filter"]) == Tally(), tally.of(["Map"]) == tally
+            (True, True)
+        """
+
+        def chosen(by_label: Mapping[str, _T]) -> dict[str, _T]:
+            return {label: by_label[label] for label in labels if label in by_label}
+
+        part = Tally()
+        part.merge(Tally(chosen(self.own), chosen(self.users), chosen(self.slow)))
+        return part
 
     def copy(self) -> Tally:
         """Return a copy; safe while another thread is counting."""

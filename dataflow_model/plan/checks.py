@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.errors import PlanError
+from dataflow_model.plan.ahead import nodes_ahead
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read, Write
 from dataflow_model.plan.record_ids import check_record_ids
 from dataflow_model.plan.retractions import check_retractions
 from dataflow_model.plan.sink_places import check_sink_places
+from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.plan.state_checks import check_state
 from dataflow_model.plan.triggering import check_percentiles
 from dataflow_model.time import Duration
@@ -95,10 +97,18 @@ def _check_that_groupings_fire(plan: Plan) -> None:
 
 
 def _check_clocks(plan: Plan) -> None:
-    # Elements of `Create` arrive at the first tick of any clock.
-    live = [node for node in plan.nodes if isinstance(node, Read) and node.source.as_elements is None]
-    replayed = [node.label for node in live if node.source.processing_time is not None]
-    walled = [node.label for node in live if node.source.processing_time is None]
+    # Elements of `Create` arrive at the first tick of any clock, and what static side inputs need is read before it.
+    ahead = nodes_ahead(plan, dynamic_sides(plan))
+    reads = [node for node in plan.nodes if isinstance(node, Read) and node.label not in ahead]
+    scripts = [node.label for node in reads if node.source.as_script is not None]
+    others = [node for node in reads if node.source.as_script is None and node.source.as_elements is None]
+    if scripts and others:
+        raise PlanError(
+            f"a pipeline must have one clock, but {scripts[0]!r} scripts it and {others[0].label!r} has another",
+            hint="add the rows to the script, or test the two separately",
+        )
+    replayed = [node.label for node in others if node.source.processing_time is not None]
+    walled = [node.label for node in others if node.source.processing_time is None]
     if replayed and walled:
         raise PlanError(
             f"a pipeline must have one clock, but {replayed} use a replay clock and {walled} use the wall clock",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from dataflow_model.plan.ahead import nodes_ahead
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
@@ -50,6 +51,7 @@ class StagedPlan:
             back, in microseconds.
         side_feeds: the producers of each side input of the keyed ParDos, in the same form.
         owners: the node of each side input's cut.
+        ahead: the labels of the nodes that only static side inputs need, which run before the stages do.
     """
 
     plan: Plan
@@ -59,6 +61,7 @@ class StagedPlan:
     feeds: Mapping[str, Mapping[str, int]]
     side_feeds: Mapping[str, Mapping[SideInput, Mapping[str, int]]]
     owners: Mapping[str, str]
+    ahead: frozenset[str] = frozenset()
 
     @property
     def sources(self) -> tuple[Read, ...]:
@@ -74,6 +77,11 @@ class StagedPlan:
         node = self.plan[label]
         assert isinstance(node, Read), f"{label!r} reads nothing"  # noqa: S101 - callers have the label from a read
         return node
+
+    @property
+    def changing_sides(self) -> frozenset[SideInput]:
+        """The side inputs that change while the plan runs."""
+        return frozenset(side for sides in self.side_feeds.values() for side in sides)
 
     @property
     def sinks(self) -> tuple[Write, ...]:
@@ -155,7 +163,8 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
         for ref in outputs_of(node):
             reached[ref] = {producer: back + horizon for producer, back in flow.items()}
     cuts = frozenset(feeds) | frozenset(owners)
-    return StagedPlan(plan, tuple(map(tuple, stages)), depths, cuts, feeds, side_feeds, owners)
+    ahead = nodes_ahead(plan, dynamic_sides)
+    return StagedPlan(plan, tuple(map(tuple, stages)), depths, cuts, feeds, side_feeds, owners, ahead)
 
 
 def owner_of_cut(cut: str) -> str:

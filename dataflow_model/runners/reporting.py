@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -20,12 +21,12 @@ from dataflow_model.plan.nodes import Read, Write
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.machine import KeyedMachine
 
-__all__ = ["Measured", "make_report", "state_sizes"]
+__all__ = ["CountedAhead", "Measured", "make_report", "state_sizes"]
 
 _PANES: Final = "panes_"
 _DROPPED: Final = "dropped_"
@@ -59,6 +60,41 @@ class Measured:
     clock: int
     commits: int
     pending_since: int | None
+
+
+@attrs.frozen
+class CountedAhead:
+    """What was counted before a run, while its static side inputs were computed.
+
+    Attributes:
+        counters: the counters of the transforms that only static side inputs need, by label.
+        tally: the other counts of these transforms.
+    """
+
+    counters: dict[str, Counter[str]] = attrs.field(factory=dict)
+    tally: Tally = attrs.field(factory=Tally)
+
+    def note(self, ahead: Collection[str], counters: Mapping[str, Mapping[str, Any]], tally: Tally) -> None:
+        """Record what was counted while one side input was computed.
+
+        Args:
+            ahead: the transforms that only static side inputs need; the run itself counts the others.
+            counters: the counters of each transform. What several side inputs need counts once.
+            tally: the other counts.
+        """
+        labels = [label for label in counters if label in ahead and label not in self.counters]
+        self.counters.update((label, Counter(counters[label])) for label in labels)
+        self.tally.merge(tally.of(labels))
+
+    def added_to(self, counters: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Return the counters of a run with these."""
+        return {**counters, **self.counters}
+
+    def in_measured(self, measured: Measured) -> Measured:
+        """Return the measurements of a run with these counts."""
+        tally = measured.tally.copy()
+        tally.merge(self.tally)
+        return attrs.evolve(measured, counters=self.added_to(measured.counters), tally=tally)
 
 
 def make_report(staged: StagedPlan, measured: Measured, now: int | None = None) -> RunReport:

@@ -11,8 +11,9 @@ import attrs
 
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
-from dataflow_model.runners.engine.bounded.execution import side_values
+from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.program import Program
@@ -168,10 +169,10 @@ class MicroBatches(InProcess[MemoryStore]):
     @classmethod
     def of(cls, plan: Plan, schedule: Schedule) -> MicroBatches:
         """Return the run of a checked plan over scripts and static elements."""
-        dynamic = dynamic_sides(plan)
+        staged = cut_into_stages(plan, dynamic_sides(plan))
         program = Program(
-            cut_into_stages(plan, dynamic),
-            side_values(plan, but=dynamic),
+            bound_plan(staged),
+            static_sides(staged).values,
             tuple(range(schedule.shards)),
             "run",
             max_state_memory=schedule.max_state_memory,

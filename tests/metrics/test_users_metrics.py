@@ -74,15 +74,6 @@ def test_an_element_that_becomes_a_dead_letter_has_counted_as_far_as_it_came() -
     assert local(build).report().transforms["halve"].user.counters == {"tried": 3, "done": 1}
 
 
-def test_what_a_static_side_input_needs_counts_once() -> None:
-    def build(p: dm.Pipeline) -> None:
-        sides = p | "side" >> dm.Create([("a", 2)]) | "noted" >> dm.Map(counting.note)
-        main = p | "main" >> dm.Create([1, 2, 3])
-        _ = main | dm.Map(lambda number, pairs: (number, pairs), dm.AsList(sides)) | dm.io.Collect()
-
-    assert local(build).report().transforms["noted"].user.counters == {"seen": 1, "even": 1}
-
-
 def test_outside_of_a_run_counting_does_nothing() -> None:
     assert counting.note(("a", 1)) == ("a", 1)
 

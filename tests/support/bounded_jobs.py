@@ -9,7 +9,7 @@ import attrs
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.engine.bounded.execution import side_values
+from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected, read_counters
@@ -61,8 +61,9 @@ def run_as_job(
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     build(pipeline)
     plan = pipeline.plan()
-    staged = bound_plan(cut_into_stages(plan))
-    program = Program(staged, side_values(plan), tuple(range(shards)), "run", buckets).pack().unpack()
+    cut = cut_into_stages(plan)
+    staged = bound_plan(cut)
+    program = Program(staged, static_sides(cut).values, tuple(range(shards)), "run", buckets).pack().unpack()
     worker = Worker()
     rows = [row for work in plan_work(program, shards) for row in do_work(Task(program, worker, work.number), work)]
     for label, partitions in (frames or {}).items():

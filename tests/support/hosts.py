@@ -1,4 +1,4 @@
-"""The runners that a test of several of them takes: streams in process without Java, and those on Spark."""
+"""The runners that a test of several of them takes: those in process, without Java, and those on Spark."""
 
 from __future__ import annotations
 
@@ -25,8 +25,13 @@ def on_hosts(*hosts: str, slow: tuple[str, ...] = ()) -> pytest.MarkDecorator:
 
 
 def runner_on(host: str, request: pytest.FixtureRequest, checkpoint: Path, **options: Any) -> Any:
-    """Return the runner of a host: a stream in this `process`, or `batch` or `streaming` on Spark."""
+    """Return the runner of a host: bounded here (`local`) or in several processes (`workers`), a stream in this
+    `process`, or `batch` or `streaming` on Spark."""
     match host:
+        case "local":
+            return dm.LocalRunner(**options)
+        case "workers":
+            return dm.LocalRunner(workers=2, **options)
         case "process":
             return dm.LocalRunner(checkpoint=checkpoint, **options)
         case "batch":

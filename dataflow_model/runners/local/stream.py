@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.runners.local.run_file import Commit
+from dataflow_model.runners.reporting import CountedAhead
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
 from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.publishing import Publisher, read_progress, write_pending
@@ -48,6 +49,7 @@ class LocalStream:
         program: the program to run.
         file: the durable record of the run.
         feed: decides how far each micro-batch reads.
+        counted: what was counted while the static side inputs were computed.
 
     Attributes:
         began: the wall-clock time at which the current micro-batch saw its data; `None` between micro-batches.
@@ -57,6 +59,7 @@ class LocalStream:
     program: Program
     file: RunFile
     feed: Feed
+    counted: CountedAhead = attrs.field(factory=CountedAhead)
     began: int | None = None
     _worker: Worker = attrs.field(init=False, factory=Worker)
     _shards: InProcess[ShardStore] = attrs.field(init=False)

@@ -13,7 +13,7 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
-from dataflow_model.runners.engine.bounded.execution import side_values
+from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
@@ -76,8 +76,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
         CheckpointMismatch: if the checkpoint belongs to another pipeline or runner, or another process uses it.
         SinkError: if the directory cannot be written, or is on a network file system.
     """
-    sides = dynamic_sides(plan)
-    staged = cut_into_stages(plan, sides)
+    staged = cut_into_stages(plan, dynamic_sides(plan))
     Checkpoint.check_place(options.checkpoint, HOST)
     lock = RunLock.of(options.checkpoint, HOST)
     lock.take()
@@ -86,11 +85,11 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
         checkpoint = Checkpoint.open(options.checkpoint, staged, len(_LABELS), HOST, is_input_over)
         request_end(checkpoint, staged, until)
         wall = None if options.clock is None else int(options.clock.now())
-        values = side_values(plan, wall, but=sides)
+        sides = static_sides(staged, wall)
         program = stream_program(
             checkpoint,
             _synced(staged),
-            values,
+            sides.values,
             range(checkpoint.shards),
             max_state_memory=options.max_state_memory,
         )
@@ -104,7 +103,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
         )
         file = RunFile.create(checkpoint.own)
         undone.callback(file.close)
-        stream = LocalStream(checkpoint, program, file, feed)
+        stream = LocalStream(checkpoint, program, file, feed, sides.counted)
         claim_sinks(stream.program, options.checkpoint)
         undone.pop_all()
     return lock, stream
@@ -142,7 +141,7 @@ class LocalStreamResult(StreamResult):
     """The result of a stream on LocalRunner; see `PipelineResult`. The stream runs in a thread of this process."""
 
     def __init__(self, stream: LocalStream, lock: RunLock, poll_seconds: float) -> None:
-        super().__init__(stream.checkpoint, stream.program.staged, "LocalRunner, stream")
+        super().__init__(stream.checkpoint, stream.program.staged, "LocalRunner, stream", stream.counted)
         self._stream = stream
         self._lock = lock
         self._poll_seconds = poll_seconds

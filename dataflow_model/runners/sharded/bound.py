@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from dataflow_model.plan.ahead import without_input_ahead
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import Read
 
@@ -16,9 +17,9 @@ __all__ = ["bound_plan"]
 
 
 def bound_plan(staged: StagedPlan) -> StagedPlan:
-    """Return a staged plan whose sources know their columns."""
+    """Return a staged plan whose sources know their columns; those that run ahead are not read again."""
+    plan = without_input_ahead(staged.plan, staged.ahead)
     nodes = tuple(
-        attrs.evolve(node, source=node.source.bound()) if isinstance(node, Read) else node for node in staged.plan.nodes
+        attrs.evolve(node, source=node.source.bound()) if isinstance(node, Read) else node for node in plan.nodes
     )
-    plan = Plan(nodes, staged.plan.strategies, staged.plan.late_data)
-    return attrs.evolve(staged, plan=plan)
+    return attrs.evolve(staged, plan=Plan(nodes, plan.strategies, plan.late_data))

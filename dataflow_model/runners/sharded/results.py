@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.reporting import CountedAhead
     from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
     from dataflow_model.time import EventTime
 
@@ -32,11 +33,13 @@ class StreamResult(BackgroundRun, abc.ABC):
         checkpoint: the checkpoint of the run.
         staged: the plan of the run.
         runner: the name of the runner, for the log.
+        counted: what was counted while the static side inputs were computed.
     """
 
-    def __init__(self, checkpoint: Checkpoint, staged: StagedPlan, runner: str) -> None:
+    def __init__(self, checkpoint: Checkpoint, staged: StagedPlan, runner: str, counted: CountedAhead) -> None:
         super().__init__(staged, runner)
         self._checkpoint = checkpoint
+        self._counted = counted
 
     @abc.abstractmethod
     def stop(self) -> None:
@@ -66,12 +69,13 @@ class StreamResult(BackgroundRun, abc.ABC):
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the counters by transform label, as of the last micro-batch."""
-        return read_counters(self._checkpoint.ours, self._staged.plan)
+        return self._counted.added_to(read_counters(self._checkpoint.ours, self._staged.plan))
 
     def report(self) -> RunReport:
         """Return the report of the run as of the last micro-batch, with its current lag."""
         pending = self._pending_since() if self._state is RunnerState.RUNNING else None
-        return make_report(self._staged, read_measured(self._checkpoint.ours, self._staged.plan, pending))
+        measured = read_measured(self._checkpoint.ours, self._staged.plan, pending)
+        return make_report(self._staged, self._counted.in_measured(measured))
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return the output watermark of each source and keyed node, as of the last micro-batch."""

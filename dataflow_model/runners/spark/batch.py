@@ -35,7 +35,7 @@ from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
 from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shipping import ship_package, ship_program
-from dataflow_model.runners.spark.static_sides import spark_side_values
+from dataflow_model.runners.spark.static_sides import spark_static_sides
 from dataflow_model.runners.spark.support import BATCH
 from dataflow_model.runners.spark.tasks import this_task
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.reporting import CountedAhead, Measured
     from dataflow_model.runners.spark.job import JobWork
     from dataflow_model.runners.spark.runner import SparkRunner
     from dataflow_model.time import EventTime
@@ -70,6 +71,8 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     ship_package(spark)
     shards = runner.shards()
     labels = shard_labels(shards)
+    sides = spark_static_sides(runner, staged)
+    staged = bound_plan(staged)
     counts = [read.source.row_count() for read in staged.sources]
     rows = sum(count or 0 for count in counts)
     buckets = 1 + rows // (_ROWS_A_BUCKET * shards)
@@ -77,8 +80,8 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     if None in counts:
         buckets = max(buckets, _BUCKETS_UNKNOWN)
     program = Program(
-        bound_plan(staged),
-        spark_side_values(runner, staged.plan),
+        staged,
+        sides.values,
         labels,
         uuid.uuid4().hex[:12],
         buckets,
@@ -94,7 +97,8 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     for depth in range(1, len(staged.stages) + 1):
         shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
         frame = shuffled.mapInArrow(_stage(packed, depth), ROW_TYPE)
-    return BatchResult(spark, frame.select("kind", "payload"), program, folder, None if None in counts else rows)
+    size = None if None in counts else rows
+    return BatchResult(spark, frame.select("kind", "payload"), program, sides.counted, folder, size)
 
 
 def _reading(
@@ -133,14 +137,22 @@ class BatchResult(BackgroundRun):
         spark: the session.
         frame: the rows that the tasks return.
         program: the program that the tasks run.
+        counted: what was counted while its static side inputs were computed.
         folder: the folder of the run.
         rows: the number of rows to read; `None` if unknown.
     """
 
     def __init__(
-        self, spark: SparkSession, frame: DataFrame, program: Program, folder: RunFolder, rows: int | None
+        self,
+        spark: SparkSession,
+        frame: DataFrame,
+        program: Program,
+        counted: CountedAhead,
+        folder: RunFolder,
+        rows: int | None,
     ) -> None:
         super().__init__(program.staged, "SparkRunner, batch")
+        self._counted = counted
         self._spark = spark
         self._folder = folder
         self._directory = str(folder.path)
@@ -172,12 +184,16 @@ class BatchResult(BackgroundRun):
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the counters by transform label; empty before the end."""
-        return read_counters(self._directory, self._staged.plan)
+        return self._counted.added_to(read_counters(self._directory, self._staged.plan))
 
     def report(self) -> RunReport:
         """Return the report of the run; before the end it contains only the duration so far."""
+        return make_report(self._staged, self.measured())
+
+    def measured(self) -> Measured:
+        """Return the current measurements of the run."""
         pending = self._began if self._state is RunnerState.RUNNING else None
-        return make_report(self._staged, read_measured(self._directory, self._staged.plan, pending))
+        return self._counted.in_measured(read_measured(self._directory, self._staged.plan, pending))
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return +∞ for every source and keyed node, once the run is over."""

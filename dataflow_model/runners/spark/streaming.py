@@ -13,7 +13,6 @@ import attrs
 
 from dataflow_model.errors import SinkError, SupersededRun
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
@@ -41,7 +40,7 @@ from dataflow_model.runners.spark.stages import (
     StreamReader,
     program_options,
 )
-from dataflow_model.runners.spark.static_sides import spark_side_values
+from dataflow_model.runners.spark.static_sides import spark_static_sides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +48,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from dataflow_model.plan.sinks import Fence
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.reporting import CountedAhead
+    from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.spark.runner import SparkRunner
 
 __all__ = ["StreamingResult", "start"]
@@ -79,11 +79,11 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     ship_package(spark)
     request_end(checkpoint, staged, until)
     staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.ours))
-    sides = spark_side_values(runner, staged.plan, but=dynamic_sides(staged.plan))
+    sides = spark_static_sides(runner, staged)
     program = stream_program(
         checkpoint,
         staged,
-        sides,
+        sides.values,
         shard_labels(checkpoint.shards),
         directory=checkpoint.ours,
         weak=runner.productions == "weak",
@@ -110,11 +110,12 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     )
     settings = {**stream_settings(spark), _PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
     ours = spark.readStream.format(OUR_SOURCE).options(**options)
-    named = not any(read.source.as_dataframe is not None for read in staged.sources)
+    sources = program.staged.sources
+    named = not any(read.source.as_dataframe is not None for read in sources)
     if named:  # if one source has a name, Spark requires one for each, and streaming DataFrames have none
         settings[_NAMES] = "true"
     with settings_of(spark, settings):
-        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), staged.sources, packed)
+        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), sources, packed)
         for depth in range(1, len(staged.stages) + 1):
             stage = processor(spark, KeyedStage, packed, depth)
             frame = frame.groupBy("shard").transformWithStateInPandas(stage, ROW_TYPE, "Append", "None")
@@ -125,7 +126,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
             .trigger(processingTime=f"{int(runner.trigger_interval) // 1000} milliseconds")
             .start()
         )
-    return StreamingResult(spark, query, checkpoint, staged, program.fence)
+    return StreamingResult(spark, query, checkpoint, program, sides.counted)
 
 
 class StreamingResult(StreamResult):
@@ -136,14 +137,14 @@ class StreamingResult(StreamResult):
         spark: SparkSession,
         query: StreamingQuery,
         checkpoint: Checkpoint,
-        staged: StagedPlan,
-        fence: Fence | None = None,
+        program: Program,
+        counted: CountedAhead,
     ) -> None:
-        super().__init__(checkpoint, staged, "SparkRunner, stream")
+        super().__init__(checkpoint, program.staged, "SparkRunner, stream", counted)
         self.query = query
         self._spark = spark
         self._is_stopping = False
-        self._fence = fence
+        self._fence = program.fence
         self._mark = RunningMark(checkpoint.ours)
         self._mark.beat()
         self._start()

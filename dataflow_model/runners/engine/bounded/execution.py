@@ -6,10 +6,12 @@ import operator
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import attrs
 import numpy as np
 
-from dataflow_model.metrics.collecting import took_several
+from dataflow_model.metrics.collecting import collecting, took_several
 from dataflow_model.metrics.tally import Tally
+from dataflow_model.plan.ahead import without_input_ahead
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.lifting import lifts
@@ -28,18 +30,19 @@ from dataflow_model.runners.engine.shard import StageShard, route
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
-from dataflow_model.runners.reporting import Measured, state_sizes
+from dataflow_model.runners.reporting import CountedAhead, Measured, state_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
     from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order_lanes import InstantLane
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.values import Window
 
-__all__ = ["CHUNK", "Execution", "Panes", "part_for", "records_at_sink", "side_values", "take_panes"]
+__all__ = ["CHUNK", "Execution", "Panes", "StaticSides", "part_for", "records_at_sink", "static_sides", "take_panes"]
 
 Panes: TypeAlias = "dict[str, list[tuple[int, Sequence[Record]]]]"
 """Panes in columns by sink, each table with the place of its instant."""
@@ -66,21 +69,22 @@ class Execution:
         self.plan = plan
         self.clock = clock
         self._size = Size(most, CHUNK.elements)
-        dynamic = dynamic_sides(plan)
-        self.staged = cut_into_stages(plan, dynamic)
+        staged = cut_into_stages(plan, dynamic_sides(plan))
+        self.staged = attrs.evolve(staged, plan=without_input_ahead(plan, staged.ahead))
         self.watermarks: dict[str, Watermarks] = {}
         self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in plan.nodes}
         self.tally = Tally()
         self.reached = 0
-        sides = side_values(plan, clock, but=dynamic)
+        sides = static_sides(staged, clock)
+        self._ahead = sides.counted
         self._fragments = {
-            read.label: Fragment(plan, read.label, self.staged.cuts, sides) for read in self.staged.sources
+            read.label: Fragment(plan, read.label, self.staged.cuts, sides.values) for read in self.staged.sources
         }
         self._awaited = Awaited(awaited_percentiles(plan), percentile_that_ends(plan))
         self._signals: deque[str] = deque()
         lifted = lifts(self.staged, streaming=True, by_instant=True)
         self._shards = [
-            StageShard(self.staged, depth + 1, sides, lifts=lifted) for depth in range(len(self.staged.stages))
+            StageShard(self.staged, depth + 1, sides.values, lifts=lifted) for depth in range(len(self.staged.stages))
         ]
 
     def run(self) -> Generator[dict[str, Sequence[Record]]]:
@@ -115,19 +119,15 @@ class Execution:
             if label in arrivals or label in panes
         }
 
-    def metrics(self) -> dict[str, Counter[str]]:
+    def metrics(self) -> dict[str, Mapping[str, Any]]:
         """Return the counters of each transform."""
-        counted = dict(self.counters)
-        for shard in self._shards:
-            for label, machine in shard.machines.items():
-                counted[label] = machine.counters
-        return counted
+        return self._ahead.added_to(self._counted())
 
     def measured(self, *, commits: int, pending_since: int | None) -> Measured:
         """Return the current measurements of the run."""
         machines = {label: machine for shard in self._shards for label, machine in shard.machines.items()}
-        return Measured(
-            counters=self.metrics(),
+        measured = Measured(
+            counters=self._counted(),
             watermarks={label: watermarks.low for label, watermarks in self.watermarks.items()},
             tally=self.tally.copy(),
             state={label: (entries, None) for label, (entries, _) in state_sizes(machines).items()},
@@ -135,6 +135,15 @@ class Execution:
             commits=commits,
             pending_since=pending_since,
         )
+        return self._ahead.in_measured(measured)
+
+    def _counted(self) -> dict[str, Counter[str]]:
+        """Return what the run itself has counted."""
+        counted = dict(self.counters)
+        for shard in self._shards:
+            for label, machine in shard.machines.items():
+                counted[label] = machine.counters
+        return counted
 
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
         """Run the transforms that are fused with a source."""
@@ -190,31 +199,42 @@ def records_at_sink(
 _place_of = operator.itemgetter(0)
 
 
-def side_values(
-    plan: Plan, clock: int | None = None, but: Collection[SideInput] = ()
-) -> Mapping[SideInput, Callable[[Window], Any]]:
-    """Compute the static side inputs, and return their lookups.
+@attrs.frozen
+class StaticSides:
+    """The static side inputs of a plan.
+
+    Attributes:
+        values: their lookups.
+        counted: what was counted while they were computed.
+    """
+
+    values: dict[SideInput, Callable[[Window], Any]] = attrs.field(factory=dict)
+    counted: CountedAhead = attrs.field(factory=CountedAhead)
+
+
+def static_sides(staged: StagedPlan, clock: int | None = None, but: Collection[SideInput] = ()) -> StaticSides:
+    """Compute the static side inputs of a plan.
 
     Args:
-        plan: the plan.
+        staged: the plan, with all its sources.
         clock: the fixed value of the wall clock; `None` reads the wall clock.
-        but: the side inputs to leave out, because they change while the plan runs.
+        but: static side inputs to leave out, because they are computed elsewhere.
     """
-    changing = set(map(id, but))
-    values: dict[SideInput, Callable[[Window], Any]] = {}
+    plan = staged.plan
+    left_out = {*staged.changing_sides, *but}
+    sides = StaticSides()
     for node in plan.nodes:
         if not isinstance(node, ParDo):
             continue
-        for side in (side for side in node.side_inputs if id(side) not in changing):
-            values[side] = StaticSide(side, _collect(plan, side.ref, clock), plan.strategy(side.ref).accumulates)
-    return values
-
-
-def _collect(plan: Plan, ref: Ref, clock: int | None) -> list[Record]:
-    """Run the part of a plan on which a collection depends, and return the elements of the collection."""
-    part = part_for(plan, ref)
-    label = part.nodes[-1].label
-    return [record for records in Execution(part, clock).run() for record in records.get(label, ())]
+        for side in (side for side in node.side_inputs if side not in left_out):
+            part = part_for(plan, side.ref)
+            execution = Execution(part, clock)
+            with collecting(execution.tally):
+                records = [record for reached in execution.run() for record in reached.get(part.nodes[-1].label, ())]
+            measured = execution.measured(commits=0, pending_since=None)
+            sides.counted.note(staged.ahead, measured.counters, measured.tally)
+            sides.values[side] = StaticSide(side, records, plan.strategy(side.ref).accumulates)
+    return sides
 
 
 def part_for(plan: Plan, ref: Ref) -> Plan:

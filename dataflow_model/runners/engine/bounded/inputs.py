@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 import numpy as np
 
-from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.sources import (
     SignalStep,
@@ -147,24 +146,13 @@ class Inputs:
 
 
 def inputs_of(staged: StagedPlan) -> Inputs:
-    """Return the sources of a plan.
-
-    Raises:
-        PlanError: for a plan that reads both scripts and rows.
-    """
+    """Return the sources of a plan; a checked plan does not read both scripts and rows."""
     reads = staged.sources
-    inputs = Inputs(
+    return Inputs(
         tuple(read for read in reads if read.source.as_elements is not None),
         tuple(read for read in reads if read.source.as_script is not None),
         tuple(read for read in reads if read.source.as_columns is not None),
     )
-    if inputs.scripts and inputs.rows:
-        script, rows = inputs.scripts[0].label, inputs.rows[0].label
-        raise PlanError(
-            f"a pipeline must have one clock, but {script!r} scripts it and {rows!r} has another",
-            hint="add the rows to the script, or test the two separately",
-        )
-    return inputs
 
 
 def cut_up(whole: InputChunk, size: Size, signals: deque[str]) -> Iterator[InputChunk]:

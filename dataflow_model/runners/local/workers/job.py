@@ -14,7 +14,7 @@ import attrs
 
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
-from dataflow_model.runners.engine.bounded.execution import side_values
+from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of, wall_clock
 from dataflow_model.runners.local.workers.messages import Assignment, Part
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.runners.engine.bounded.files import ListedSource
+    from dataflow_model.runners.reporting import CountedAhead
 
 __all__ = ["Job", "divided"]
 
@@ -40,11 +41,13 @@ class Job:
 
     Attributes:
         program: the program.
+        counted: what was counted while its static side inputs were computed.
         folder: the folder of the run.
         assignments: what each worker does.
     """
 
     program: Program
+    counted: CountedAhead
     folder: str
     assignments: tuple[Assignment, ...]
 
@@ -61,12 +64,13 @@ class Job:
             PlanError: for a plan that cannot be sent to workers.
         """
         check_functions(plan)
-        dynamic = dynamic_sides(plan)
-        staged = bound_plan(cut_into_stages(plan, dynamic))
+        cut = cut_into_stages(plan, dynamic_sides(plan))
+        sides = static_sides(cut, clock)
+        staged = bound_plan(cut)
         inputs = inputs_of(staged)
         program = Program(
             staged,
-            side_values(plan, clock, but=dynamic),
+            sides.values,
             tuple(range(workers)),
             uuid.uuid4().hex[:12],
             lifts=lifts(staged, streaming=True, by_instant=True),
@@ -82,6 +86,7 @@ class Job:
             raise
         return cls(
             program,
+            sides.counted,
             folder,
             tuple(
                 Assignment(

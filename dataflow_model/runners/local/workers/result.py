@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.metrics.tally import Tally
@@ -20,6 +20,8 @@ from dataflow_model.runners.local.writing import Output
 from dataflow_model.runners.reporting import Measured
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.local.workers.job import Job
     from dataflow_model.runners.local.workers.messages import Progress
@@ -85,7 +87,11 @@ class WorkersResult(BoundedRun):
     def _note(self, number: int, progress: Progress) -> None:
         self._progress_of[number] = progress
 
-    def _counters(self) -> dict[str, Counter[str]]:
+    def _counters(self) -> dict[str, Mapping[str, Any]]:
+        return self._job.counted.added_to(self._counted())
+
+    def _counted(self) -> dict[str, Counter[str]]:
+        """Return what the workers have counted."""
         counters: dict[str, Counter[str]] = {node.label: Counter() for node in self._staged.plan.nodes}
         for counted in [*(progress.counters for progress in list(self._progress_of.values())), self._published]:
             for label, counts in counted.items():
@@ -107,8 +113,8 @@ class WorkersResult(BoundedRun):
         for progress in workers:
             tally.merge(progress.tally)
             state.update(progress.state)
-        return Measured(
-            counters=self._counters(),
+        measured = Measured(
+            counters=self._counted(),
             watermarks=self._low_watermarks(),
             tally=tally,
             state={label: (entries, None) for label, entries in state.items()},
@@ -116,6 +122,7 @@ class WorkersResult(BoundedRun):
             commits=commits,
             pending_since=pending_since,
         )
+        return self._job.counted.in_measured(measured)
 
     def _execute(self) -> RunnerState:
         run_id, sinks = self._job.program.run_id, self._staged.sinks

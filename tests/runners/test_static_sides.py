@@ -1,0 +1,150 @@
+"""Static side inputs: computed once, before the run, whatever clock the run has; the same on every runner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.testing import TestStream
+from tests.support.hosts import on_hosts, runner_on
+from tests.support.inputs import write_seconds
+from tests.support.metrics import counting
+from tests.support.pipelines import counters, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HOSTS = on_hosts("local", "workers", "process", "batch", slow=("streaming",))
+
+
+def _names(p: dm.Pipeline, folder: Path, **options: Any) -> Any:
+    path = folder / "names.csv"
+    path.write_text("number,name\n1,one\n2,two\n")
+    options = {"event_time": None, **options}
+    return p | "names" >> dm.io.ReadCsv(path, **options) | "by number" >> dm.WithKeys("number", value="name")
+
+
+def _looked_up(numbers: Any, names: Any) -> None:
+    view = dm.AsDict(names)
+    _ = numbers | "look" >> dm.Map(lambda number, names: names[number], names=view) | "out" >> dm.io.Collect()
+
+
+def _values(result: Any) -> list[Any]:
+    return [record.value for record in result.collected("out")]
+
+
+@HOSTS
+@pytest.mark.parametrize("event_time", [None, dm.ARRIVAL])
+def test_a_replay_looks_up_what_a_file_without_a_clock_says(
+    host: str, event_time: Any, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    write_seconds(tmp_path / "rows.parquet", [(1, 100, 1), (2, 101, 2)])
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows.parquet", event_time="at", processing_time="seen")
+        _looked_up(rows | "value" >> dm.Map(lambda row: row.value), _names(p, tmp_path, event_time=event_time))
+
+    result = run(runner_on(host, request, tmp_path / "checkpoint"), build)
+    assert sorted(_values(result)) == ["one", "two"]
+    if host != "batch":  # which has no clock
+        assert [int(record.processing_time) // 10**6 for record in result.collected("out")] == [100, 101]
+
+
+@HOSTS
+def test_a_script_looks_up_what_a_file_says(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _looked_up(p | TestStream().add(2, 0).add(1, 0), _names(p, tmp_path))
+
+    assert sorted(_values(run(runner_on(host, request, tmp_path / "checkpoint"), build))) == ["one", "two"]
+
+
+@HOSTS
+def test_a_side_input_may_be_a_replay_where_the_run_has_the_wall_clock(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    write_seconds(tmp_path / "rows.parquet", [(1, 100, 1), (2, 101, 2)])
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows.parquet", event_time="at", processing_time="seen")
+        sums = rows | "value" >> dm.Map(lambda row: row.value) | "sum" >> dm.Sum.globally()
+        numbers = _names(p, tmp_path) | "numbers" >> dm.Keys()
+        added = numbers | "add" >> dm.Map(lambda number, total: number + total, dm.AsSingleton(sums))
+        _ = added | "out" >> dm.io.Collect()
+
+    assert sorted(_values(run(runner_on(host, request, tmp_path / "checkpoint"), build))) == [4, 5]
+
+
+@HOSTS
+def test_what_only_a_static_side_input_needs_runs_and_counts_once(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        names = _names(p, tmp_path) | "noted" >> dm.Map(lambda pair: (counting.note(pair[::-1])[1], pair[1]))
+        longest = names | "lengths" >> dm.MapTuple(lambda _, name: len(name)) | "longest" >> dm.Max.globally()
+        numbers = p | "numbers" >> dm.Create([1, 2])
+        _looked_up(numbers | "few" >> dm.Filter(lambda number, most: number < most, dm.AsSingleton(longest)), names)
+
+    result = run(runner_on(host, request, tmp_path / "checkpoint"), build)
+    assert sorted(_values(result)) == ["one", "two"]
+    noted = result.report().transforms["noted"]
+    assert (noted.elements_in, noted.elements_out) == (2, 2)
+    assert noted.user.counters == {"seen": 2, "even": 1}
+    counted = counters(result)
+    assert counted["names"] == {"elements_out": 2}
+    assert counted["longest/CombinePerKey"] == {"elements_in": 2, "panes_on_time": 1}
+    assert counted["out"]["elements_in"] == 2
+
+
+def test_functions_of_a_static_side_input_are_called_once_for_each_element() -> None:
+    calls = []
+    with dm.Pipeline() as p:
+        names = p | "names" >> dm.Create([(1, "one")]) | "noted" >> dm.Map(lambda pair: calls.append(pair) or pair)
+        _looked_up(p | "numbers" >> dm.Create([1]), names)
+    assert calls == [(1, "one")]
+
+
+def test_a_resumed_stream_counts_what_its_side_inputs_read_now(tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _looked_up(p | "numbers" >> dm.Create([1]), _names(p, tmp_path))
+
+    for _ in range(2):
+        result = run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)
+        assert result.metrics()["names"] == {"elements_out": 2}
+        assert _values(result) == ["one"]
+
+
+def test_a_micro_batch_of_an_earlier_release_reads_no_rows_of_a_static_side_input(tmp_path: Path) -> None:
+    p = dm.Pipeline()
+    _looked_up(p | "numbers" >> dm.Create([1]), _names(p, tmp_path))
+    staged = bound_plan(cut_into_stages(p.plan()))
+    end = {**begin(), "rows": {"names": {"names.csv": 2}}, "totals": {"names": {"names.csv": 2}}}
+    assert Feed(staged.sources, 10, 1).slices(begin(), end) == []
+
+
+def _used_twice(numbers: Any, names: Any) -> None:
+    _looked_up(numbers, names)
+    _ = names | "kept" >> dm.io.Collect()
+
+
+def _dead_letters(numbers: Any, names: Any) -> None:
+    good, bad = names | "checked" >> dm.Map(lambda pair: pair).with_exception_handling()
+    _looked_up(numbers, good)
+    _ = bad | "bad" >> dm.io.Collect()
+
+
+@pytest.mark.parametrize("use", [_used_twice, _dead_letters])
+@pytest.mark.parametrize("host", ["local", "workers", "process"])
+def test_a_source_that_the_run_needs_too_must_have_its_clock(
+    host: str, use: Callable[[Any, Any], None], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        use(p | "script" >> TestStream().add(1, 0), _names(p, tmp_path))
+
+    with pytest.raises(dm.PlanError, match="one clock, but 'script' scripts it and 'names' has another"):
+        run(runner_on(host, request, tmp_path / "checkpoint"), build)
