@@ -340,7 +340,7 @@ def duration(value: DurationLike) -> Duration:
         case bool() | Instant():
             pass
         case datetime.timedelta():
-            return Duration(_micros(value))
+            return Duration(_saturate(_micros(value)))
         case int() | float():
             return Duration(_seconds(value))
         case str():

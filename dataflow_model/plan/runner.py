@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.time import EventTime, ProcessingTime
+    from dataflow_model.time import DurationLike, EventTime, ProcessingTime
     from dataflow_model.values.tables import Table
 
 __all__ = ["Clock", "PipelineResult", "Runner", "RunnerState", "is_observed", "unobserved"]
@@ -70,8 +70,12 @@ class PipelineResult(Protocol):
         """The current state of the run."""
         ...
 
-    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end of the run, at most `timeout` seconds; raise its error if it failed."""
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> RunnerState:
+        """Wait for the end of the run, and raise its error if it failed; return its state.
+
+        Args:
+            timeout: how long to wait at most, such as `"5 minutes"` or a number of seconds; by default until the end.
+        """
         ...
 
     def stop(self) -> None:

@@ -17,6 +17,7 @@ from dataflow_model.plan.runner import RunnerState, is_observed
 from dataflow_model.plan.sinks import Records
 from dataflow_model.runners.progress import live_progress, progress_board
 from dataflow_model.runners.run_log import RunLog
+from dataflow_model.time import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import Write
     from dataflow_model.plan.sinks import Record, Sink
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.time import DurationLike
     from dataflow_model.values.tables import Table
 
 __all__ = ["BackgroundRun"]
@@ -71,8 +73,8 @@ class BackgroundRun(abc.ABC):
         """The current state of the run."""
         return self._state
 
-    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end of the run, at most `timeout` seconds, and raise the error if it failed: at each call.
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> RunnerState:
+        """Wait for the end of the run, at most for `timeout`, and raise the error if it failed: at each call.
 
         Raises:
             InvalidArgument: in a function of the run itself, which would wait for itself.
@@ -82,7 +84,7 @@ class BackgroundRun(abc.ABC):
                 f"wait_until_finish() was called in a function of the run that it waits for, {self._runner}",
                 hint="call stop() or drain() there, which return at once, and wait for the end elsewhere",
             )
-        self._over.wait(timeout)
+        self._over.wait(_seconds(timeout))
         if self._error is not None and self._over.is_set():
             error = self._error.with_traceback(self._trace)  # without what an earlier call has added
             raise error
@@ -216,6 +218,11 @@ class BackgroundRun(abc.ABC):
         transforms = self.report().transforms
         for node in self._staged.sinks:
             yield node, transforms[node.label].elements_in
+
+
+def _seconds(timeout: DurationLike | None) -> float | None:
+    """Return a time to wait as `threading` takes it."""
+    return None if timeout is None else min(int(duration(timeout)) / 1_000_000, threading.TIMEOUT_MAX)
 
 
 def _kind(sink: Sink) -> str:

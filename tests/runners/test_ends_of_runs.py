@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 from pathlib import Path
@@ -69,6 +70,24 @@ def test_the_error_of_a_run_reaches_everybody_who_waits_at_every_call(tmp_path: 
         with pytest.raises(UserCodeError, match="ZeroDivisionError"):
             result.drain()
     assert result.state is dm.RunnerState.FAILED
+
+
+@ON_ALL
+@pytest.mark.parametrize("forever", ["1 day", datetime.timedelta.max, dm.duration("1 hour"), 3600, float("inf"), None])
+def test_a_run_is_waited_for_as_long_as_a_duration_says(tmp_path: Path, runner: str, forever: Any) -> None:
+    result = start(RUNNERS[runner](tmp_path), lambda p: p | dm.Create([1]) | dm.io.Collect())
+    assert result.wait_until_finish(forever) is dm.RunnerState.DONE
+
+
+@pytest.mark.parametrize("short", ["1 ms", datetime.timedelta(milliseconds=1), dm.duration(0.001), 0.001, 0, -1])
+def test_the_wait_for_a_run_without_end_is_over_after_a_duration(tmp_path: Path, short: Any) -> None:
+    result = start(RUNNERS["stream"](tmp_path), lambda p: p | dm.io.GenerateSequence(rate=1) | dm.io.Collect())
+    try:
+        assert result.wait_until_finish(short) is dm.RunnerState.RUNNING
+        with pytest.raises(dm.InvalidArgument, match="'soon' is not a duration"):
+            result.wait_until_finish("soon")
+    finally:
+        result.stop()
 
 
 def two_sinks(out: Path, *fails: str) -> Callable[[dm.Pipeline], Any]:

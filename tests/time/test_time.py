@@ -198,6 +198,8 @@ def test_pickling_keeps_value_and_type(value: int) -> None:
         (0.5, 500_000),
         (float("inf"), 2**63 - 1),
         (float("-inf"), -(2**63)),
+        (datetime.timedelta.max, 2**63 - 1),
+        (datetime.timedelta.min, -(2**63)),
         (Duration(3), 3),
         (datetime.timedelta(seconds=3, microseconds=1), 3_000_001),
         (datetime.timedelta(microseconds=-1), -1),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.local.workers.job import Job
     from dataflow_model.runners.local.workers.messages import Progress
+    from dataflow_model.time import DurationLike
 
 __all__ = ["WorkersResult"]
 
@@ -45,8 +46,8 @@ class WorkersResult(BoundedRun):
         self._collected: dict[str, list[Record]] = {}
         self._start()
 
-    def wait_until_finish(self, timeout: float | None = None) -> RunnerState:
-        """Wait for the end of the run, at most `timeout` seconds; Ctrl-C stops the run."""
+    def wait_until_finish(self, timeout: DurationLike | None = None) -> RunnerState:
+        """Wait for the end of the run, at most for `timeout`; Ctrl-C stops the run."""
         try:
             return super().wait_until_finish(timeout)
         except KeyboardInterrupt:
