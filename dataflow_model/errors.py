@@ -138,7 +138,7 @@ class UnsupportedOnRunner(DataflowError, NotImplementedError):
 
 
 class UserCodeError(DataflowError, RuntimeError):
-    """A user's function raised; the message starts with the user's own line, the label and the element."""
+    """A user's function raised; the message names the user's own line, the label and the element."""
 
 
 class SourceError(DataflowError, RuntimeError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import traceback
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -170,6 +172,65 @@ def test_what_a_step_of_a_dofns_life_raises_carries_label_and_step(step: str, ra
 def test_what_a_generator_raises_is_shown_as_the_user_raised_it(raised: Raised) -> None:
     message = message_of(lambda c: c | "lives" >> dm.ParDo(Lives(Failing("process", raised))))
     assert message.startswith(f"{raised.__name__}: boom\n  in: ")
+
+
+def _parse(text: str) -> Any:
+    return json.loads(text)
+
+
+def _column(batch: pa.RecordBatch) -> Any:
+    return batch["nope"]
+
+
+def _installed(folder: Path) -> Any:
+    """Return a module that is installed, as that of a job may be."""
+    path = folder / "site-packages" / "acme_jobs.py"
+    path.parent.mkdir()
+    path.write_text(
+        "import json\n\n\ndef parse(text):\n    return read(text)\n\n\ndef read(text):\n    return json.loads(text)\n"
+    )
+    spec: Any = importlib.util.spec_from_file_location("acme_jobs", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("transform", "line", "library"),
+    [
+        (
+            lambda _: dm.Map(_parse),
+            r"return json\.loads\(text\)  \(.*errors\.py:\d+, _parse\)",
+            r".*decoder\.py:\d+, raw_dec.*",
+        ),
+        (
+            lambda _: dm.Map(_column, vectorized=True),
+            r'return batch\["nope"\]  \(.*errors\.py:\d+, _column\)',
+            r"\(pyarrow/table\.pxi:.*",  # compiled, without a line
+        ),
+        (
+            lambda folder: dm.Map(_installed(folder).parse),
+            r"return json\.loads\(text\)  \(.*acme_jobs\.py:9, read\)",
+            r".*decoder\.py:\d+, raw_decode\)",
+        ),
+    ],
+    ids=["Python", "compiled", "installed"],
+)
+def test_what_a_library_raises_is_shown_at_the_users_line_and_then_where_it_was_raised(
+    tmp_path: Path, transform: Any, line: str, library: str
+) -> None:
+    p = dm.Pipeline(dm.LocalRunner())
+    _ = p | dm.Create(["{"]) | "parse" >> transform(tmp_path) | dm.io.Collect()
+    with pytest.raises(
+        dm.UserCodeError, match=rf"^\w+: .*\n  in: {line}\n  raised in: {library}\n  transform: 'parse'\n"
+    ):
+        p.run().wait_until_finish()
+
+
+def test_a_library_that_is_called_at_once_is_shown_where_it_raised() -> None:
+    message = message_of(lambda c: c | dm.Map(lambda _: "{") | "parse" >> dm.Map(json.loads))
+    assert "raw_decode)\n  transform: 'parse'" in message
+    assert "raised in" not in message
 
 
 def in_a_list(fn: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:

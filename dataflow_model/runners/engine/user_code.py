@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import linecache
+import pathlib
+import sysconfig
 import traceback
 import types
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["at_window", "batch_error", "check_tag", "column_error", "dead_letter", "life_cycle", "listed", "user_error"]
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+_STANDARD_LIBRARY: Final = pathlib.PurePath(sysconfig.get_path("stdlib"))
 _ITERABLES: Final = frozenset({list, tuple, types.GeneratorType})
 """What functions mostly give."""
 _HINT: Final = (
@@ -147,12 +151,30 @@ def _where(error: BaseException) -> str:
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
         error = error.__cause__  # raised in a generator, where Python replaces it (PEP 479)
     text = _message(error) if isinstance(error, DataflowError) else f"{type(error).__name__}: {_message(error)}"
-    frames = _user_frames(error.__traceback__)
-    if not frames:
+    outside = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_ours(frame[0])]
+    if not outside:
         return text
-    last = frames[-1]
-    line = last.line or linecache.getline(last.filename, last.lineno or 0).strip()
-    return f"{text}\n  in: {line}  ({last.filename}:{last.lineno}, {last.name})"
+    whose = [_library(frame) for frame, _ in outside]
+    users = None if None in whose else whose[0]  # if all is installed, the user's code is what was called first
+    own = max(place for place, library in enumerate(whose) if library == users)
+    text = f"{text}\n  in: {_place(outside[own])}"
+    return text if own == len(outside) - 1 else f"{text}\n  raised in: {_place(outside[-1])}"
+
+
+def _place(at: tuple[FrameType, int]) -> str:
+    """Return the line at which a frame is, with its place; code that was compiled has no lines."""
+    frame, number = at
+    code = frame.f_code
+    line = linecache.getline(code.co_filename, number, frame.f_globals).strip()
+    return f"{line}  ({code.co_filename}:{number}, {code.co_name})".lstrip()
+
+
+def _library(frame: FrameType) -> str | None:
+    """Return the outermost package of a frame if that is installed or of Python itself, else `None`."""
+    path = pathlib.PurePath(frame.f_globals.get("__file__") or frame.f_code.co_filename)
+    if _INSTALLED.isdisjoint(path.parts) and _STANDARD_LIBRARY not in path.parents:
+        return None
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _message(error: BaseException) -> str:
