@@ -12,7 +12,7 @@ import decimal
 import math
 import numbers
 import re
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, overload
 
 import pendulum
 
@@ -105,7 +105,7 @@ class _Micros(int):
     __hash__ = int.__hash__
 
     def __rsub__(self, other: Any) -> Any:
-        self._refuse_number(other, f"{other!r} - {self!r}", type(self))
+        self._refuse(other, f"{other!r} - {self!r}", type(self))
         return NotImplemented
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - the name and signature are IPython's
@@ -116,7 +116,7 @@ class _Micros(int):
     def _comparable(self, other: object, sign: str) -> bool:
         """Return whether `other` is of the same kind; raise for a bare number and for another kind of time."""
         if not isinstance(other, _Micros):
-            self._refuse_number(other, f"{self!r} {sign} {other!r}", type(self))
+            self._refuse(other, f"{self!r} {sign} {other!r}", type(self))
             return False
         if isinstance(other, type(self)) or isinstance(self, type(other)):
             return True
@@ -125,10 +125,34 @@ class _Micros(int):
             hint="compare two event times or two processing times; event_time(int(x) / 10**6) converts",
         )
 
-    def _refuse_number(self, other: object, expression: str, kind: type[_Micros]) -> None:
-        """Raise if `other` is a bare number; the hint names the two ways to give it a unit."""
-        if isinstance(other, _Micros) or not (isinstance(other, numbers.Number) or hasattr(other, "dtype")):
-            return  # `dtype`: NumPy booleans and arrays, which are not a `Number`
+    def _refuse(self, other: object, expression: str, kind: type[_Micros]) -> None:
+        """Raise if `other` is meant as a time but is none yet; the hint names what makes it one.
+
+        Args:
+            other: a value of another class. Of an unknown one, Python reports that the operation does not exist.
+            expression: the operation.
+            kind: what is needed in the place of `other`.
+        """
+        match other:
+            case _Micros():
+                return
+            case datetime.timedelta():
+                needed: type[_Micros] = Duration
+            case datetime.datetime():
+                needed = type(self) if isinstance(self, Instant) else EventTime
+            case str():
+                needed = kind
+            case _ if isinstance(other, numbers.Number) or hasattr(other, "dtype"):
+                self._refuse_number(other, expression, kind)  # `dtype`: NumPy booleans and arrays are not a `Number`
+            case _:
+                return
+        raise InvalidType(
+            f"{_kind(self)} and a value of type {type(other).__name__} do not mix, got {expression}",
+            hint=f"convert it first: dm.{_READERS[needed]}({other!r})",
+        )
+
+    def _refuse_number(self, other: object, expression: str, kind: type[_Micros]) -> NoReturn:
+        """Raise the error for a bare number; the hint names the two ways to give it a unit."""
         number = repr(other) if isinstance(other, int | float) else "n"
         problem = f"{_kind(self)} and a bare number do not mix, since a number has no unit, got {expression}"
         hint = f"write dm.{_READERS[kind]}({number}) for seconds or dm.{kind.__name__}({number}) for microseconds"
@@ -176,13 +200,13 @@ class Duration(_Micros):
         operand: Any = other
         if isinstance(operand, Duration):
             return type(self)(_saturate(int(self) + int(operand)))
-        self._refuse_number(operand, f"{self!r} + {other!r}", Duration)
+        self._refuse(operand, f"{self!r} + {other!r}", Duration)
         return NotImplemented  # duration + instant is an instant: Instant.__radd__
 
     def __radd__(self, other: int) -> Self:
         if type(other) is int and other == 0:
             return self  # lets sum() start from 0
-        self._refuse_number(other, f"{other!r} + {self!r}", Duration)
+        self._refuse(other, f"{other!r} + {self!r}", Duration)
         return NotImplemented
 
     def __sub__(self, other: Duration) -> Self:  # type: ignore[override]
@@ -194,7 +218,7 @@ class Duration(_Micros):
                 f"an instant cannot be subtracted from a duration, got {self!r} - {other!r}",
                 hint="swap the two: instant - duration",
             )
-        self._refuse_number(operand, f"{self!r} - {other!r}", Duration)
+        self._refuse(operand, f"{self!r} - {other!r}", Duration)
         return NotImplemented
 
     def __mul__(self, times: int) -> Self:
@@ -240,14 +264,14 @@ class Instant(_Micros):
                 f"two instants cannot be added, got {self!r} + {other!r}",
                 hint="add a duration to an instant, or subtract the instants",
             )
-        self._refuse_number(operand, f"{self!r} + {other!r}", Duration)
+        self._refuse(operand, f"{self!r} + {other!r}", Duration)
         return NotImplemented
 
     def __radd__(self, other: Duration) -> Self:  # type: ignore[override]
         operand: Any = other
         if isinstance(operand, Duration):
             return self + operand
-        self._refuse_number(operand, f"{other!r} + {self!r}", Duration)
+        self._refuse(operand, f"{other!r} + {self!r}", Duration)
         return NotImplemented
 
     @overload  # type: ignore[override]
@@ -259,7 +283,7 @@ class Instant(_Micros):
             return type(self)(_shifted(int(self), -int(other)))
         if isinstance(other, Instant) and self._comparable(other, "-"):
             return Duration(_saturate(int(self) - int(other)))
-        self._refuse_number(other, f"{self!r} - {other!r}", Duration)
+        self._refuse(other, f"{self!r} - {other!r}", Duration)
         return NotImplemented
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
 
 import attrs
@@ -10,16 +11,18 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["CombineFn", "GroupFn", "KernelForm", "check_combine_fn"]
 
 _STEPS: Final = {
-    "create_accumulator": "create_accumulator(self)",
-    "add_input": "add_input(self, accumulator, element)",
-    "merge_accumulators": "merge_accumulators(self, accumulators)",
-    "extract_output": "extract_output(self, accumulator)",
+    "create_accumulator": ("self",),
+    "add_input": ("self", "accumulator", "element"),
+    "merge_accumulators": ("self", "accumulators"),
+    "extract_output": ("self", "accumulator"),
 }
+"""The methods that a combiner must define, with their parameters."""
+_OPTIONAL: Final = {"subtract_input": ("self", "accumulator", "element")}
 
 
 @attrs.frozen
@@ -114,11 +117,15 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         return None if kernel is None else KernelForm((kernel,))
 
 
-def check_combine_fn(combiner: CombineFn[Any, Any, Any]) -> None:
-    """Check that a combiner defines the four methods without which nothing can be combined.
+def check_combine_fn(combiner: CombineFn[Any, Any, Any], *, further: bool = False) -> None:
+    """Check that a combiner defines the four methods without which nothing can be combined, as they are called.
+
+    Args:
+        combiner: the combiner.
+        further: whether its methods take further arguments, which the caller checks.
 
     Raises:
-        InvalidArgument: if it leaves one of them to the base class.
+        InvalidArgument: if it leaves one of them to the base class, or one cannot be called as it will be.
 
     Example:
         >>> class Longest(CombineFn):
@@ -130,12 +137,32 @@ def check_combine_fn(combiner: CombineFn[Any, Any, Any]) -> None:
         dataflow_model.errors.InvalidArgument: Longest must define `create_accumulator(self)`
         Hint: a CombineFn has four methods: create_accumulator, add_input, merge_accumulators and extract_output
     """
-    for name, signature in _STEPS.items():
+    for name, parameters in _STEPS.items():
         if getattr(getattr(combiner, name), "__func__", None) is getattr(CombineFn, name):
             raise InvalidArgument(
-                f"{type(combiner).__name__} must define `{signature}`",
+                f"{type(combiner).__name__} must define `{name}({', '.join(parameters)})`",
                 hint=f"a CombineFn has four methods: {', '.join(list(_STEPS)[:-1])} and {list(_STEPS)[-1]}",
             )
+    if not further:
+        for name, parameters in (_STEPS | (_OPTIONAL if combiner.can_subtract else {})).items():
+            _check_call(combiner, name, parameters)
+
+
+def _check_call(combiner: CombineFn[Any, Any, Any], name: str, parameters: Sequence[str]) -> None:
+    """Raise `InvalidArgument` unless a method can be called with these parameters."""
+    try:
+        signature = inspect.signature(getattr(combiner, name))
+    except (TypeError, ValueError):  # what is compiled may have no signature
+        return
+    try:
+        signature.bind(*parameters[1:])
+    except TypeError as error:
+        raise InvalidArgument(
+            f"`{name}{signature}` of {type(combiner).__name__} cannot be called with "
+            f"({', '.join(parameters[1:])}): {error}",
+            hint=f"define {name}({', '.join(parameters)})"
+            + ("; `accumulators` is an iterable of any number of them" if name == "merge_accumulators" else ""),
+        ) from error
 
 
 class GroupFn(CombineFn[Any, list[Any], list[Any]]):

@@ -158,7 +158,7 @@ def metadata_of(
             text = f"parameter {name!r}" if name == request else f"parameter {name!r} for {request!r}"
             raise InvalidArgument(
                 f"{_written(fn)} has an unknown {text}",
-                hint=f"pass {name}=… as an argument, or use one of {sorted(METADATA)}",
+                hint=f"pass {name}=… as an argument, or use one of {sorted(METADATA.union(specs or ()))}",
             )
         requests[name] = request
     return requests

@@ -102,6 +102,10 @@ class _AssertThat(PTransform):
     def __init__(self, matcher: Callable[[list[Any]], Any]) -> None:
         self._matcher = matcher
 
+    def with_another_label(self) -> str:
+        """Return the call of the function that users see."""
+        return 'assert_that(…, label="another name")'
+
     def expand(self, pcoll: PCollection) -> None:
         """Group the elements together with one that is always present."""
         everywhere = Window.into(GlobalWindows()).accumulating()  # so that retractions are applied

@@ -155,7 +155,7 @@ def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> Combi
     if callable(combiner) and not isinstance(combiner, type | CombineFn):
         _check_arguments(combiner, (None, *args), kwargs, label)
         return AssociativeFn(_Curried(combiner, args, kwargs))
-    combine = _as_combine_fn(combiner, label)
+    combine = _as_combine_fn(combiner, label, further=True)
     for method, own in (("create_accumulator", 0), ("add_input", 2), ("merge_accumulators", 1), ("extract_output", 1)):
         _check_arguments(getattr(combine, method), (*[None] * own, *args), kwargs, label)
     return _WithArguments(combine, args, kwargs)
@@ -192,11 +192,11 @@ def _check_takes_values(fn: Callable[..., Any], label: str) -> None:
         ) from error
 
 
-def _as_combine_fn(candidate: Any, label: str) -> CombineFn[Any, Any, Any]:
+def _as_combine_fn(candidate: Any, label: str, *, further: bool = False) -> CombineFn[Any, Any, Any]:
     from dataflow_model.transforms.combiners import Max, Min, Sum
 
     if isinstance(candidate, CombineFn):
-        check_combine_fn(candidate)
+        check_combine_fn(candidate, further=further)
         return candidate
     if isinstance(candidate, type) and issubclass(candidate, CombineFn):
         try:
@@ -207,7 +207,7 @@ def _as_combine_fn(candidate: Any, label: str) -> CombineFn[Any, Any, Any]:
                 hint=f"pass an instance: {candidate.__name__}(…)",
             ) from error
         instance: CombineFn[Any, Any, Any] = candidate()
-        check_combine_fn(instance)
+        check_combine_fn(instance, further=further)
         return instance
     # The builtins have kernels, and give something for nothing.
     for function, combiner in ((sum, Sum), (min, Min), (max, Max)):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
@@ -33,6 +34,25 @@ def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
         raise InvalidArgument(f"`n` must be at least 1, got {value!r}", hint="use Top(1) to keep the greatest")
 
 
+def _takes_an_element(_top: object, _attribute: object, key: Any) -> None:
+    if key is None:
+        return
+    if not callable(key):
+        way = f"key=lambda element: element.{key}" if isinstance(key, str) and key.isidentifier() else "key=len"
+        raise InvalidType(f"`key` must be a function of an element, got {key!r}", hint=f"use {way}, for example")
+    try:
+        signature = inspect.signature(key)
+    except (TypeError, ValueError):  # builtins may have no signature
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise InvalidType(
+            f"`key` must be a function of one element, got {getattr(key, '__name__', repr(key))}{signature}: {error}",
+            hint="a key returns what to compare, as for sorted: key=lambda element: element.delay",
+        ) from error
+
+
 @with_spellings
 @attrs.frozen
 class Top(Combiner[Any, list[Any], list[Any]]):
@@ -56,7 +76,7 @@ class Top(Combiner[Any, list[Any], list[Any]]):
     """
 
     n: int = attrs.field(validator=_at_least_one)
-    key: Callable[[Any], Any] | None = None
+    key: Callable[[Any], Any] | None = attrs.field(default=None, validator=_takes_an_element)
     reverse: bool = False
 
     def create_accumulator(self) -> list[Any]:
@@ -93,9 +113,15 @@ def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> 
     """Return the error for elements of which some cannot be compared, with the first that differs in type."""
     kinds = [type(rank) for rank in ranks]
     other = next((place for place, kind in enumerate(kinds) if kind is not kinds[0]), len(kinds) - 1)
+    by_key = "" if ranks is elements else f", whose keys are {shown(ranks[0])} and {shown(ranks[other])}"
+    hint = "pass a key to compare by, such as dm.Top(3, key=str), or convert the elements to one type first"
+    if None in ranks:
+        hint = "leave such elements out before with dm.Filter(…), or let the key give None a place: "
+        hint += "key=lambda element: (element.delay is not None, element.delay)"
     return InvalidType(
-        f"Top compares elements, and cannot compare {elements[0]!r} with {elements[other]!r}: {error}",
-        hint="pass a key to compare by, such as dm.Top(3, key=str), or convert the elements to one type first",
+        f"Top compares elements, and cannot compare {shown(elements[0])} with {shown(elements[other])}{by_key}: "
+        f"{error}",
+        hint=hint,
     )
 
 

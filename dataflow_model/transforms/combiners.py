@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["Count", "Max", "Mean", "Min", "Sum"]
 
 
+def _no_element(combine: Combiner[Any, Any, Any]) -> InvalidType:
+    """Return the error for `None` as an element: whether it is taken must not depend on the order of arrival."""
+    return InvalidType(
+        f"an element of {type(combine).__name__} must not be None, got None",
+        hint="leave such elements out before: dm.Filter(lambda pair: pair[1] is not None) in front of per_key(), "
+        "dm.Filter(lambda element: element is not None) in front of globally()",
+    )
+
+
 @attrs.frozen
 class Sum(Combiner[Any, Any, Any]):
     """Add the elements up; the sum of ints is an int, and the sum of nothing is 0.
@@ -48,7 +57,12 @@ class Sum(Combiner[Any, Any, Any]):
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
         """Add."""
-        return accumulator + element
+        try:
+            return accumulator + element
+        except TypeError:
+            if element is None:
+                raise _no_element(self) from None
+            raise
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
         """Add, one after the other: from Python 3.12 on, `sum` rounds floats differently."""
@@ -163,7 +177,12 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
     def add_input(self, accumulator: tuple[Any, int], element: Any) -> tuple[Any, int]:
         """Add, and count."""
         total, count = accumulator
-        return total + element, count + 1
+        try:
+            return total + element, count + 1
+        except TypeError:
+            if element is None:
+                raise _no_element(self) from None
+            raise
 
     def merge_accumulators(self, accumulators: Iterable[tuple[Any, int]]) -> tuple[Any, int]:
         """Add both."""
@@ -186,16 +205,6 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
     def output_type(self, value_type: Any) -> Any:
         """Return `float` for numbers."""
         return float if value_type in (int, float, bool) else Any
-
-
-def _with_an_order(element: Any) -> Any:
-    """Return an element unless it is `None`: whether that is compared must not depend on the order of arrival."""
-    if element is None:
-        raise InvalidType(
-            "an element to compare must not be None, got None",
-            hint="drop such elements before: dm.Filter(lambda pair: pair[1] is not None)",
-        )
-    return element
 
 
 class _Extreme(Combiner[Any, Any, Any]):
@@ -237,9 +246,9 @@ class Min(_Extreme):
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
         """Keep the smaller one."""
-        if accumulator is None:
-            return _with_an_order(element)
-        if element < accumulator:
+        if element is None:
+            raise _no_element(self)
+        if accumulator is None or element < accumulator:
             return element
         # Only NaN is not itself; passing over it keeps the answer free of the order of arrival.
         return accumulator if accumulator == accumulator else element  # noqa: PLR0124
@@ -260,8 +269,8 @@ class Max(_Extreme):
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
         """Keep the greater one."""
-        if accumulator is None:
-            return _with_an_order(element)
-        if element > accumulator:
+        if element is None:
+            raise _no_element(self)
+        if accumulator is None or element > accumulator:
             return element
         return accumulator if accumulator == accumulator else element  # noqa: PLR0124

@@ -193,6 +193,9 @@ class MapTuple(Map[Any, OutputT]):
             )
         super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
 
+    def _check_element_type(self, element_type: Any, label: str) -> None:
+        _check_parts(self, element_type, label)
+
     def output_type(self, element_type: Any) -> Any:
         """Return what the function's annotation says."""
         del element_type
@@ -211,6 +214,9 @@ class FlatMapTuple(FlatMap[Any, OutputT]):
 
     def __init__(self, fn: SpreadFunction[Iterable[OutputT] | None], *args: Any, **kwargs: Any) -> None:
         super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
+
+    def _check_element_type(self, element_type: Any, label: str) -> None:
+        _check_parts(self, element_type, label)
 
     def output_type(self, element_type: Any) -> Any:
         """Return what the function's annotation says."""
@@ -232,6 +238,12 @@ class _Spread(CallsUser):
 
     def __call__(self, element: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
         return self.func(*element, *args, **kwargs)
+
+
+def _check_parts(transform: ParDo, element_type: Any, label: str) -> None:
+    spread = transform.fn.user_function()
+    if isinstance(spread, _Spread):
+        typehints.check_parts(spread.func, element_type, transform.args, transform.kwargs, label)
 
 
 def _spread_type(transform: ParDo) -> Any:

@@ -49,7 +49,7 @@ class GroupByKey(PTransform):
         tuple[str, list[int]]
         >>> dm.Pipeline() | dm.Create([1]) | dm.GroupByKey()
         Traceback (most recent call last):
-        dataflow_model.errors.InvalidType: 'GroupByKey' groups pairs (key, value), got elements of type int
+        dataflow_model.errors.InvalidType: 'GroupByKey' takes pairs (key, value), got elements of type int
         Hint: put dm.WithKeys(…) before it, or dm.Map(lambda x: (key, value))
     """
 

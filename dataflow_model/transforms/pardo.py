@@ -236,6 +236,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             return Any
         return typehints.item_type(typehints.return_type(self.fn.user_function()))
 
+    def _check_element_type(self, element_type: Any, label: str) -> None:
+        """Raise `InvalidType` if the function can take no element of this type."""
+        typehints.check_first_parameter(self.fn.user_function(), element_type, label)
+
     def expand(self, pcoll: PCollection[InputT], /) -> ResultT:
         """Add the node."""
         pipeline = pcoll.pipeline
@@ -246,7 +250,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
                 hint="use .with_exception_handling('failed'), for example",
             )
         if self.fn.takes_elements:
-            typehints.check_first_parameter(self.fn.user_function(), pcoll.element_type, label)
+            self._check_element_type(pcoll.element_type, label)
         if declaration_of(type(self.fn)).is_stateful:
             check_stateful_input(pcoll, label)
         node = nodes.ParDo(

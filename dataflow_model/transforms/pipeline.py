@@ -109,7 +109,7 @@ class Pipeline:
         if full in self._labels:
             raise InvalidArgument(
                 f"the label {full!r} is already used by another transform; labels must be unique in their scope",
-                hint=f'give the second transform another label: "another name" >> {written(transform)}; in a '
+                hint=f"give the second transform another label: {transform.with_another_label()}; in a "
                 "notebook, create the pipeline in the same cell, so that running it again starts a new one",
             )
         _check_input(transform, pvalue, full)

@@ -78,6 +78,10 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
         """
         return None
 
+    def with_another_label(self) -> str:
+        """Return how this transform is written with another label, for the hint to give it one."""
+        return f'"another name" >> {written(self)}'
+
     def expand(self, pcoll: InputT_contra, /) -> OutputT_co:
         """Apply the parts of this transform to `pcoll` and return what comes out."""
         del pcoll

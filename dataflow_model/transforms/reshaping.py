@@ -122,10 +122,15 @@ class _PartitionFn(CallableDoFn):
     def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
         n = args[0]
         place = self.fn(element, *args, **kwargs)
-        if not 0 <= place < n:
+        try:
+            is_one = 0 <= place < n
+        except TypeError:  # no number
+            is_one = False
+        if not is_one:
             raise InvalidArgument(
-                f"a partition must be in [0, {n}), got {place!r}",
-                hint="return the number of a partition, such as hash(key) % n",
+                f"a partition must be a number in [0, {n}), got {place!r}",
+                hint="return the number of a partition, such as number % n; for text, zlib.crc32(text.encode()) % n is "
+                "the same in every process, which hash(text) % n is not",
             )
         yield TaggedOutput(str(int(place)), element)
 

@@ -19,12 +19,13 @@ from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, TaggedOutput, TimestampedValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
     "check_combiner_input",
     "check_first_parameter",
     "check_pairs",
+    "check_parts",
     "clashes",
     "combined_type",
     "declared_types",
@@ -195,7 +196,7 @@ def check_pairs(element_type: Any, label: str) -> None:
     """Raise `InvalidType` if elements of this type are certainly no pairs."""
     if not may_be_pair(element_type):
         raise InvalidType(
-            f"{label!r} groups pairs (key, value), got elements of type {type_name(element_type)}",
+            f"{label!r} takes pairs (key, value), got elements of type {type_name(element_type)}",
             hint="put dm.WithKeys(…) before it, or dm.Map(lambda x: (key, value))",
         )
 
@@ -228,6 +229,44 @@ def check_first_parameter(fn: Callable[..., Any], element_type: Any, label: str)
             f"{label!r} calls {name}({first.name}: {type_name(needed)}) on elements of type {type_name(element_type)}",
             hint="change the annotation or the elements, or correct the inferred type with .with_output_types(T)",
         )
+
+
+def check_parts(
+    fn: Callable[..., Any], element_type: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], label: str
+) -> None:
+    """Raise `InvalidType` if a function cannot be called with the parts of any element of this type.
+
+    Args:
+        fn: the function.
+        element_type: the type of the elements.
+        args: the arguments that follow the parts.
+        kwargs: the arguments by name.
+        label: the transform that calls it, for the error.
+    """
+    members = [member for member in _members(element_type) if _may_have_parts(member)]
+    if not members:
+        raise InvalidType(
+            f"{label!r} calls its function with the parts of each element, got elements of type "
+            f"{type_name(element_type)}",
+            hint="use dm.Map(…) or dm.FlatMap(…), whose function takes the element as a whole",
+        )
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # builtins such as `int` may have no signature
+        return
+    problems: list[TypeError] = []
+    for size in map(_size, members):
+        try:
+            signature.bind(*[None] * (size or 0), *args, **kwargs)
+        except TypeError as error:
+            if size is not None:
+                problems.append(error)
+    if len(problems) == len(members):
+        raise InvalidType(
+            f"{label!r} calls {getattr(fn, '__name__', repr(fn))}{signature} with the parts of elements of type "
+            f"{type_name(element_type)}: {problems[0]}",
+            hint="let the function take an argument for each part, and further arguments after them",
+        ) from problems[0]
 
 
 def _hints(fn: Any) -> dict[str, Any]:
@@ -308,6 +347,32 @@ def _tuples_clash(actual: tuple[Any, ...], required: tuple[Any, ...]) -> bool:
     )
 
 
+def _may_have_parts(hint: Any) -> bool:
+    """Return whether values of a type may be iterable."""
+    kind = _class_of(hint)
+    return kind is None or hasattr(kind, "__iter__") or not _is_plain(kind)
+
+
+def _size(hint: Any) -> int | None:
+    """Return the number of parts that all values of a type have, or `None` if that is not known."""
+    kind, arguments = _class_of(hint), get_args(hint)
+    if kind is None or not issubclass(kind, tuple):
+        return None
+    fields = getattr(kind, "_fields", None)
+    if fields is not None:
+        return len(fields)
+    return None if not arguments or ... in arguments else len(arguments)
+
+
+def _is_plain(kind: type) -> bool:
+    """Return whether a class is one of Python's own or a record, of which subclasses rarely add protocols."""
+    return (
+        kind.__module__ in {"builtins", "datetime", "decimal"}
+        or attrs.has(kind)
+        or hasattr(kind, "__dataclass_fields__")
+    )
+
+
 def _one_may_be_pair(hint: Any) -> bool:
     kind = _class_of(hint)
     if kind is None:
@@ -319,12 +384,7 @@ def _one_may_be_pair(hint: Any) -> bool:
         if names is not None:
             return len(names) == 2  # noqa: PLR2004 - a pair
         return not arguments or ... in arguments or len(arguments) == 2  # noqa: PLR2004
-    plain = (
-        kind.__module__ in {"builtins", "datetime", "decimal"}
-        or attrs.has(kind)
-        or hasattr(kind, "__dataclass_fields__")
-    )
-    return not plain or hasattr(kind, "__iter__")
+    return not _is_plain(kind) or hasattr(kind, "__iter__")
 
 
 def _is_never_a_number(hint: Any) -> bool:

@@ -12,6 +12,8 @@ import enum
 import functools
 import itertools
 import math
+import numbers
+import os
 import struct
 import types
 import uuid
@@ -177,6 +179,17 @@ _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     uuid.UUID: lambda key: b"u" + key.bytes,
 }
 """The encoders of types whose values contain no others."""
+_INSTEAD: Final[tuple[tuple[type, str], ...]] = (
+    (list, "tuple(values)"),
+    (set, "frozenset(values)"),
+    (dict, "tuple(sorted(d.items()))"),
+    (bytearray, "bytes(data)"),
+    (os.PathLike, "str(path)"),
+    (range, "(start, stop, step)"),
+    (numbers.Rational, "(numerator, denominator)"),
+    (object, "str(value)"),
+)
+"""What to use instead of values that have no encoding, by type."""
 _BASES: Final[tuple[type, ...]] = (
     Instant,
     Duration,
@@ -265,9 +278,10 @@ def _encode_numpy(key: Any, depth: int) -> bytes:
 
 
 def _refuse(key: Any, _: int) -> bytes:
+    instead = next(way for kind, way in _INSTEAD if isinstance(key, kind))
     raise KeyEncodingError(
         f"a key must be immutable and have a deterministic encoding, got {shown(key)} of type {type(key).__name__}",
-        hint="replace a list with a tuple, a set with a frozenset, a dict with tuple(sorted(d.items()))",
+        hint=f"replace it with a plain value, or a tuple of plain values: {instead}, for example",
     )
 
 

@@ -177,7 +177,7 @@ def test_what_is_no_pair_of_collections_is_refused() -> None:
         _ = (pairs,) | dm.Join.left()
     with pytest.raises(dm.InvalidType, match="joins two collections"):
         _ = {"l": pairs, "r": pairs} | dm.Join.left()  # type: ignore[operator]
-    with pytest.raises(dm.InvalidType, match="groups pairs"):
+    with pytest.raises(dm.InvalidType, match="takes pairs"):
         _ = (pairs, p | "numbers" >> dm.Create([1])) | dm.Join.left()  # type: ignore[operator]
 
 

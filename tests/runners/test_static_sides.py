@@ -101,6 +101,25 @@ def test_what_only_a_static_side_input_needs_runs_and_counts_once(
     assert counted["out"]["elements_in"] == 2
 
 
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (
+            [("a", 1), ([2], 3)],
+            r"must have hashable keys, got the pair \(\[2\], 3\)(.|\n)*\nHint: make another",
+        ),
+        ([("a", 1), 5], r"must hold \(key, value\) pairs, got \[\('a', 1\), 5\](.|\n)*\nHint: use dm\.AsIter"),
+    ],
+)
+def test_what_makes_no_dict_is_reported_with_a_way_out(values: list[Any], problem: str) -> None:
+    def build(p: dm.Pipeline) -> None:
+        side = p | "side" >> dm.Create(values) | "untyped" >> dm.Map(lambda value: value)
+        _looked_up(p | "numbers" >> dm.Create([1]), side)
+
+    with pytest.raises(dm.UserCodeError, match=problem):
+        run(dm.LocalRunner(), build)
+
+
 def test_functions_of_a_static_side_input_are_called_once_for_each_element() -> None:
     calls = []
     with dm.Pipeline() as p:

@@ -506,7 +506,7 @@ def test_a_parameter_that_is_no_state_is_refused_at_construction() -> None:
         def process(self, pair: Any, cuont: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
             yield pair
 
-    with pytest.raises(InvalidArgument, match="has an unknown parameter 'cuont'"):
+    with pytest.raises(InvalidArgument, match=r"has an unknown parameter 'cuont'\nHint: .* one of \['count', 'is_retr"):
         dm.ParDo(Misspelt())
 
 

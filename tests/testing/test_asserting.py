@@ -50,6 +50,15 @@ def test_a_matcher_may_be_any_function_of_the_list() -> None:
         assert_that(p | dm.Create([1, "a"]), of_one_kind, label="kinds")
 
 
+def test_a_second_check_is_told_how_to_get_a_label() -> None:
+    p = dm.Pipeline()
+    numbers = p | dm.Create([1])
+    assert_that(numbers, equal_to([1]))
+    with pytest.raises(dm.InvalidArgument, match=r'Hint: .*: assert_that\(…, label="another name"\)'):
+        assert_that(numbers, equal_to([1]))
+    assert_that(numbers, equal_to([1]), label="another name")
+
+
 def test_what_cannot_be_checked_is_refused_when_it_is_written() -> None:
     numbers = dm.Pipeline() | dm.Create([1])
     with pytest.raises(dm.InvalidType, match=r"checks a collection, got \[1\](.|\n)*Hint"):

@@ -7,6 +7,7 @@ import fractions
 import itertools
 import operator
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,38 @@ def test_a_bare_number_is_refused_to_the_right_of_a_time(value: Any, number: Any
         InvalidType, match=r"(?s)a bare number do not mix.*got .*\nHint: write dm\.\w+\(.*for seconds or"
     ):
         operation(value, number)
+
+
+HOUR = datetime.timedelta(hours=1)
+NEW_YEAR = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("other", [HOUR, pendulum.duration(hours=1), NEW_YEAR, "1 hour"], ids=repr)
+@pytest.mark.parametrize("value", KINDS, ids=repr)
+def test_what_is_no_time_yet_is_refused_beside_a_time_with_what_makes_it_one(
+    value: Any, other: Any, operation: Any
+) -> None:
+    for left, right in ((value, other), (other, value)):
+        with pytest.raises(InvalidType, match=r"(?s)do not mix, got .*\nHint: convert it first: dm\.[a-z_]+\(.*\)$"):
+            operation(left, right)
+
+
+@pytest.mark.parametrize(
+    ("value", "operation", "other", "hint"),
+    [
+        (EventTime(5), operator.add, HOUR, "dm.duration(datetime.timedelta(seconds=3600))"),
+        (EventTime(5), operator.sub, NEW_YEAR, "dm.event_time(datetime.datetime(2024, 1, 1"),
+        (ProcessingTime(5), operator.sub, NEW_YEAR, "dm.processing_time(datetime.datetime(2024, 1, 1"),
+        (Duration(5), operator.add, NEW_YEAR, "dm.event_time(datetime.datetime(2024, 1, 1"),
+        (EventTime(5), operator.add, "1 hour", "dm.duration('1 hour')"),
+        (EventTime(5), operator.lt, "2024-01-01T00:00Z", "dm.event_time('2024-01-01T00:00Z')"),
+        (Duration(5), operator.gt, "1 hour", "dm.duration('1 hour')"),
+    ],
+)
+def test_the_hint_names_the_function_for_what_is_needed(value: Any, operation: Any, other: Any, hint: str) -> None:
+    with pytest.raises(InvalidType, match=re.escape(f"Hint: convert it first: {hint}")):
+        operation(value, other)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

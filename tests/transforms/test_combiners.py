@@ -144,6 +144,84 @@ def test_a_combiner_without_one_of_the_four_methods_is_rejected_when_it_is_appli
         use()
 
 
+class MergesTwo(dm.CombineFn[int, int, int]):
+    """Merges two accumulators, where an iterable of them is given."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, element: int) -> int:
+        return accumulator + element
+
+    def merge_accumulators(self, one: int, other: int) -> int:  # type: ignore[override] # the point
+        return one + other
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
+class SubtractsNothing(dm.Sum):
+    def subtract_input(self, accumulator: Any) -> Any:  # type: ignore[override] # the point
+        return accumulator
+
+
+@pytest.mark.parametrize(
+    ("combiner", "message"),
+    [
+        (
+            MergesTwo,
+            r"^`merge_accumulators\(one.* cannot be called with \(accumulators\): (.|\n)*; `accumulators` is an iter",
+        ),
+        (
+            SubtractsNothing,
+            r"^`subtract_input\(.* cannot be called with \(accumulator, element\)(.|\n)*\nHint: define sub",
+        ),
+    ],
+)
+def test_a_combiner_whose_methods_take_something_else_is_rejected_when_it_is_applied(
+    combiner: Any, message: str
+) -> None:
+    for use in (dm.CombinePerKey, dm.CombineGlobally, lambda fn: dm.Together(total=fn()), dm.CombiningStateSpec):
+        with pytest.raises(dm.InvalidArgument, match=message):
+            use(combiner)
+
+
+@pytest.mark.parametrize("combiner", [dm.Sum, dm.Mean, dm.Min, dm.Max])
+@pytest.mark.parametrize("values", [[None, 1], [1, None], [1.5] * 1_000 + [None]], ids=["first", "second", "last"])
+def test_none_is_rejected_wherever_it_comes_with_a_way_out_for_either_form(combiner: Any, values: list[Any]) -> None:
+    message = rf"^an element of {combiner.__name__} must not be None, got None\n(.|\n)*"
+    with pytest.raises(dm.UserCodeError, match=message + r"Hint: .*lambda element: element is not None"):
+        run_on(values, combiner.globally())
+    with pytest.raises(dm.UserCodeError, match=message + r"Hint: .*lambda pair: pair\[1\] is not None"):
+        run_on([("a", value) for value in values], combiner.per_key())
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("delay", r"got 'delay'\nHint: use key=lambda element: element\.delay"),
+        (0, r"got 0\nHint: use key=len"),
+        (
+            lambda left, right: left,
+            r"got <lambda>\(left, right\): missing a required(.|\n)*\nHint: a key returns",
+        ),
+    ],
+)
+def test_the_key_of_top_must_be_a_function_of_an_element(key: Any, message: str) -> None:
+    for make in (dm.Top, dm.Top.globally, dm.Top.per_key):
+        with pytest.raises(dm.InvalidType, match=rf"^`key` must be a function of .*{message}"):
+            make(2, key=key)
+
+
+def test_a_key_of_top_that_may_be_none_is_reported_with_a_way_out() -> None:
+    with pytest.raises(
+        dm.UserCodeError, match=r"\('a', 1\) with \('b', None\), whose keys are 1 and None: (.|\n)*Hint: leave such el"
+    ):
+        run_on([("a", 1), ("b", None)], dm.Top.globally(2, key=lambda pair: pair[1]))
+    given = dm.Top.globally(2, key=lambda pair: (pair[1] is not None, pair[1]))
+    assert run_on([("b", None), ("a", 1), ("c", None)], given) == [[("a", 1), ("b", None)]]
+
+
 def test_a_combiner_may_set_its_methods_on_the_object() -> None:
     combiner: Any = Unfinished()
     combiner.add_input = lambda accumulator, element: accumulator + element

@@ -42,7 +42,7 @@ def test_lists_that_are_there_are_combined_one_by_one() -> None:
     assert values(dm.CombineValues(max), ("a", [1, 3]), ("a", [2])) == [("a", 3), ("a", 2)]
     assert values(dm.CombineValues(dm.Mean), ("a", (1, 2))) == [("a", 1.5)]
     assert values(dm.CombineValues(lambda numbers, at_most: min(at_most, *numbers), 2), ("a", [3, 4])) == [("a", 2)]
-    with pytest.raises(dm.InvalidType, match="groups pairs"):
+    with pytest.raises(dm.InvalidType, match="takes pairs"):
         values(dm.CombineValues(sum), 1, 2)
 
 

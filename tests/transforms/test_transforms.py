@@ -32,6 +32,15 @@ def created(*values: Any) -> tuple[dm.Pipeline, Any]:
     return p, p | dm.Create(values)
 
 
+@pytest.mark.parametrize("place", [2, -1, "first", None])
+def test_a_partition_that_does_not_exist_is_reported_with_a_way_out(place: Any) -> None:
+    with (
+        pytest.raises(dm.UserCodeError, match=r"must be a number in \[0, 2\), got (.|\n)*Hint: .*zlib\.crc32"),
+        dm.Pipeline() as p,
+    ):
+        _ = p | dm.Create([1]) | dm.Partition(lambda element, n: place, 2)
+
+
 def test_par_do_has_outputs_by_tag_attribute_and_order() -> None:
     p, numbers = created(1, 2)
     out = numbers | dm.ParDo(Sort(), 1).with_outputs("large", main="small")
@@ -168,7 +177,7 @@ def test_a_bare_collection_is_no_argument() -> None:
 
 def test_as_dict_wants_pairs() -> None:
     _, numbers = created(1)
-    with pytest.raises(dm.InvalidType, match="groups pairs"):
+    with pytest.raises(dm.InvalidType, match="takes pairs"):
         dm.AsDict(numbers)
 
 

@@ -113,7 +113,7 @@ def test_types_of_pairs_follow_through_groupings(transform: dm.PTransform, expec
 @pytest.mark.parametrize("values", [[1], ["ab"], [Flight("UA", 1.0, "JFK")], [("a", 1, 2)], [Plane("N1")], [None]])
 def test_grouping_what_is_certainly_no_pair_is_refused(values: list[Any]) -> None:
     for transform in (dm.GroupByKey(), dm.Sum.per_key(), dm.Keys(), dm.Distinct.per_key()):
-        with pytest.raises(dm.InvalidType, match=r"groups pairs \(key, value\), got elements of type"):
+        with pytest.raises(dm.InvalidType, match=r"takes pairs \(key, value\), got elements of type"):
             _ = created(values) | transform
 
 
@@ -129,6 +129,47 @@ def test_a_function_annotated_for_something_else_is_refused_with_both_types() ->
         _ = created([1]) | dm.Map(length)
     with pytest.raises(dm.InvalidType, match="'FlatMap' calls words"):
         _ = created([1]) | dm.FlatMap(words)
+
+
+@pytest.mark.parametrize("transform", [dm.MapTuple, dm.FlatMapTuple])
+@pytest.mark.parametrize(
+    ("values", "fn", "args", "problem"),
+    [
+        ([1], lambda a, b: a, (), "calls its function with the parts of each element, got elements of type int"),
+        ([1, None], lambda a, b: a, (), "the parts of each element, got elements of type "),
+        ([Plane("N1")], lambda a: a, (), "the parts of each element, got elements of type Plane"),
+        (
+            [("a", 1)],
+            lambda a: a,
+            (),
+            r"calls <lambda>\(a\) with the parts of elements of type .*: too many",
+        ),
+        ([("a", 1)], lambda a, b, c: a, (), r"calls <lambda>\(a, b, c\) .*: missing a required argument: 'c'"),
+        ([("a", 1)], lambda a, b: a, (5,), "too many positional arguments"),
+        ([Flight("UA", 1.0, "JFK")], lambda a, b: a, (), "elements of type Flight: too many positional arguments"),
+    ],
+)
+def test_a_function_that_cannot_take_the_parts_is_refused_when_it_is_applied(
+    transform: Any, values: list[Any], fn: Any, args: tuple[Any, ...], problem: str
+) -> None:
+    with pytest.raises(dm.InvalidType, match=problem):
+        _ = created(values) | transform(fn, *args)
+
+
+@pytest.mark.parametrize(
+    ("values", "fn"),
+    [
+        ([("a", 1), ("a",)], lambda a, b: a),
+        ([("a", 1)], lambda first, *others: first),
+        ([("a", 1)], lambda a, b, c=5: a),
+        (["ab"], lambda a, b: a),
+        ([[1, 2]], lambda a, b: a),
+        ([Flight("UA", 1.0, "JFK"), None], lambda a, b, c: a),
+        ([("a", 1)], max),
+    ],
+)
+def test_a_function_that_may_be_able_to_take_the_parts_passes(values: list[Any], fn: Any) -> None:
+    _ = created(values) | dm.MapTuple(fn)
 
 
 def test_values_that_do_not_add_are_refused() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, KeyEncodingError
+from dataflow_model.errors import InvalidArgument, KeyEncodingError, shown
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.values import encode_key, encode_window, is_pair
@@ -115,10 +115,7 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
         try:
             return dict(values)
         except (TypeError, ValueError) as error:
-            raise InvalidArgument(
-                f"the side input {side.ref.label!r} of AsDict must hold (key, value) pairs, got {values[:3]!r}",
-                hint="use dm.AsIter(…) for other elements, or make pairs of them with dm.WithKeys(…)",
-            ) from error
+            raise _no_dict(side, values) from error
     if len(values) > 1:
         raise InvalidArgument(
             f"the side input {side.ref.label!r} of AsSingleton must have one value in each window, "
@@ -133,3 +130,21 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
             hint="pass default=… to dm.AsSingleton",
         )
     return side.default
+
+
+def _no_dict(side: SideInput, values: list[Any]) -> InvalidArgument:
+    """Return the error for values that are no pairs, or of which a key cannot be looked up."""
+    for value in values:
+        if not is_pair(value):
+            break
+        try:
+            hash(value[0])
+        except TypeError:
+            return InvalidArgument(
+                f"the side input {side.ref.label!r} of AsDict must have hashable keys, got the pair {shown(value)}",
+                hint="make another value the key with dm.Map(…): a tuple of a list, a frozenset of a set",
+            )
+    return InvalidArgument(
+        f"the side input {side.ref.label!r} of AsDict must hold (key, value) pairs, got {shown(values[:3])}",
+        hint="use dm.AsIter(…) for other elements, or make pairs of them with dm.WithKeys(…)",
+    )
