@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["PathLike", "absolute_path", "absolute_paths", "root_of"]
 
@@ -55,7 +53,13 @@ def absolute_paths(path: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
 
     Raises:
         InvalidArgument: for an empty list.
+        InvalidType: for what is neither a path nor several.
     """
+    if not isinstance(path, str | os.PathLike | Iterable):
+        raise InvalidType(
+            f"a path must be text, a pathlib.Path or a list of these, got {path!r}",
+            hint="pass 'data/flights/', for example",
+        )
     several = [path] if isinstance(path, str | os.PathLike) else list(path)
     if not several:
         raise InvalidArgument("a list of paths must not be empty, got []", hint="pass a file or a directory")

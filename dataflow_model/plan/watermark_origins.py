@@ -5,15 +5,13 @@ Source: the MillWheel paper, where each injector seeds the low watermark for its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from collections.abc import Iterable
+from typing import Final, Literal, TypedDict
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import Duration, DurationLike, duration, duration_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["EVERYTHING", "WatermarkOptions", "WatermarkOrigins", "origins_of"]
 
@@ -21,10 +19,8 @@ _WEIGHTS: Final = ("origins", "records")
 
 
 def _names(value: Iterable[object] | None) -> tuple[str, ...]:
-    if isinstance(value, str):
-        raise InvalidType(
-            f"`partitions` must be a list of names, got the text {value!r}", hint=f"partitions=[{value!r}]"
-        )
+    if isinstance(value, str) or not (value is None or isinstance(value, Iterable)):
+        raise InvalidType(f"`partitions` must be a list of names, got {value!r}", hint=f"use partitions=[{value!r}]")
     return () if value is None else tuple(sorted({str(name) for name in value}))
 
 

@@ -57,7 +57,7 @@ class WatermarkEstimator(Protocol):
 
 def check_estimator(value: object) -> WatermarkEstimator:
     """Return `value` if it is an estimator; raise `InvalidType` otherwise."""
-    if not isinstance(value, WatermarkEstimator):
+    if not isinstance(value, WatermarkEstimator) or isinstance(value, type):
         raise InvalidType(
             f"`watermark` must be an estimator, got {value!r}",
             hint="pass watermark=dm.BoundedOutOfOrderness('30 minutes'), for example",
@@ -203,6 +203,7 @@ class AdaptiveLateness:
 
     Raises:
         InvalidArgument: for a fraction outside (0, 1).
+        InvalidType: for a fraction that is no number.
 
     Source: t-digest: Dunning and Ertl, "Computing extremely accurate quantiles using t-digests"; here that of Apache
     DataSketches.
@@ -216,6 +217,12 @@ class AdaptiveLateness:
 
     def __attrs_post_init__(self) -> None:
         """Check the fraction."""
+        fraction: object = self.fraction
+        if not isinstance(fraction, int | float) or isinstance(fraction, bool):
+            raise InvalidType(
+                f"`fraction` must be a number between 0 and 1, got {fraction!r}",
+                hint="pass dm.AdaptiveLateness(0.01) for one late record in a hundred",
+            )
         if not 0 < self.fraction < 1:
             raise InvalidArgument(
                 f"`fraction` must be between 0 and 1, got {self.fraction!r}",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
 from dataflow_model.plan.triggering import awaited_signals
@@ -140,7 +141,8 @@ def cases_of(data: Any, grounds: Grounds) -> st.SearchStrategy[Case]:
         grounds: the properties of the pipeline.
 
     Raises:
-        InvalidArgument: for an element that is not a pair of value and instant.
+        InvalidArgument: without elements, and for an element that is not a pair of value and instant.
+        InvalidType: for something that is neither a list nor a strategy.
     """
     from hypothesis import strategies as st
 
@@ -149,10 +151,12 @@ def cases_of(data: Any, grounds: Grounds) -> st.SearchStrategy[Case]:
         arrivals = drawn.map(_checked).flatmap(st.permutations)
     else:
         elements = _checked(data)
-        places = (
-            st.lists(st.sampled_from(range(len(elements))), unique=True, max_size=_MOST_ELEMENTS) if elements else None
-        )
-        arrivals = st.just([]) if places is None else places.map(lambda order: [elements[place] for place in order])
+        if not elements:
+            raise InvalidArgument(
+                "proving a pipeline needs data, got none", hint="pass a few pairs of a value and its event time"
+            )
+        places = st.lists(st.sampled_from(range(len(elements))), unique=True, max_size=_MOST_ELEMENTS)
+        arrivals = places.map(lambda order: [elements[place] for place in order])
     return _cases(arrivals, grounds)
 
 
@@ -163,6 +167,11 @@ def _more(data: st.SearchStrategy[Any], first: Any) -> st.SearchStrategy[list[An
 
 
 def _checked(elements: Any) -> list[Element]:
+    if not isinstance(elements, Iterable):
+        raise InvalidType(
+            f"`data` must be a list of elements or a hypothesis strategy, got {elements!r}",
+            hint="pass [(('UA', 5), '2013-01-01T05:15Z')], for example",
+        )
     checked: list[Element] = []
     for element in elements:
         if not is_pair(element):

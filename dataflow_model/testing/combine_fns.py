@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.plan.combine import CombineFn
 from dataflow_model.runners.engine import columns as kernels
 from dataflow_model.testing.comparing import identical, same
-from dataflow_model.testing.drawing import Broken, drawn_cases, require_hypothesis, smallest_broken
+from dataflow_model.testing.drawing import Broken, check_subject, drawn_cases, require_hypothesis, smallest_broken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hypothesis.strategies import SearchStrategy
 
-    from dataflow_model.plan.combine import CombineFn
 
 __all__ = ["check_combine_fn"]
 
@@ -57,11 +57,13 @@ def check_combine_fn(
     Raises:
         AssertionError: with the broken rule and the smallest inputs found that show it.
         InvalidArgument: if there are no inputs.
+        InvalidType: for something that is no combiner, such as a class of them.
 
     Example:
         >>> import dataflow_model as dm
         >>> check_combine_fn(dm.Mean(), [1, 2, 5])
     """
+    check_subject(fn, CombineFn, "check_combine_fn", "dm.Mean(), [1, 2, 5]")
     require_hypothesis("check_combine_fn")
     from hypothesis import strategies as st
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dataflow_model.errors import explain
+from dataflow_model.errors import InvalidType, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["Broken", "drawn_cases", "require_hypothesis", "smallest_broken"]
+__all__ = ["Broken", "check_subject", "drawn_cases", "require_hypothesis", "smallest_broken"]
 
 CaseT = TypeVar("CaseT")
 
@@ -40,6 +40,30 @@ class Broken(Exception):
         self.law = law
         self.columns = columns
         self.sides = sides
+
+
+def check_subject(value: object, kind: type, tool: str, example: str) -> None:
+    """Raise `InvalidType` unless a tool was given an instance of the class that it checks.
+
+    Args:
+        value: what it was given.
+        kind: the class.
+        tool: the name of the tool.
+        example: an instance, as a user writes it.
+
+    Example:
+        >>> check_subject(5, str, "check_text", "'a'")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidType: check_text checks an instance of str, got 5
+        Hint: write check_text('a'), for example
+    """
+    if not isinstance(value, kind):
+        written = f"{value.__name__}(…)" if isinstance(value, type) and issubclass(value, kind) else example
+        raise InvalidType(
+            f"{tool} checks an instance of {kind.__name__}, got {value!r}",
+            hint=f"write {tool}({written}), for example",
+        )
 
 
 def require_hypothesis(tool: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.errors import InvalidType
 from dataflow_model.values import Pane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
 __all__ = ["assert_panes"]
@@ -28,6 +30,7 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
 
     Raises:
         AssertionError: if they differ, with both sides as a table.
+        InvalidType: for an expected pane that is neither a `Pane` nor a mapping.
 
     Example:
         >>> assert_panes([], [])
@@ -37,6 +40,12 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
     """
     panes = list(actual)
     groups = [list(entry) if isinstance(entry, set | frozenset | list) else [entry] for entry in expected]
+    for entry in (entry for group in groups for entry in group):
+        if not isinstance(entry, Pane | Mapping):
+            raise InvalidType(
+                f"an expected pane must be a Pane or a dict of its fields, got {entry!r}",
+                hint=f"write {{'value': {entry!r}}} to compare the value alone",
+            )
     at = 0
     for group in groups:
         candidates = panes[at : at + len(group)]

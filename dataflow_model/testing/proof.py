@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import explain
+from dataflow_model.errors import InvalidType, explain
 from dataflow_model.plan.runner import unobserved
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing import laws
@@ -106,7 +106,8 @@ def prove(
 
     Raises:
         LawBroken: an `AssertionError` with the law, the input as a script to paste, and both sides.
-        InvalidType: if `pipeline` does not return a collection.
+        InvalidArgument: without data.
+        InvalidType: if `pipeline` is no function, or does not return a collection.
         PlanError: for a pipeline that cannot run.
 
     Example:
@@ -116,6 +117,11 @@ def prove(
         ...     return elements | dm.Window.into(dm.Sessions("1 minute")) | dm.Count.per_key()
         >>> prove(counts, [(("UA", "a"), 0), (("UA", "b"), 50), (("AA", "c"), 100)], examples=20)
     """
+    if not callable(pipeline):
+        raise InvalidType(
+            f"`pipeline` must be a function of a collection, got {pipeline!r}",
+            hint="write prove(lambda elements: elements | transform, data)",
+        )
     require_hypothesis("prove")
     with unobserved():
         _prove(Subject(pipeline), data, examples, runner)

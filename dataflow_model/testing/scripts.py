@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.errors import InvalidType
 from dataflow_model.io import Collect
 from dataflow_model.runners.local import LocalRunner
+from dataflow_model.testing.streams import TestStream
 from dataflow_model.transforms import CombinePerKey, GroupByKey, Pipeline, Window, WindowInto
 from dataflow_model.values import Pane
 from dataflow_model.values.panes import Panes
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.runner import Runner
     from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.testing.streams import TestStream
 
 __all__ = ["panes_of", "run_script"]
 
@@ -36,6 +37,9 @@ def run_script(
         combine: a combiner; without one a pane's value is the list of its elements.
         runner: any runner, by default `LocalRunner()`. A batch runner ignores watermarks and clock values.
 
+    Raises:
+        InvalidType: for a script that is no `TestStream`.
+
     Example:
         >>> import dataflow_model as dm
         >>> from dataflow_model.testing import TestStream
@@ -44,6 +48,11 @@ def run_script(
         >>> [(pane.value, pane.info.timing) for pane in run_script(script, windowing, dm.Sum())]
         [(5, ON_TIME), (14, LATE)]
     """
+    if not isinstance(script, TestStream):
+        raise InvalidType(
+            f"`script` must be a TestStream, got {script!r}",
+            hint="write TestStream().add(5, '2013-01-01T05:15Z', key='UA').watermark_to_infinity(), for example",
+        )
     pipeline = Pipeline(runner=LocalRunner() if runner is None else runner)
     placed = windowing if isinstance(windowing, WindowInto) else Window.into(windowing)
     windowed = pipeline | "script" >> script | "window" >> placed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import element_time
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["TestStream"]
 
 _NO_KEY: Any = object()
+_PARTS: Final = 2
 
 
 class TestStream(PTransform[PBegin, PCollection]):
@@ -117,8 +118,18 @@ class TestStream(PTransform[PBegin, PCollection]):
 
         Only a `DoFn` with `start_bundle` or `finish_bundle` can observe the bundle. Each element is an event of its
         own, as if it had been added alone, and takes effect downstream before the next one.
+
+        Raises:
+            InvalidType: for an element without an event time.
         """
-        added = tuple((value if key is _NO_KEY else (key, value), _as_event_time(at)) for value, at in elements)
+        timed: list[Any] = list(elements)
+        for element in timed:
+            if not isinstance(element, tuple | list) or len(element) != _PARTS:
+                raise InvalidType(
+                    f"an element of a bundle must be a pair of a value and its event time, got {element!r}",
+                    hint="write .bundle([(5, '2013-01-01T05:15Z'), (7, '2013-01-01T05:16Z')]), for example",
+                )
+        added = tuple((value if key is _NO_KEY else (key, value), _as_event_time(at)) for value, at in timed)
         return self._then(AddStep(added))
 
     def watermark_to_infinity(self) -> TestStream:
@@ -147,10 +158,18 @@ class TestStream(PTransform[PBegin, PCollection]):
             day: the date of all times, which are in UTC.
             key: the key of every element.
 
+        Raises:
+            InvalidArgument: for text that is not a step.
+            InvalidType: for one text instead of a list.
+
         Example:
             >>> TestStream.parse(["w 12:00:00", "e 5@12:00:26"], day="2000-01-01", key="TeamX").steps[1].elements
             ((('TeamX', 5), EventTime(2000-01-01T12:00:26Z)),)
         """
+        if isinstance(steps, str):
+            raise InvalidType(
+                f"`steps` must be a list with a text for each step, got {steps!r}", hint=f"write [{steps!r}]"
+            )
         script = cls()
         for text in steps:
             kind, _, rest = text.partition(" ")
@@ -167,10 +186,19 @@ class TestStream(PTransform[PBegin, PCollection]):
                     script = script.watermark(f"{day}T{rest}Z", percentile=float(kind[1:]))
                 case "e":
                     value, _, at = rest.partition("@")
+                    if not at or not _is_integer(value):
+                        raise InvalidArgument(
+                            f"an element of a short script must be an integer with its time, got {text!r}",
+                            hint="write 'e 5@12:00:26'; other values are added with .add(value, event_time=…)",
+                        )
                     script = script.add(int(value), f"{day}T{at}Z", key=key)
                 case _:
                     raise InvalidArgument(f"{text!r} is not a step", hint="start it with w, p, e or s: 'e 5@12:00:26'")
         return script
+
+
+def _is_integer(text: str) -> bool:
+    return text.strip().removeprefix("-").isdecimal()
 
 
 def _is_percentile(kind: str) -> bool:

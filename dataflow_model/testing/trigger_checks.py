@@ -13,7 +13,7 @@ from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.combine import CombineFn, GroupFn
 from dataflow_model.plan.strategy import AccumulationMode, WindowingStrategy
 from dataflow_model.testing.arrivals import durations_in
-from dataflow_model.testing.drawing import Broken, require_hypothesis, smallest_broken
+from dataflow_model.testing.drawing import Broken, check_subject, require_hypothesis, smallest_broken
 from dataflow_model.testing.proof import LawBroken, prove
 from dataflow_model.testing.window_life import Event, Life, events_text
 from dataflow_model.time import Duration, EventTime
@@ -76,11 +76,13 @@ def check_trigger(
     Raises:
         AssertionError: with the broken rule and the smallest events found that show it.
         InvalidArgument: if there are no elements, or for `merging=True` and a trigger without `on_merge`.
+        InvalidType: for something that is no trigger, such as a class of them.
 
     Example:
         >>> from dataflow_model.triggers import AfterCount, AfterWatermark
         >>> check_trigger(AfterWatermark(early=AfterCount(2)))
     """
+    check_subject(trigger, Trigger, "check_trigger", "dm.AfterCount(2)")
     require_hypothesis("check_trigger")
     values = list(elements)
     if not values:

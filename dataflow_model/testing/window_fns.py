@@ -8,7 +8,7 @@ import cloudpickle
 import numpy as np
 
 from dataflow_model.errors import explain
-from dataflow_model.testing.drawing import require_hypothesis
+from dataflow_model.testing.drawing import check_subject, require_hypothesis
 from dataflow_model.testing.window_values import problem_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, Window, encode_window
@@ -55,12 +55,14 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
 
     Raises:
         AssertionError: with the broken rule and the smallest elements found that show it.
+        InvalidType: for something that is no window function, such as a class of them.
         Exception: any error that `fn` raises for elements that it does not accept.
 
     Example:
         >>> from dataflow_model.windowing import Sessions
         >>> check_window_fn(Sessions("1 minute"))
     """
+    check_subject(fn, WindowFn, "check_window_fn", "dm.FixedWindows('1 hour')")
     require_hypothesis("check_window_fn")
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st

@@ -246,6 +246,8 @@ def test_the_transforms_make_a_read_node_with_typed_rows(files: dict[str, Path],
         ),
         ({"event_time": 5}, InvalidType, "must be a column's name, dm.ARRIVAL or None, got 5"),
         ({"event_time": "at", "watermark": "5 min"}, InvalidType, "`watermark` must be an estimator, got '5 min'"),
+        ({"event_time": "at", "watermark": BoundedOutOfOrderness}, InvalidType, "must be an estimator, got <class "),
+        ({"event_time": "at", "partitions": 5}, InvalidType, r"`partitions` must be a list of names, got 5\nHint: "),
         ({"event_time": "at", "schema": {"at": int}}, InvalidType, "must be a pyarrow.Schema"),
     ],
 )
@@ -254,6 +256,12 @@ def test_wrong_options_are_refused_at_construction(
 ) -> None:
     with pytest.raises(error, match=message):
         ReadParquet(files["parquet"], **options)
+
+
+@pytest.mark.parametrize("path", [None, 5, [None]])
+def test_what_is_no_path_is_refused_at_construction(path: Any) -> None:
+    with pytest.raises(InvalidType, match=r"a path must be text.* pathlib\.Path.*, got (None|5)\nHint: pass 'data/"):
+        ReadParquet(path, event_time="at")
 
 
 def test_a_path_without_files_is_an_error_at_plan_time(tmp_path: Path) -> None:

@@ -122,8 +122,13 @@ def test_what_makes_no_dict_is_reported_with_a_way_out(values: list[Any], proble
 
 def test_functions_of_a_static_side_input_are_called_once_for_each_element() -> None:
     calls = []
+
+    def note(pair: tuple[int, str]) -> tuple[int, str]:
+        calls.append(pair)
+        return pair
+
     with dm.Pipeline() as p:
-        names = p | "names" >> dm.Create([(1, "one")]) | "noted" >> dm.Map(lambda pair: calls.append(pair) or pair)
+        names = p | "names" >> dm.Create([(1, "one")]) | "noted" >> dm.Map(note)
         _looked_up(p | "numbers" >> dm.Create([1]), names)
     assert calls == [(1, "one")]
 

@@ -150,12 +150,19 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, object], said:
         WatermarkOrigins(**options)  # type: ignore[arg-type]
 
 
-def test_partitions_as_one_text_are_refused() -> None:
-    with pytest.raises(dm.InvalidType, match="must be a list of names"):
-        WatermarkOrigins(by="partition", partitions="abc")
+@pytest.mark.parametrize("partitions", ["abc", 5, True])
+def test_partitions_that_are_no_list_are_refused(partitions: object) -> None:
+    with pytest.raises(dm.InvalidType, match=rf"a list of names, got {partitions!r}\nHint: .*=\[{partitions!r}\]"):
+        WatermarkOrigins(by="partition", partitions=partitions)  # type: ignore[arg-type] # the point
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.5])
 def test_a_fraction_out_of_range_is_refused(fraction: float) -> None:
     with pytest.raises(dm.InvalidArgument, match="must be between 0 and 1"):
         dm.AdaptiveLateness(fraction)
+
+
+@pytest.mark.parametrize("fraction", ["1%", None, True])
+def test_a_fraction_that_is_no_number_is_refused(fraction: object) -> None:
+    with pytest.raises(dm.InvalidType, match=rf"a number between 0 and 1, got {fraction!r}\nHint: "):
+        dm.AdaptiveLateness(fraction)  # type: ignore[arg-type] # the point

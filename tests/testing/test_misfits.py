@@ -1,0 +1,100 @@
+"""What a testing tool cannot take is rejected at the call, with what to pass instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import (
+    TestStream,
+    assert_panes,
+    check_combine_fn,
+    check_trigger,
+    check_window_fn,
+    prove,
+    run_script,
+)
+
+WINDOWS: Any = dm.Window.into(dm.FixedWindows(60))
+
+
+def _sums(elements: Any) -> Any:
+    return elements | dm.Sum.per_key()
+
+
+MISFITS: dict[str, tuple[Any, type[Exception], str]] = {
+    "a script in short form with text as an element": (
+        lambda: TestStream.parse(["e foo@12:00"], day="2024-01-01"),
+        dm.InvalidArgument,
+        r"must be an integer with its time, got 'e foo@12:00'\nHint: write 'e 5@12:00:26'",
+    ),
+    "an element in short form without a time": (
+        lambda: TestStream.parse(["e 5"], day="2024-01-01"),
+        dm.InvalidArgument,
+        r"must be an integer with its time, got 'e 5'\nHint: ",
+    ),
+    "a script in short form that is no list": (
+        lambda: TestStream.parse("e 5@12:00", day="2024-01-01"),
+        dm.InvalidType,
+        r"a list with a text for each step, got 'e 5@12:00'\nHint: write \['e 5@12:00'\]",
+    ),
+    "a bundle of values": (
+        lambda: TestStream().bundle([1, 2], key="k"),  # type: ignore[list-item] # the point
+        dm.InvalidType,
+        r"a pair of a value and its event time, got 1\nHint: write \.bundle\(\[\(5, ",
+    ),
+    "a script of values": (
+        lambda: run_script([1], WINDOWS),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"`script` must be a TestStream, got \[1\]\nHint: write TestStream\(\)\.add\(5, ",
+    ),
+    "expected values": (
+        lambda: assert_panes([], [1]),
+        dm.InvalidType,
+        r"a Pane or a dict of its fields, got 1\nHint: write {'value': 1}",
+    ),
+    "a class of window functions": (
+        lambda: check_window_fn(dm.FixedWindows),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"an instance of WindowFn, got <class .*\nHint: write check_window_fn\(FixedWindows\(…\)\)",
+    ),
+    "a class of triggers": (
+        lambda: check_trigger(dm.AfterCount),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"an instance of Trigger, got <class .*\nHint: write check_trigger\(AfterCount\(…\)\)",
+    ),
+    "a class of combiners": (
+        lambda: check_combine_fn(dm.Sum, [1]),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"an instance of CombineFn, got <class .*\nHint: write check_combine_fn\(Sum\(…\)\)",
+    ),
+    "no combiner": (
+        lambda: check_combine_fn(max, [1]),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"an instance of CombineFn, got <built-in function max>\nHint: write check_combine_fn\(dm\.Mean\(\), ",
+    ),
+    "a transform as the pipeline of a proof": (
+        lambda: prove(dm.Sum.per_key(), [(("a", 1), 0)]),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"a function of a collection, got <.*\nHint: write prove\(lambda elements: elements \| transform, data\)",
+    ),
+    "a proof without data": (
+        lambda: prove(_sums, []),
+        dm.InvalidArgument,
+        r"needs data, got none\nHint: pass a few pairs",
+    ),
+    "a proof with a number as data": (
+        lambda: prove(_sums, 5),
+        dm.InvalidType,
+        r"a list of elements or a hypothesis strategy, got 5\nHint: pass \[\(",
+    ),
+}
+
+
+@pytest.mark.parametrize("misfit", MISFITS)
+def test_what_a_tool_cannot_take_is_rejected_with_a_way_out(misfit: str) -> None:
+    call, error, message = MISFITS[misfit]
+    with pytest.raises(error, match=message):
+        call()
