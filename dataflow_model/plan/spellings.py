@@ -48,6 +48,14 @@ _INPUT_AND_OUTPUT: Final = {
     "WriteToText": "use dm.io.WriteText(folder)",
 }
 
+_IN_ROOMS: Final = {
+    "io": "Collect ForeachBundle GenerateSequence PeriodicImpulse ReadCsv ReadDataFrame ReadJson ReadParquet ReadTable "
+    "ReadText ToDataFrame WriteCsv WriteJson WriteParquet WriteTable WriteText schema_from_type",
+    "testing": "CrashPoint LawBroken ManualClock TestStream assert_panes assert_that check_combine_fn check_trigger "
+    "check_vectorized check_window_fn equal_to panes_of prove run_script",
+}
+"""Names of ours that are not names of the package itself, by the module that has them."""
+
 _METHODS: Final = {
     "agg": "use … | dm.GroupBy('key').aggregate_field('field', sum, 'total')",
     "aggregateByKey": "use … | dm.CombinePerKey(combine)",
@@ -111,14 +119,18 @@ _METHODS: Final = {
 SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "dataflow_model": {
         **{name: hint for name, hint in _METHODS.items() if name != "values"},  # which is a subpackage
+        **{name: f"use dm.{room}.{name}" for room, names in _IN_ROOMS.items() for name in names.split()},
         **_INPUT_AND_OUTPUT,
         "AfterEndOfWindow": "use dm.AfterWatermark()",
+        "AfterFirst": "use dm.AfterAny(first, second)",
         "AggregateFunction": "use dm.CombineFn",
+        "AsMultiMap": "use dm.AsDict(pairs | dm.GroupByKey()), whose values are lists",
         "CombiningValueStateSpec": "use dm.CombiningStateSpec(combine)",
         "DirectRunner": "use dm.LocalRunner()",
         "DoOutputsTuple": "use dm.OutputTuple",
         "EventTimeSessionWindows": "use dm.Sessions(gap)",
         "FlatMapElements": "use dm.FlatMap(fn)",
+        "HoppingWindows": "use dm.SlidingWindows(size, period)",
         "FlinkRunner": "there is no runner on Flink: use dm.SparkRunner(spark), or dm.LocalRunner()",
         "Impulse": "use dm.Create([b''])",
         "KVSwap": "use dm.KvSwap()",
@@ -129,22 +141,22 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "PortableRunner": "use dm.SparkRunner(spark), or dm.LocalRunner()",
         "ReadModifyWriteStateSpec": "use dm.ValueStateSpec(default=…); the attribute that holds it is its name",
         "RemoveDuplicates": _DISTINCT,
-        "PeriodicImpulse": "use dm.io.PeriodicImpulse(…)",
+        "Reify": "use dm.Map(lambda element, timestamp, window: (element, timestamp, window))",
         "Regex": "use dm.Map(lambda text: re.findall(pattern, text)), dm.Filter or dm.FlatMap",
         "Repeat": "use dm.Repeatedly(trigger)",
         "Row": _ROWS,
         "Select": "use dm.Map(lambda row: row.field)",
         "SessionWindows": "use dm.Sessions(gap)",
         "SlidingEventTimeWindows": "use dm.SlidingWindows(size, period)",
+        "SqlTransform": "there is no SQL: use dm.Map, dm.Filter, dm.GroupBy and dm.Join",
         "TestPipeline": "use dm.Pipeline(), which runs in process",
-        "TestStream": "use dm.testing.TestStream()",
+        "Timestamp": "use dm.event_time('2013-01-01T05:00Z'), dm.processing_time(…) or a number of seconds",
         "ToString": "use dm.Map(str)",
         "TumblingEventTimeWindows": "use dm.FixedWindows(size)",
-        "assert_that": "use dm.testing.assert_that(pcoll, dm.testing.equal_to([…]))",
+        "TumblingWindows": "use dm.FixedWindows(size)",
         "col": _EXPRESSIONS,
         "coders": "elements are pickled, keys have an encoding by value: there is nothing to register",
         "combiners": _COMBINERS,
-        "equal_to": "use dm.testing.equal_to([…])",
         "expr": _EXPRESSIONS,
         "functions": _EXPRESSIONS,
         "lit": _EXPRESSIONS,
@@ -162,6 +174,10 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "read_parquet": "use dm.io.ReadParquet(…)",
         "scan_csv": "use dm.io.ReadCsv(…)",
         "scan_parquet": "use dm.io.ReadParquet(…)",
+    },
+    "dataflow_model.testing": {
+        "TestPipeline": "use dm.Pipeline(), which runs in process",
+        "is_empty": "use dm.testing.equal_to([])",
     },
     "PCollection": _METHODS,
     "PTransform": {
@@ -191,6 +207,12 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "Sample": {
         "FixedSizeGlobally": "write dm.Sample.globally(n)",
         "FixedSizePerKey": "write dm.Sample.per_key(n)",
+    },
+    "TestStream": {
+        "add_elements": "write .add(value, event_time) for one element, .bundle([(value, event_time), …]) for several",
+        "advance_processing_time": "write .processing_time(time) with the time itself, not by how much it advances",
+        "advance_watermark_to": "write .watermark(time)",
+        "advance_watermark_to_infinity": "write .watermark_to_infinity()",
     },
     "WindowInto": {
         "accumulatingFiredPanes": "write .accumulating()",

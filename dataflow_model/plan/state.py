@@ -8,17 +8,19 @@ Source: Beam's `userstate`; MillWheel's persistent per-key state and timers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn, check_combine_fn
 from dataflow_model.plan.state_handles import BagState, CombiningState, MapState, SetState, ValueState
+from dataflow_model.plan.typevars import TypeVar
 from dataflow_model.triggers import TimeDomain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from dataflow_model.plan.state_handles import StateBoard
 
@@ -36,17 +38,44 @@ __all__ = [
     "on_timer",
 ]
 
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
+T = TypeVar("T", default=Any)
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
 TIMER_OF: Final = "_dataflow_model_timer"
 """The attribute in which `on_timer` stores the timer of a function."""
 
 
-class StateSpec:
+class _Spec:
+    """What specs have in common: they take no name, since they are called as the attribute that holds them."""
+
+    __slots__ = ()
+    _places: ClassVar[int] = 0
+    """How many arguments have a place; the others are named."""
+    _written: ClassVar[str] = ""
+    """The arguments, as a hint shows them."""
+
+    if not TYPE_CHECKING:  # type checkers look at `__init__`
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+            """Reject Beam's arguments, a name and a coder."""
+            del kwargs
+            if len(args) > cls._places:
+                name = args[0] if isinstance(args[0], str) and args[0].isidentifier() else "state"
+                given = ", ".join(map(repr, args))
+                raise InvalidType(
+                    f"a {cls.__name__} takes neither a name nor a coder, got {cls.__name__}({given})",
+                    hint="the attribute that holds a spec is its name, and values are pickled: "
+                    f"write {name} = dm.{cls.__name__}({cls._written})",
+                )
+            return super().__new__(cls)
+
+
+class StateSpec(_Spec):
     """One piece of state that a DoFn's class declares; the name of the attribute identifies it in checkpoints."""
+
+    __slots__ = ()
 
     def bind(self, board: StateBoard, name: str) -> Any:
         """Return the handle for the state of the key and window that the board currently shows."""
@@ -64,6 +93,9 @@ class ValueStateSpec(StateSpec, Generic[T]):
     Args:
         default: the value to read if nothing has been written.
 
+    Raises:
+        InvalidType: for an argument without its name, such as Beam's name of the state.
+
     Source: Beam's `ReadModifyWriteStateSpec`.
 
     Example:
@@ -79,7 +111,8 @@ class ValueStateSpec(StateSpec, Generic[T]):
         [(1, 'x'), (1, 'y'), (2, 'z')]
     """
 
-    default: Any = None
+    _written = "default=…"
+    default: Any = attrs.field(default=None, kw_only=True)
 
     def bind(self, board: StateBoard, name: str) -> ValueState[T]:
         """Return the handle."""
@@ -209,6 +242,8 @@ class CombiningStateSpec(StateSpec):
         Hint: pass dm.Sum(), for example
     """
 
+    _places = 1
+    _written = "dm.Sum()"
     combine: CombineFn[Any, Any, Any] = attrs.field(converter=_as_combiner)
 
     def bind(self, board: StateBoard, name: str) -> CombiningState[Any, Any]:
@@ -221,7 +256,7 @@ class CombiningStateSpec(StateSpec):
 
 
 @attrs.frozen(eq=False)
-class TimerSpec:
+class TimerSpec(_Spec):
     """Declare a `Timer`, or with tags a family of timers; `on_timer` marks the function that runs when it fires.
 
     Args:
@@ -240,6 +275,8 @@ class TimerSpec:
         Hint: use dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
     """
 
+    _places = 1
+    _written = "dm.TimeDomain.EVENT_TIME"
     domain: TimeDomain = TimeDomain.EVENT_TIME
 
     def __attrs_post_init__(self) -> None:

@@ -6,9 +6,10 @@ A handle is valid only during the call of a function; do not keep it.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan.typevars import InputT, OutputT, TypeVar
 from dataflow_model.time import EventTime, duration, event_time, processing_time
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.contexts import LOW_WATERMARK
@@ -33,11 +34,9 @@ __all__ = [
     "WatermarkHold",
 ]
 
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
-InputT = TypeVar("InputT")
-OutputT = TypeVar("OutputT")
+T = TypeVar("T", default=Any)
+K = TypeVar("K", default=Any)
+V = TypeVar("V", default=Any)
 
 
 class StateBoard(Protocol):

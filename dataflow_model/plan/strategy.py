@@ -43,11 +43,17 @@ class AccumulationMode(enum.Enum):
 
 
 class TimestampCombiner(enum.Enum):
-    """The event time of a pane: that of its window's end, or of its earliest or latest element that was not late."""
+    """The event time of a pane: that of its window's end, or of its earliest or latest element that was not late.
+
+    `OUTPUT_AT_EOW`, `OUTPUT_AT_EARLIEST` and `OUTPUT_AT_LATEST` are Beam's names for them.
+    """
 
     END_OF_WINDOW = "end_of_window"
     EARLIEST = "earliest"
     LATEST = "latest"
+    OUTPUT_AT_EOW = END_OF_WINDOW
+    OUTPUT_AT_EARLIEST = EARLIEST
+    OUTPUT_AT_LATEST = LATEST
 
 
 class OnTimeBehavior(enum.Enum):

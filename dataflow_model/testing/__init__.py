@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from dataflow_model.plan.spellings import unknown
 from dataflow_model.testing.asserting import assert_that, equal_to
 from dataflow_model.testing.clocks import ManualClock
 from dataflow_model.testing.combine_fns import check_combine_fn
@@ -30,3 +34,9 @@ __all__ = [
     "prove",
     "run_script",
 ]
+
+if not TYPE_CHECKING:  # type checkers would take every name for one that exists
+
+    def __getattr__(name: str) -> NoReturn:
+        """Raise the error for a name that is missing, with our spelling of a well-known one."""
+        raise unknown(__name__, name, sys.modules[__name__])

@@ -15,6 +15,7 @@ from dataflow_model.plan.sources import (
     Step,
     WatermarkStep,
 )
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -38,6 +39,7 @@ _NO_KEY: Any = object()
 _PARTS: Final = 2
 
 
+@with_spellings
 class TestStream(PTransform[PBegin, PCollection]):
     """A scripted source: each step is an event of its own, in the order written, on every runner.
 

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["BatchElements", "GroupIntoBatches"]
 
 _PICKLE_PROTOCOL: Final = 5
+_OF_BEAM: Final = {
+    "batch_size": "size=…",
+    "clock": "LocalRunner(clock=…), since the clock is that of the run",
+    "max_buffering_duration_secs": "max_age=…, a number of seconds or text such as '1 minute'",
+}
+"""The arguments of Beam's `GroupIntoBatches`, and ours."""
 
 
 class GroupIntoBatches(PTransform):
@@ -47,7 +53,8 @@ class GroupIntoBatches(PTransform):
 
     Raises:
         InvalidArgument: if nothing limits the lists, or a limit is not positive.
-        InvalidType: if a limit is not a number, or the elements are known not to be pairs.
+        InvalidType: if a limit is not a number, the elements are known not to be pairs, or for an argument that does
+            not exist, such as Beam's `max_buffering_duration_secs`.
 
     Source: Beam's `GroupIntoBatches`, which takes bytes in its Java SDK only.
 
@@ -63,8 +70,16 @@ class GroupIntoBatches(PTransform):
     input_kind = "collection"
 
     def __init__(
-        self, size: int | None = None, *, max_bytes: int | None = None, max_age: DurationLike | None = None
+        self,
+        size: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        max_age: DurationLike | None = None,
+        **others: Never,
     ) -> None:
+        for name in others:
+            known = "size=…, max_bytes=… or max_age=…"
+            raise InvalidType(f"GroupIntoBatches has no argument {name!r}", hint=f"use {_OF_BEAM.get(name, known)}")
         if size is None and max_bytes is None and max_age is None:
             raise InvalidArgument(
                 "GroupIntoBatches() needs at least one bound, got none", hint="use dm.GroupIntoBatches(100)"

@@ -15,7 +15,8 @@ from dataflow_model.plan.spellings import SPELLINGS
 CLASSES: dict[str, Any] = {
     "Combiner": dm.Mean, "Count": dm.Count, "Distinct": dm.Distinct, "DoFn": dm.DoFn(), "GroupBy": dm.GroupBy("key"),
     "Latest": dm.Latest, "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top,
-    "WindowInto": dm.Window.into(dm.FixedWindows(10)), "dataflow_model": dm, "dataflow_model.io": dm.io,
+    "TestStream": dm.testing.TestStream(), "WindowInto": dm.Window.into(dm.FixedWindows(10)),
+    "dataflow_model": dm, "dataflow_model.io": dm.io, "dataflow_model.testing": dm.testing,
     "PCollection": dm.Pipeline() | dm.Create([1]),
 }  # fmt: skip
 
@@ -58,6 +59,13 @@ def test_window_is_not_called_itself() -> None:
         dm.Window(dm.FixedWindows(10))
 
 
+def test_names_of_io_and_testing_are_missing_from_the_package_with_where_they_are() -> None:
+    for room in (dm.io, dm.testing):
+        for name in room.__all__:
+            with pytest.raises(AttributeError, match=rf"\nHint: use dm\.{room.__name__.partition('.')[2]}\.{name}"):
+                getattr(dm, name)
+
+
 def test_no_name_of_ours_is_in_the_table() -> None:
     assert not set(dm.__all__) & set(SPELLINGS["dataflow_model"])
 
@@ -67,6 +75,45 @@ def test_each_hint_says_what_to_do() -> None:
         for name, hint in names.items():
             verbs = "use|write|leave|there|give|set|annotate|read|the|triggers|windows|elements|a|look"
             assert re.match(rf"({verbs}) ", hint), name
+
+
+def test_beams_names_of_the_timestamp_combiners_are_the_same_combiners() -> None:
+    assert dm.TimestampCombiner["OUTPUT_AT_EARLIEST"] is dm.TimestampCombiner.EARLIEST
+    assert dm.TimestampCombiner["OUTPUT_AT_LATEST"] is dm.TimestampCombiner.LATEST
+    assert dm.TimestampCombiner["OUTPUT_AT_EOW"] is dm.TimestampCombiner.END_OF_WINDOW
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "written"),
+    [
+        (dm.ValueStateSpec, ("n",), "n = dm.ValueStateSpec(default=…)"),
+        (dm.ValueStateSpec, (False,), "state = dm.ValueStateSpec(default=…)"),
+        (dm.BagStateSpec, ("b", None), "b = dm.BagStateSpec()"),
+        (dm.SetStateSpec, ("s",), "s = dm.SetStateSpec()"),
+        (dm.MapStateSpec, ("m",), "m = dm.MapStateSpec()"),
+        (dm.CombiningStateSpec, ("c", sum), "c = dm.CombiningStateSpec(dm.Sum())"),
+        (dm.TimerSpec, ("t", dm.TimeDomain.EVENT_TIME), "t = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)"),
+    ],
+)
+def test_a_spec_takes_neither_name_nor_coder(kind: Any, arguments: tuple[Any, ...], written: str) -> None:
+    given = f"{kind.__name__}({', '.join(map(repr, arguments))})"
+    message = f"takes neither a name nor a coder, got {given}\nHint: the attribute that holds a spec is its name, and "
+    with pytest.raises(InvalidType, match=rf"{re.escape(message)}.*: write {re.escape(written)}$"):
+        kind(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("argument", "hint"),
+    [
+        ("max_buffering_duration_secs", "use max_age=…, a number of seconds"),
+        ("batch_size", "use size=…"),
+        ("max_size", "use size=…, max_bytes=… or max_age=…"),
+    ],
+)
+def test_group_into_batches_names_its_arguments_for_those_of_beam(argument: str, hint: str) -> None:
+    wrong: Any = {argument: 5}
+    with pytest.raises(InvalidType, match=rf"GroupIntoBatches has no argument '{argument}'\nHint: {hint}"):
+        dm.GroupIntoBatches(5, **wrong)
 
 
 def test_beams_names_of_the_time_domains_are_the_same_domains() -> None:
