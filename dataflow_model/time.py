@@ -1,7 +1,8 @@
 """Two time domains, two types: event time and processing time, in whole microseconds of UTC.
 
 `EventTime`, `ProcessingTime` and `Duration` are subclasses of `int`, so they compare, hash and pickle at full speed,
-but they cannot be mixed with each other or with bare numbers. Sums saturate at `MIN_TIMESTAMP` (−∞) and
+but they cannot be mixed with each other or with bare numbers. Type checkers reject that too, because they are not told
+of `int`: `int(time)` is the number. Sums saturate at `MIN_TIMESTAMP` (−∞) and
 `MAX_TIMESTAMP` (+∞).
 """
 
@@ -12,7 +13,7 @@ import decimal
 import math
 import numbers
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsInt, TypeAlias, overload
 
 import pendulum
 
@@ -61,7 +62,26 @@ def _shifted(instant: int, by: int) -> int:
     return instant if instant in (_MAX, _MIN) else _saturate(instant + by)
 
 
-class _Micros(int):
+if TYPE_CHECKING:
+
+    class _Number:
+        """An `int`, as type checkers are to see it: they take any sum or comparison of an `int` with a number."""
+
+        def __new__(cls, micros: SupportsInt, /) -> Self: ...
+        def __int__(self) -> int: ...
+        def __index__(self) -> int: ...
+        def __bool__(self) -> bool: ...
+        def __eq__(self, other: object) -> bool: ...
+        def __hash__(self) -> int: ...
+        def __truediv__(self, other: _Number | float) -> float: ...
+        def __floordiv__(self, other: _Number | int) -> int: ...
+        def __mod__(self, other: _Number | int) -> int: ...
+
+else:
+    _Number = int
+
+
+class _Micros(_Number):
     """The base of instants and durations: `+`, `-` and ordering reject bare numbers.
 
     A bare number passed as an instant or a duration means seconds; in arithmetic it would be microseconds. Python
@@ -94,19 +114,19 @@ class _Micros(int):
                 return NotImplemented
             return int.__ge__(self, other)
 
-    def __eq__(self, other: object) -> bool:
-        equal: bool = int.__eq__(self, other)
-        return int(self) == other if equal is NotImplemented else equal  # NumPy numbers compare with a plain `int`
+        def __rsub__(self, other: Any) -> Any:
+            self._refuse(other, f"{other!r} - {self!r}", type(self))
+            return NotImplemented
 
-    def __ne__(self, other: object) -> bool:
-        differs: bool = int.__ne__(self, other)
-        return int(self) != other if differs is NotImplemented else differs
+        def __eq__(self, other: object) -> bool:
+            equal: bool = int.__eq__(self, other)
+            return int(self) == other if equal is NotImplemented else equal  # NumPy numbers compare with a plain `int`
 
-    __hash__ = int.__hash__
+        def __ne__(self, other: object) -> bool:
+            differs: bool = int.__ne__(self, other)
+            return int(self) != other if differs is NotImplemented else differs
 
-    def __rsub__(self, other: Any) -> Any:
-        self._refuse(other, f"{other!r} - {self!r}", type(self))
-        return NotImplemented
+        __hash__ = int.__hash__
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - the name and signature are IPython's
         """Print the `repr`; IPython and hypothesis would otherwise print a plain number."""
@@ -196,7 +216,7 @@ class Duration(_Micros):
 
     __slots__ = ()
 
-    def __add__(self, other: Duration) -> Self:  # type: ignore[override]
+    def __add__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
             return type(self)(_saturate(int(self) + int(operand)))
@@ -209,7 +229,7 @@ class Duration(_Micros):
         self._refuse(other, f"{other!r} + {self!r}", Duration)
         return NotImplemented
 
-    def __sub__(self, other: Duration) -> Self:  # type: ignore[override]
+    def __sub__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
             return type(self)(_saturate(int(self) - int(operand)))
@@ -237,10 +257,10 @@ class Duration(_Micros):
 
     if TYPE_CHECKING:
 
-        def __lt__(self, other: Duration) -> bool: ...  # type: ignore[override]
-        def __le__(self, other: Duration) -> bool: ...  # type: ignore[override]
-        def __gt__(self, other: Duration) -> bool: ...  # type: ignore[override]
-        def __ge__(self, other: Duration) -> bool: ...  # type: ignore[override]
+        def __lt__(self, other: Duration) -> bool: ...
+        def __le__(self, other: Duration) -> bool: ...
+        def __gt__(self, other: Duration) -> bool: ...
+        def __ge__(self, other: Duration) -> bool: ...
 
 
 class Instant(_Micros):
@@ -255,7 +275,7 @@ class Instant(_Micros):
 
     __slots__ = ()
 
-    def __add__(self, other: Duration) -> Self:  # type: ignore[override]
+    def __add__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
             return type(self)(_shifted(int(self), int(operand)))
@@ -267,14 +287,14 @@ class Instant(_Micros):
         self._refuse(operand, f"{self!r} + {other!r}", Duration)
         return NotImplemented
 
-    def __radd__(self, other: Duration) -> Self:  # type: ignore[override]
+    def __radd__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
             return self + operand
         self._refuse(operand, f"{other!r} + {self!r}", Duration)
         return NotImplemented
 
-    @overload  # type: ignore[override]
+    @overload
     def __sub__(self, other: Duration) -> Self: ...
     @overload
     def __sub__(self, other: Self) -> Duration: ...  # type: ignore[overload-cannot-match, unused-ignore]
@@ -306,10 +326,10 @@ class EventTime(Instant):
 
     if TYPE_CHECKING:
 
-        def __lt__(self, other: EventTime) -> bool: ...  # type: ignore[override]
-        def __le__(self, other: EventTime) -> bool: ...  # type: ignore[override]
-        def __gt__(self, other: EventTime) -> bool: ...  # type: ignore[override]
-        def __ge__(self, other: EventTime) -> bool: ...  # type: ignore[override]
+        def __lt__(self, other: EventTime) -> bool: ...
+        def __le__(self, other: EventTime) -> bool: ...
+        def __gt__(self, other: EventTime) -> bool: ...
+        def __ge__(self, other: EventTime) -> bool: ...
 
 
 class ProcessingTime(Instant):
@@ -324,10 +344,10 @@ class ProcessingTime(Instant):
 
     if TYPE_CHECKING:
 
-        def __lt__(self, other: ProcessingTime) -> bool: ...  # type: ignore[override]
-        def __le__(self, other: ProcessingTime) -> bool: ...  # type: ignore[override]
-        def __gt__(self, other: ProcessingTime) -> bool: ...  # type: ignore[override]
-        def __ge__(self, other: ProcessingTime) -> bool: ...  # type: ignore[override]
+        def __lt__(self, other: ProcessingTime) -> bool: ...
+        def __le__(self, other: ProcessingTime) -> bool: ...
+        def __gt__(self, other: ProcessingTime) -> bool: ...
+        def __ge__(self, other: ProcessingTime) -> bool: ...
 
 
 _READERS: Final = {EventTime: "event_time", ProcessingTime: "processing_time", Duration: "duration"}
@@ -358,17 +378,18 @@ def duration(value: DurationLike) -> Duration:
         >>> duration("1 hour 30 min") == duration(5400)
         True
     """
-    match value:
+    given: object = value
+    match given:
         case Duration():
-            return value
+            return given
         case bool() | Instant():
             pass
         case datetime.timedelta():
-            return Duration(_saturate(_micros(value)))
+            return Duration(_saturate(_micros(given)))
         case int() | float():
-            return Duration(_seconds(value))
+            return Duration(_seconds(given))
         case str():
-            return Duration(_parse_duration(value))
+            return Duration(_parse_duration(given))
     raise InvalidType(
         f"a duration must be a timedelta, seconds or text, got {value!r} of type {type(value).__name__}",
         hint="pass '90 seconds', 90 or datetime.timedelta(seconds=90)",
@@ -412,14 +433,14 @@ def processing_time(value: InstantLike) -> ProcessingTime:
     return ProcessingTime(_instant(value))
 
 
-def format_instant(micros: int) -> str:
+def format_instant(instant: SupportsInt) -> str:
     """Format microseconds since the epoch as ISO 8601 in UTC, or as `+inf` or `-inf`.
 
     Example:
         >>> format_instant(1_000_000), format_instant(MAX_TIMESTAMP), format_instant(MIN_TIMESTAMP)
         ('1970-01-01T00:00:01Z', '+inf', '-inf')
     """
-    micros = int(micros)
+    micros = int(instant)
     if micros >= _MAX - 1:
         return "+inf" if micros == _MAX else "+inf-1us"
     if micros == _MIN:
@@ -443,14 +464,14 @@ def format_duration(micros: int) -> str:
     return f"{micros / MICROS_PER_SECOND:.6f}".rstrip("0").rstrip(".") + "s"
 
 
-def duration_text(micros: int) -> str:
+def duration_text(duration: SupportsInt) -> str:
     """Format a duration as text that `duration` parses, in the largest unit that divides it evenly.
 
     Example:
         >>> duration_text(3_600_000_000), duration_text(90_000_000), duration_text(0)
         ('1 hour', '90 seconds', '0 seconds')
     """
-    micros = int(micros)
+    micros = int(duration)
     fitting = (name for name in ("day", "hour", "minute", "second", "millisecond") if micros % _UNITS[name] == 0)
     name = next(fitting, "microsecond") if micros else "second"
     count = micros // _UNITS[name]
@@ -498,7 +519,7 @@ def _parse_duration(text: str) -> int:
     return _saturate(total)
 
 
-def _instant(value: InstantLike) -> int:
+def _instant(value: object) -> int:
     match value:
         case Instant():
             return int(value)

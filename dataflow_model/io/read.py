@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments
@@ -12,7 +12,7 @@ from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
 from dataflow_model.plan import nodes
-from dataflow_model.plan.typevars import ResultT
+from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
 from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration
@@ -52,6 +52,16 @@ def checked_watermark(event_time: str | Arrival | None, estimator: WatermarkEsti
 class ReadRows(Read[ResultT]):
     """A source of rows, whose bad rows can be sent to a separate output."""
 
+    if TYPE_CHECKING:
+
+        @overload
+        def with_output_types(self, element_type: type[ElementT]) -> ReadRows[PCollection[ElementT]]: ...
+
+        @overload
+        def with_output_types(self, element_type: Any) -> ReadRows[PCollection]: ...
+
+        def with_output_types(self, element_type: Any) -> Any: ...  # noqa: D102 - see `PTransform`
+
     def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[ResultT, PCollection[DeadLetter]]]:
         """Send rows that do not parse or have no event time to a separate output, as `DeadLetter`s.
 
@@ -65,7 +75,7 @@ class ReadRows(Read[ResultT]):
         if tag == nodes.MAIN:
             raise InvalidArgument(
                 f"the dead letters need a tag that no other output has, got {tag!r}",
-                hint="use dead_letters='unreadable', for example",
+                hint="use .with_exception_handling('unreadable'), for example",
             )
         return cast("Read[tuple[ResultT, PCollection[DeadLetter]]]", self._but(dead_letters=tag))
 

@@ -123,7 +123,7 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
     `DynamicTimerTagParam`.
 
     `setup` runs once per worker before anything else, `start_bundle` and `finish_bundle` before and after each bundle,
-    and `teardown` when the worker is done. `finish_bundle` may return outputs, as `TimestampedValue`s.
+    and `teardown` when the worker is done. `finish_bundle` may return outputs, as `process` does.
 
     Attributes:
         late_data_horizon: how far an output's event time may be before its input's; `None` means not at all.
@@ -216,8 +216,8 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `process_batch(self, batch, …)`")
 
-    def finish_bundle(self) -> Iterable[TimestampedValue] | None:
-        """End a bundle."""
+    def finish_bundle(self) -> Iterable[OutputT_co | TaggedOutput | TimestampedValue] | None:
+        """End a bundle, and return outputs if there are any; plain values get the event time of its last element."""
 
     def teardown(self) -> None:
         """Release what `setup` acquired."""

@@ -21,6 +21,7 @@ from dataflow_model.time import (
     MIN_TIMESTAMP,
     Duration,
     EventTime,
+    Instant,
     ProcessingTime,
     event_time,
     format_instant,
@@ -319,7 +320,7 @@ def script_text(script: TestStream) -> str:
     return "\n    ".join(["script = (", "TestStream()", *lines]) + "\n)"
 
 
-def _instant(at: int) -> str:
+def _instant(at: Instant) -> str:
     if at == MIN_TIMESTAMP:
         return "dm.MIN_TIMESTAMP"
     return "dm.MAX_TIMESTAMP" if at == MAX_TIMESTAMP else repr(format_instant(at))

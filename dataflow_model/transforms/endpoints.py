@@ -74,7 +74,7 @@ class Read(PTransform[PBegin, ResultT]):
         """Add the node."""
         pipeline = pcoll.pipeline
         node = nodes.Read(label=pipeline.scope, source=self.source, dead_letters=self.dead_letters)
-        types = {nodes.MAIN: self.element_type}
+        types = {nodes.MAIN: self.element_type if self._output_type is None else self._output_type}
         applied: Any
         if self.dead_letters is None:
             applied = pipeline.add(node, element_types=types)[nodes.MAIN]

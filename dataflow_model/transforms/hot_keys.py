@@ -208,7 +208,7 @@ class WhenReached(Deadline):
     def on_element(self, context: TriggerContext) -> None:
         """Wait for the element, if it is earlier than the others."""
         pending = context.get_timer("")
-        if pending is None or context.event_time < pending:
+        if pending is None or int(context.event_time) < int(pending):
             self._wait_until(context, int(context.event_time))
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:

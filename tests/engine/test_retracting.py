@@ -61,7 +61,7 @@ def test_a_retraction_repeats_window_time_and_pane_info_and_takes_no_index() -> 
         sums.element("k", 1, 5, [MINUTE], of_row("in", number))
     rows = sums.take_output()
     infos = [(rows.is_retraction(row), pane.index, rows.times[row]) for row, pane in enumerate(rows.panes)]
-    end = MINUTE.max_timestamp
+    end = int(MINUTE.max_timestamp)
     assert infos == [(False, 0, end), (True, 0, end), (False, 1, end), (True, 1, end), (False, 2, end)]
 
 

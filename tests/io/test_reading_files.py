@@ -8,7 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
 import pyarrow as pa
@@ -22,6 +22,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io import ReadCsv, ReadJson, ReadParquet
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.text_sources import CsvSource, JsonSource
+from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.nodes import Read as ReadNode
 from dataflow_model.plan.watermarks import ARRIVAL, BoundedOutOfOrderness
 from dataflow_model.transforms.pipeline import Pipeline
@@ -228,6 +229,23 @@ def test_the_transforms_make_a_read_node_with_typed_rows(files: dict[str, Path],
     assert isinstance(node, ReadNode)
     assert node.dead_letters == "dead_letters"
     assert node.source.watermark == BoundedOutOfOrderness(0)
+
+
+class Row(NamedTuple):
+    carrier: str
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        lambda read: read.with_output_types(Row).with_exception_handling(),
+        lambda read: read.with_exception_handling().with_output_types(Row),
+    ],
+)
+def test_a_declared_type_is_that_of_the_rows_beside_dead_letters(files: dict[str, Path], declared: Any) -> None:
+    rows, bad = Pipeline() | declared(ReadParquet(files["parquet"], event_time="at"))
+    assert rows.element_type is Row
+    assert bad.element_type is DeadLetter
 
 
 @pytest.mark.parametrize(

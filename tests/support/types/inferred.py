@@ -82,7 +82,48 @@ def sources(p: dm.Pipeline) -> None:
     rows, failed = p | dm.io.ReadParquet("x", event_time="at").with_exception_handling()
     assert_type(rows, dm.PCollection[Any])
     assert_type(failed, dm.PCollection[dm.DeadLetter])
+    declared = dm.io.ReadCsv("x", event_time="at").with_output_types(Flight)
+    flights, failed = p | declared.with_exception_handling()
+    assert_type(flights, dm.PCollection[Flight])
+    assert_type(failed, dm.PCollection[dm.DeadLetter])
     _ = p | dm.Map(str)  # type: ignore[operator]
+
+
+def times_and_durations(event: dm.EventTime, clock: dm.ProcessingTime, length: dm.Duration) -> None:
+    assert_type(event - event, dm.Duration)
+    assert_type(event - length, dm.EventTime)
+    assert_type(length + event, dm.EventTime)
+    assert_type(2 * length, dm.Duration)
+    assert_type(sum([length, length], dm.duration(0)), dm.Duration)
+    assert_type(max(event, event), dm.EventTime)
+    assert_type(int(event), int)
+    assert_type(event // length, int)
+    assert_type(event == 5, bool)
+    assert_type(dm.IntervalWindow("2024-01-01T00:00Z", 1704067260).start, dm.EventTime)
+    _ = event - clock  # type: ignore[operator]
+    _ = length - event  # type: ignore[operator]
+    _ = event + event  # type: ignore[operator]
+    _ = event + 5  # type: ignore[operator]
+    _ = 5 - event  # type: ignore[operator]
+    _ = length + 5  # type: ignore[operator]
+    _ = length > 5  # type: ignore[operator]
+    _ = event < clock  # type: ignore[operator]
+    _ = event < 5  # type: ignore[operator]
+
+
+class Remembering(dm.DoFn[tuple[str, int], str]):
+    count = dm.ValueStateSpec(default=0)
+    last = dm.ValueStateSpec()
+    seen = dm.SetStateSpec[int]()
+    values = dm.BagStateSpec()
+
+    def process(self, pair: tuple[str, int], count: dm.ValueState[int], last: dm.ValueState) -> Iterable[str]:
+        assert_type(count.read(), int)
+        assert_type(last.read(), Any)
+        yield pair[0]
+
+    def finish_bundle(self) -> Iterable[str | dm.TimestampedValue[str]]:
+        return ["end", dm.TimestampedValue("end", 5)]
 
 
 def elements(words: Words) -> None:
