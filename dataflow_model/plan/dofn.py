@@ -32,6 +32,8 @@ __all__ = [
     "SplitFn",
     "TaggedOutput",
     "TimestampedValue",
+    "UnlessRetractedFn",
+    "ValuesFn",
     "VectorizedFilterFn",
     "VectorizedMapFn",
 ]
@@ -281,6 +283,30 @@ class FlatMapFn(CallableDoFn):
         """Return the function's results."""
         result: Iterable[Any] | None = self.fn(element, *args, **kwargs)
         return result
+
+
+@attrs.frozen(eq=False)
+class UnlessRetractedFn(FlatMapFn):
+    """The outputs of one function or, where panes may be retracted, those of another.
+
+    Attributes:
+        where_retracted: the function for the panes of a grouping that retracts them, or whose input may be retracted.
+    """
+
+    where_retracted: Callable[..., Any]
+
+    def title(self) -> str:
+        """Return what explanations call it."""
+        return "FlatMapFn"
+
+
+class ValuesFn(DoFn):
+    """The element itself, unless it is a retraction."""
+
+    def process(self, element: Any, is_retraction: bool) -> Iterable[Any]:  # noqa: FBT001 - as the engine fills it
+        """Yield the element if it is a value."""
+        if not is_retraction:
+            yield element
 
 
 class FilterFn(CallableDoFn):

@@ -27,6 +27,7 @@ __all__ = [
     "AssignTimestamps",
     "AssignWindows",
     "Deduplicate",
+    "FanOut",
     "Flatten",
     "GroupByKeyAndWindow",
     "Node",
@@ -187,6 +188,19 @@ class AssignWindows:
         return (self.input,)
 
 
+@attrs.frozen(eq=False)
+class FanOut:
+    """How a grouping that combines the parts of each key is split in two.
+
+    Attributes:
+        parts: the label of the grouping that combines the elements of each part.
+        combine: the combiner of the elements.
+    """
+
+    parts: str
+    combine: CombineFn[Any, Any, Any]
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class GroupByKeyAndWindow:
     """Group pairs by key and window, and combine; the papers' node of the same name.
@@ -194,12 +208,14 @@ class GroupByKeyAndWindow:
     Attributes:
         strategy: the strategy of its input, resolved at construction.
         combine: the combiner; `GroupFn()` if the elements are kept.
+        fan_out: in the second stage of a fan-out, what the first stage does; `None` elsewhere.
     """
 
     label: str
     input: Ref
     strategy: WindowingStrategy
     combine: CombineFn[Any, Any, Any] = attrs.field(factory=GroupFn)
+    fan_out: FanOut | None = None
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.strategy import WindowingStrategy
 
-__all__ = ["groupings_before", "inherits_from", "may_refine", "warn_about_refinements"]
+__all__ = ["groupings_before", "inherits_from", "keeps_all_panes", "may_refine", "warn_about_refinements"]
 
 _ONCE: Final = (
     AfterBytes,
@@ -41,15 +41,23 @@ _ONCE: Final = (
     AtPeriod,
 )
 """The leaves that finish when they fire, besides `AfterWatermark`."""
+_IN_ROUNDS: Final = (
+    "use mode='streaming', or between the two only functions that retractions may pass through, "
+    "and windows that do not merge"
+)
 
 
-def warn_about_refinements(plan: Plan) -> None:
+def warn_about_refinements(plan: Plan, *, in_rounds: bool = False) -> None:
     """Warn about each grouping whose result depends on how often a grouping before it refines its panes.
 
     * Accumulating panes that are not retracted are counted again with each refinement. There is no warning if a
       stateful function, `Deduplicate`, or a function with the parameter `pane` is between the two groupings, since it
       can choose among the panes.
     * A retraction that has the event time of an element may be late for the grouping that should apply it.
+
+    Args:
+        plan: the plan, as it is run.
+        in_rounds: whether it was rewritten to run in rounds, so that its accumulation modes are not the user's.
 
     Example:
         >>> import dataflow_model as dm
@@ -64,7 +72,7 @@ def warn_about_refinements(plan: Plan) -> None:
         'in all/CombinePerKey' groups the accumulating panes of 'by name'. Under Repeatedly(AfterCount(1)), ...
         Hint: use .accumulating_and_retracting() before 'by name', or .discarding()
     """
-    for problem in _problems(plan):
+    for problem in _problems(plan, in_rounds=in_rounds):
         warnings.warn(problem, PlanWarning, stacklevel=3)
 
 
@@ -118,18 +126,32 @@ def inherits_from(plan: Plan, node: GroupByKeyAndWindow) -> list[GroupByKeyAndWi
     return groupings_before(plan, node, lambda between: not isinstance(between, AssignWindows))
 
 
-def _problems(plan: Plan) -> Iterator[str]:
+def keeps_all_panes(node: Node) -> bool:
+    """Return whether a transform passes on every pane, and does not choose among them.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([1]) | dm.Map(lambda x, pane: x)
+        >>> [keeps_all_panes(node) for node in p.plan().nodes]
+        [True, False]
+    """
+    return _passes_retractions(node) and not (isinstance(node, ParDo) and "pane" in node.metadata)
+
+
+def _problems(plan: Plan, *, in_rounds: bool) -> Iterator[str]:
     for node in plan.nodes:
         if not isinstance(node, GroupByKeyAndWindow):
             continue
-        for before in groupings_before(plan, node, _keeps_all_panes):
+        for before in groupings_before(plan, node, keeps_all_panes):
             strategy = before.strategy
             if strategy.accumulates and not strategy.retracting and may_refine(strategy):
+                way_out = f"use .accumulating_and_retracting() before {before.label!r}, or .discarding()"
                 yield explain(
                     f"{node.label!r} groups the accumulating panes of {before.label!r}. Under {strategy.trigger!r}, a "
                     "window may emit several panes, and each contains the elements of the previous ones, so these are "
                     "counted more than once",
-                    hint=f"use .accumulating_and_retracting() before {before.label!r}, or .discarding()",
+                    hint=_IN_ROUNDS if in_rounds else way_out,
                 )
         for before in groupings_before(plan, node, _passes_retractions):
             strategy = before.strategy
@@ -144,10 +166,6 @@ def _problems(plan: Plan) -> Iterator[str]:
 
 def _passes_retractions(node: Node) -> bool:
     return not (isinstance(node, Deduplicate) or (isinstance(node, ParDo) and node.is_stateful))
-
-
-def _keeps_all_panes(node: Node) -> bool:
-    return _passes_retractions(node) and not (isinstance(node, ParDo) and "pane" in node.metadata)
 
 
 def _fires_once(trigger: Trigger) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dataflow_model.plan.dofn import ValuesFn
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read
 
@@ -37,7 +38,8 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
             case Read():
                 source = None
             case ParDo():  # the outputs of a stateful one are new elements
-                source = None if node.is_stateful else groupings.get(node.input)
+                stops = node.is_stateful or isinstance(node.fn, ValuesFn)
+                source = None if stops else groupings.get(node.input)
             case _:
                 sources = [groupings[ref] for ref in node.inputs if ref in groupings]
                 source = max(sources, key=lambda grouping: grouping.strategy.allowed_lateness, default=None)

@@ -11,9 +11,12 @@ from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import dynamic_sides
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.graph import Plan
+    from collections.abc import Collection
 
-__all__ = ["check_retractions"]
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Node, SideInput
+
+__all__ = ["applies_retractions", "check_retractions"]
 
 
 def check_retractions(plan: Plan) -> None:
@@ -40,6 +43,33 @@ def check_retractions(plan: Plan) -> None:
                 "which it would drop as duplicates",
                 hint="put dm.Deduplicate directly after the source, or use .accumulating() before it",
             )
+
+
+def applies_retractions(node: Node, changing: Collection[SideInput]) -> bool:
+    """Return whether a transform can apply retractions of its input, if no window expires.
+
+    Args:
+        node: the transform.
+        changing: the side inputs that change while the pipeline runs.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([1]) | dm.Deduplicate(lambda x: x, horizon="1 hour") | dm.Map(abs)
+        >>> [(node.label, applies_retractions(node, ())) for node in p.plan().nodes[2:]]
+        [('Deduplicate', False), ('Map', True)]
+    """
+    match node:
+        case ParDo():
+            return bool(node.retractable) and not (
+                node.is_stateful
+                or type(node.fn).finish_bundle is not DoFn.finish_bundle
+                or any(side in changing for side in node.side_inputs)
+            )
+        case GroupByKeyAndWindow():
+            return not node.strategy.merges
+        case _:
+            return not isinstance(node, Deduplicate)
 
 
 def _refuse_changing_side(node: ParDo, source: GroupByKeyAndWindow) -> None:

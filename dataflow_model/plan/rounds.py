@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.nodes import AssignWindows, GroupByKeyAndWindow, Read
+from dataflow_model.plan.dofn import FlatMapFn, UnlessRetractedFn, ValuesFn
+from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.nodes import (
+    MAIN,
+    AssignWindows,
+    Deduplicate,
+    Flatten,
+    GroupByKeyAndWindow,
+    ParDo,
+    Read,
+    Ref,
+    Write,
+)
+from dataflow_model.plan.refinements import groupings_before, keeps_all_panes
+from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.retractions import applies_retractions
+from dataflow_model.plan.stages import dynamic_sides
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior
 from dataflow_model.time import Duration, DurationLike, duration
 from dataflow_model.triggers import AtPeriod, Repeatedly
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["check_interval", "in_rounds"]
+
+_VALUES: Final = "values of"
+"""What the labels of the nodes begin with that keep retractions from a transform."""
 
 
 def check_interval(mode: str, interval: DurationLike | None) -> Duration | None:
@@ -50,32 +71,71 @@ def in_rounds(plan: Plan, interval: Duration) -> Plan:
 
     A round is `(start, end]` on the clock, aligned to the epoch. At its end every window that has changed during the
     round emits one accumulating pane. The pane is early: the watermark stays at −∞ and nothing expires until the input
-    ends, which ends the last round. The plan's windows apply; its triggers, modes, lateness and estimators are ignored.
+    ends, which ends the last round. The plan's windows apply; its triggers, lateness and estimators are ignored.
+
+    * A grouping retracts the pane before if its strategy says so. So does a grouping whose panes are grouped again,
+      or each refinement would be one more element there; what is not grouped again sees only values.
+    * A grouping of nothing but panes of groupings emits its own panes at the end of the tick that brings them.
+    * A fan-out combines in one stage. Its panes would arrive no sooner in two.
 
     Source: the Dataflow Model paper, section 3.1.2: micro-batch execution (its figure 10).
 
     Example:
         >>> import dataflow_model as dm
         >>> p = dm.Pipeline()
-        >>> _ = p | dm.Create([("a", 1)]) | dm.Window.into(dm.FixedWindows("2 minutes")) | dm.Sum.per_key()
-        >>> in_rounds(p.plan(), dm.duration("1 minute")).nodes[-1].strategy.trigger
-        Repeatedly(AtPeriod('1 minute'))
+        >>> sums = p | dm.Create([("a", 1)]) | dm.Window.into(dm.FixedWindows("2 minutes")) | dm.Sum.per_key()
+        >>> _ = sums | dm.Count.per_key()
+        >>> first, second = (node.strategy for node in in_rounds(p.plan(), dm.duration("1 minute")).nodes[-2:])
+        >>> first.trigger, first.retracting
+        (Repeatedly(AtPeriod('1 minute')), True)
+        >>> second.trigger, second.retracting
+        (Repeatedly(AfterProcessingTime('0 seconds')), False)
     """
-    return attrs.evolve(
-        plan,
-        nodes=tuple(_node(node, interval) for node in plan.nodes),
-        strategies={ref: _strategy(strategy, interval) for ref, strategy in plan.strategies.items()},
-    )
+    rounds = _triggered(_in_one_stage(plan), interval)
+    return _for_values_only(_retracting(rounds), retracted_collections(rounds))
 
 
-def _node(node: Node, interval: Duration) -> Node:
-    match node:
-        case Read():
-            return attrs.evolve(node, source=node.source.in_rounds())
-        case AssignWindows() | GroupByKeyAndWindow():
-            return attrs.evolve(node, strategy=_strategy(node.strategy, interval))
-        case _:
-            return node
+def _in_one_stage(plan: Plan) -> Plan:
+    """Return the plan with each fan-out undone."""
+    parts = {node.fan_out.parts for node in plan.nodes if isinstance(node, GroupByKeyAndWindow) and node.fan_out}
+
+    def whole(node: Node) -> Node:
+        if node.label in parts:
+            return Flatten(label=node.label, inputs=node.inputs)
+        if isinstance(node, GroupByKeyAndWindow) and node.fan_out:
+            return attrs.evolve(node, combine=node.fan_out.combine, fan_out=None)
+        return node
+
+    return _with(plan, whole)
+
+
+def _triggered(plan: Plan, interval: Duration) -> Plan:
+    """Return the plan with the triggers and the accumulation of rounds."""
+    changing = dynamic_sides(plan)
+    of_rounds: set[Ref] = set()  # collections whose elements are all emitted at the ends of rounds
+
+    def triggered(node: Node) -> Node:
+        match node:
+            case Read():
+                return attrs.evolve(node, source=node.source.in_rounds())
+            case AssignWindows():
+                node = attrs.evolve(node, strategy=_strategy(node.strategy, interval))
+            case GroupByKeyAndWindow():
+                strategy = _strategy(node.strategy, interval)
+                if node.input in of_rounds:
+                    strategy = attrs.evolve(strategy, trigger=strategy.trigger.continuation())
+                of_rounds.update(outputs_of(node))
+                return attrs.evolve(node, strategy=strategy)
+        emits_later = isinstance(node, Deduplicate) or (
+            isinstance(node, ParDo) and (node.is_stateful or any(side in changing for side in node.side_inputs))
+        )
+        if not emits_later and of_rounds.issuperset(node.inputs):
+            of_rounds.update(outputs_of(node))
+        return node
+
+    rounds = _with(plan, triggered)
+    strategies = {ref: _strategy(strategy, interval) for ref, strategy in plan.strategies.items()}
+    return attrs.evolve(rounds, strategies=strategies)
 
 
 def _strategy(strategy: WindowingStrategy, interval: Duration) -> WindowingStrategy:
@@ -83,8 +143,73 @@ def _strategy(strategy: WindowingStrategy, interval: Duration) -> WindowingStrat
         strategy,
         trigger=Repeatedly(AtPeriod(interval)),
         accumulation_mode=AccumulationMode.ACCUMULATE_ALWAYS,
-        retracting=False,
         on_time=OnTimeBehavior.FIRE_IF_NON_EMPTY,
         closing=ClosingBehavior.FIRE_IF_NON_EMPTY,
         may_lose_data=False,
     )
+
+
+def _retracting(plan: Plan) -> Plan:
+    """Return the plan in which the groupings retract whose panes are grouped again."""
+    changing = dynamic_sides(plan)
+    able = _with(plan, _where_retracted)
+
+    def passes(node: Node) -> bool:
+        return keeps_all_panes(node) and applies_retractions(node, changing)
+
+    grouped_again = {
+        before.label
+        for node in able.nodes
+        if isinstance(node, GroupByKeyAndWindow) and applies_retractions(node, changing)
+        for before in groupings_before(able, node, passes)
+    }
+
+    def retracting(node: Node) -> Node:
+        if isinstance(node, GroupByKeyAndWindow) and node.label in grouped_again:
+            return attrs.evolve(node, strategy=attrs.evolve(node.strategy, retracting=True))
+        return node
+
+    rounds = _with(plan, retracting)
+    retracted = retracted_collections(rounds)
+
+    def chosen(node: Node) -> Node:
+        before = rounds[node.inputs[0].label] if node.inputs else node
+        return _where_retracted(node) if not retracted.keys().isdisjoint((*node.inputs, *before.inputs)) else node
+
+    return _with(rounds, chosen)
+
+
+def _where_retracted(node: Node) -> Node:
+    if isinstance(node, ParDo) and isinstance(node.fn, UnlessRetractedFn):
+        return attrs.evolve(node, fn=FlatMapFn(node.fn.where_retracted))
+    return node
+
+
+def _for_values_only(plan: Plan, prepared: Collection[Ref]) -> Plan:
+    """Return the plan in which retractions reach only groupings, and what the user has prepared for them.
+
+    Args:
+        plan: the plan.
+        prepared: the collections that may contain retractions by the user's own strategies.
+    """
+    changing = dynamic_sides(plan)
+    nodes: list[Node] = []
+    strategies = dict(plan.strategies)
+    for node in plan.nodes:
+        if not isinstance(node, Write) and keeps_all_panes(node) and applies_retractions(node, changing):
+            nodes.append(node)
+            continue
+        assert isinstance(node, Write | ParDo | Deduplicate | GroupByKeyAndWindow)  # noqa: S101 - others take them all
+        ref = node.input
+        if ref in retracted_collections(attrs.evolve(plan, nodes=tuple(nodes))) and ref not in prepared:
+            values = Ref(f"{_VALUES} {ref.label}" if ref.tag == MAIN else f"{_VALUES} {ref.label} ({ref.tag})")
+            if values not in strategies:
+                nodes.append(ParDo(label=values.label, input=ref, fn=ValuesFn()))
+                strategies[values] = plan.strategy(ref)
+            ref = values
+        nodes.append(attrs.evolve(node, input=ref))
+    return attrs.evolve(plan, nodes=tuple(nodes), strategies=strategies)
+
+
+def _with(plan: Plan, change: Callable[[Node], Node]) -> Plan:
+    return attrs.evolve(plan, nodes=tuple(map(change, plan.nodes)))

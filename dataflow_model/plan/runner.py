@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dataflow_model.time import DurationLike, EventTime, ProcessingTime
     from dataflow_model.values.tables import Table
 
-__all__ = ["Clock", "PipelineResult", "Runner", "RunnerState", "is_observed", "unobserved"]
+__all__ = ["Clock", "PipelineResult", "RewritesPlans", "Runner", "RunnerState", "is_observed", "unobserved"]
 
 _OBSERVED: Final = contextvars.ContextVar("observed", default=True)
 
@@ -140,4 +140,13 @@ class Runner(Protocol):
             PlanError: if the plan could never emit output.
             UnsupportedOnRunner: if this runner does not support something in the plan.
         """
+        ...
+
+
+@runtime_checkable
+class RewritesPlans(Protocol):
+    """What a runner has as well if it runs another plan than the one that it is given, such as one in rounds."""
+
+    def rewritten(self, plan: Plan) -> Plan:
+        """Return the plan that the runner runs for this plan, which is the plan itself if it needs no rewriting."""
         ...

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
+from dataflow_model.plan.dofn import FlatMapFn, UnlessRetractedFn
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.combiner_forms import Combiner, GlobalOrPerKey
 from dataflow_model.transforms.combiners import Count
 from dataflow_model.transforms.element_bytes import later_of
-from dataflow_model.transforms.elementwise import FlatMap
+from dataflow_model.transforms.pardo import ParDo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -261,8 +262,8 @@ class Distinct(GlobalOrPerKey):
         if self._pairs:
             typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
         taken_back = pcoll.strategy.retracting or pcoll.ref in retracted_collections(pcoll.pipeline.plan())
-        chosen: Callable[..., Iterator[Any]] = _if_there if taken_back else _first_time
-        return pcoll | Count.per_element() | FlatMap(chosen).with_output_types(pcoll.element_type)
+        chosen = FlatMapFn(_if_there) if taken_back else UnlessRetractedFn(_first_time, _if_there)
+        return pcoll | Count.per_element() | "FlatMap" >> ParDo(chosen).with_output_types(pcoll.element_type)
 
 
 def _first_time(counted: tuple[Any, int], pane: PaneInfo) -> Iterator[Any]:

@@ -91,7 +91,8 @@ def combine_in_parts(pcoll: PCollection, combine: CombineFn[Any, Any, Any], fano
     partial, total = _two_stages(combine, takes_back=takes_back)
     merging = attrs.evolve(strategy.after_grouping(pipeline.scope), merged=strategy.merged)
     parts = _Stage(partial, _of_parts(strategy, takes_back=takes_back), merging, tuple[tuple[key, int], Any])  # type: ignore[valid-type]
-    totals = _Stage(total, merging, strategy.after_grouping(pipeline.scope), tuple[key, output_type])  # type: ignore[valid-type]
+    fan_out = nodes.FanOut(f"{pipeline.scope}/Parts", combine)
+    totals = _Stage(total, merging, strategy.after_grouping(pipeline.scope), tuple[key, output_type], fan_out)  # type: ignore[valid-type]
     accumulators = pcoll | "Split" >> _Split(split, in_parts) | "Parts" >> parts
     whole: Any = tuple[key, Any]  # type: ignore[valid-type] # built at run time
     return accumulators | "Join" >> Map(_without_part).with_output_types(whole) | "Total" >> totals
@@ -250,23 +251,34 @@ class _Stage(PTransform):
         strategy: the strategy of the grouping.
         after: the strategy of its output.
         pairs: the type of its output.
+        fan_out: what the first stage does, if this is the second.
     """
 
     input_kind = "collection"
 
     def __init__(
-        self, combine: CombineFn[Any, Any, Any], strategy: WindowingStrategy, after: WindowingStrategy, pairs: Any
+        self,
+        combine: CombineFn[Any, Any, Any],
+        strategy: WindowingStrategy,
+        after: WindowingStrategy,
+        pairs: Any,
+        fan_out: nodes.FanOut | None = None,
     ) -> None:
         self._combine = combine
         self._strategy = strategy
         self._after = after
         self._pairs = pairs
+        self._fan_out = fan_out
 
     def expand(self, pcoll: PCollection) -> PCollection[Any]:
         """Add the node."""
         pipeline = pcoll.pipeline
         node = nodes.GroupByKeyAndWindow(
-            label=pipeline.scope, input=pcoll.ref, strategy=self._strategy, combine=self._combine
+            label=pipeline.scope,
+            input=pcoll.ref,
+            strategy=self._strategy,
+            combine=self._combine,
+            fan_out=self._fan_out,
         )
         return pipeline.add_main(node, strategy=self._after, element_type=self._pairs)
 

@@ -160,19 +160,23 @@ class LocalRunner:
         """
         bounded = BOUNDED if self._workers == 1 else WORKERS
         support = bounded if self._checkpoint is None else STREAMING
+        plan = self.rewritten(plan)
         support.check(plan)
         check_sinks(plan)
-        rounds = plan if self._interval is None else in_rounds(plan, self._interval)
         if self._checkpoint is not None:
-            return self._stream(rounds, self._checkpoint, until)
+            return self._stream(plan, self._checkpoint, until)
         clock = self._clock.now() if isinstance(self._clock, Clock) else self._clock
         wall = None if clock is None else int(clock)
         if self._workers > 1:
             from dataflow_model.runners.local.workers.job import Job
             from dataflow_model.runners.local.workers.result import WorkersResult
 
-            return WorkersResult(Job.of(rounds, self._workers, wall))
-        return LocalResult(Execution(rounds, wall))
+            return WorkersResult(Job.of(plan, self._workers, wall))
+        return LocalResult(Execution(plan, wall))
+
+    def rewritten(self, plan: Plan) -> Plan:
+        """Return the plan as it is run: in rounds, in microbatch mode."""
+        return plan if self._interval is None else in_rounds(plan, self._interval)
 
     def _stream(self, plan: Plan, checkpoint: str, until: str | None) -> PipelineResult:
         from dataflow_model.runners.local.streaming import Options, start

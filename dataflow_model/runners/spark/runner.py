@@ -137,8 +137,7 @@ class SparkRunner:
         """
         from dataflow_model.runners.sharded.unpicklable import check_functions
 
-        if self.interval is not None:
-            plan = in_rounds(plan, self.interval)
+        plan = self.rewritten(plan)
         if self.productions == "weak":
             check_weak(plan)
         support = BATCH if self.mode == "batch" else STREAMING
@@ -159,6 +158,10 @@ class SparkRunner:
 
         with quick_workers(self.spark):
             return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
+
+    def rewritten(self, plan: Plan) -> Plan:
+        """Return the plan as it is run: in rounds, in microbatch mode."""
+        return plan if self.interval is None else in_rounds(plan, self.interval)
 
     def shards(self) -> int:
         """Return the number of shards of a new run."""
