@@ -288,7 +288,11 @@ class WatermarkHold:
         self._name = name
 
     def set(self, timestamp: InstantLike) -> None:
-        """Hold the watermark at an instant, or move the hold; an instant behind the input's watermark has no effect.
+        """Hold the watermark at an instant, or move the hold.
+
+        The watermark cannot be held where it has passed. There it stays where the key and window hold it so far or, if
+        the current element or timer is not late, at that; late input alone holds nothing. `read()` returns the instant
+        that was set, in each case.
 
         Raises:
             InvalidArgument: for an instant before that of the element or timer, unless the hold was already there.

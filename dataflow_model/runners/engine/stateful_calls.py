@@ -147,17 +147,19 @@ class Call(CurrentCall):
             self.freed = released.hold if self.freed is None else min(self.freed, released.hold)
 
     def _hold_at(self, time: int) -> int | None:
-        """Return the input watermark to hold for outputs at an event time; `None` if the watermark has passed it.
+        """Return the input watermark to hold for outputs at an event time; `None` if there is none that are not late.
 
         The output watermark is behind the input's by the horizon. A passed instant cannot be held again, since the
-        output watermark would then depend on which keys share a shard.
+        output watermark would then depend on which keys share a shard. But outputs at later instants may belong to
+        input that is not late, so what this key and window hold stays held, and so does the current input.
         """
         at = int(EventTime(time) + Duration(self.horizon)) if self.horizon else time
-        if at < self.input.watermark:
-            held = [hold for hold in (self.freed, self.known.cell.hold()) if hold is not None]
-            if not held or at < min(held):
-                return None
-        return at
+        if at >= self.input.watermark:
+            return at
+        held = [hold for hold in (self.freed, self.known.cell.hold()) if hold is not None]
+        if self.time >= self.input.watermark:
+            held.append(self.time)
+        return max(at, min(held)) if held else None
 
     def after(self, domain: TimeDomain, delay: int) -> int:
         """Return the current instant plus a delay; raise at ±∞."""
