@@ -209,6 +209,7 @@ class GroupByKeyAndWindow:
         strategy: the strategy of its input, resolved at construction.
         combine: the combiner; `GroupFn()` if the elements are kept.
         fan_out: in the second stage of a fan-out, what the first stage does; `None` elsewhere.
+        has_one_key: whether all pairs are known to have the same key.
     """
 
     label: str
@@ -216,6 +217,7 @@ class GroupByKeyAndWindow:
     strategy: WindowingStrategy
     combine: CombineFn[Any, Any, Any] = attrs.field(factory=GroupFn)
     fan_out: FanOut | None = None
+    has_one_key: bool = False
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

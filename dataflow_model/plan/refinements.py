@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Ref
     from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["groupings_before", "inherits_from", "keeps_all_panes", "may_refine", "warn_about_refinements"]
@@ -90,11 +91,9 @@ def may_refine(strategy: WindowingStrategy) -> bool:
     return strategy.merges or not _fires_once(strategy.trigger)
 
 
-def groupings_before(
-    plan: Plan, node: GroupByKeyAndWindow, through: Callable[[Node], bool]
-) -> list[GroupByKeyAndWindow]:
-    """Return the nearest groupings whose panes reach this one, through nodes that `through` accepts, in plan order."""
-    refs, seen, labels = [node.input], set(), set()
+def groupings_before(plan: Plan, ref: Ref, through: Callable[[Node], bool]) -> list[GroupByKeyAndWindow]:
+    """Return the nearest groupings whose panes are in a collection, through nodes that `through` accepts, in order."""
+    refs, seen, labels = [ref], set(), set()
     while refs:
         ref = refs.pop()
         if ref in seen:
@@ -123,7 +122,7 @@ def inherits_from(plan: Plan, node: GroupByKeyAndWindow) -> list[GroupByKeyAndWi
         >>> [before.label for before in inherits_from(p.plan(), p.plan()["Count.PerKey"])]
         ['Sum.PerKey']
     """
-    return groupings_before(plan, node, lambda between: not isinstance(between, AssignWindows))
+    return groupings_before(plan, node.input, lambda between: not isinstance(between, AssignWindows))
 
 
 def keeps_all_panes(node: Node) -> bool:
@@ -143,7 +142,7 @@ def _problems(plan: Plan, *, in_rounds: bool) -> Iterator[str]:
     for node in plan.nodes:
         if not isinstance(node, GroupByKeyAndWindow):
             continue
-        for before in groupings_before(plan, node, keeps_all_panes):
+        for before in groupings_before(plan, node.input, keeps_all_panes):
             strategy = before.strategy
             if strategy.accumulates and not strategy.retracting and may_refine(strategy):
                 way_out = f"use .accumulating_and_retracting() before {before.label!r}, or .discarding()"
@@ -153,7 +152,7 @@ def _problems(plan: Plan, *, in_rounds: bool) -> Iterator[str]:
                     "counted more than once",
                     hint=_IN_ROUNDS if in_rounds else way_out,
                 )
-        for before in groupings_before(plan, node, _passes_retractions):
+        for before in groupings_before(plan, node.input, _passes_retractions):
             strategy = before.strategy
             at = strategy.timestamp_combiner
             if strategy.retracting and at is not TimestampCombiner.END_OF_WINDOW and may_refine(strategy):

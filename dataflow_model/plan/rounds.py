@@ -73,8 +73,8 @@ def in_rounds(plan: Plan, interval: Duration) -> Plan:
     round emits one accumulating pane. The pane is early: the watermark stays at −∞ and nothing expires until the input
     ends, which ends the last round. The plan's windows apply; its triggers, lateness and estimators are ignored.
 
-    * A grouping retracts the pane before if its strategy says so. So does a grouping whose panes are grouped again,
-      or each refinement would be one more element there; what is not grouped again sees only values.
+    * A grouping retracts the pane before if its strategy says so. So does a grouping whose panes are grouped again or
+      are a side input, where each refinement would be one more element; everything else sees only values.
     * A grouping of nothing but panes of groupings emits its own panes at the end of the tick that brings them.
     * A fan-out combines in one stage. Its panes would arrive no sooner in two.
 
@@ -150,22 +150,23 @@ def _strategy(strategy: WindowingStrategy, interval: Duration) -> WindowingStrat
 
 
 def _retracting(plan: Plan) -> Plan:
-    """Return the plan in which the groupings retract whose panes are grouped again."""
+    """Return the plan in which the groupings retract whose panes are grouped again, or are a side input."""
     changing = dynamic_sides(plan)
     able = _with(plan, _where_retracted)
 
     def passes(node: Node) -> bool:
         return keeps_all_panes(node) and applies_retractions(node, changing)
 
-    grouped_again = {
-        before.label
+    correctable = [
+        node.input
         for node in able.nodes
         if isinstance(node, GroupByKeyAndWindow) and applies_retractions(node, changing)
-        for before in groupings_before(able, node, passes)
-    }
+    ]
+    correctable += [side.ref for node in able.nodes if isinstance(node, ParDo) for side in node.side_inputs]
+    corrected = {before.label for ref in correctable for before in groupings_before(able, ref, passes)}
 
     def retracting(node: Node) -> Node:
-        if isinstance(node, GroupByKeyAndWindow) and node.label in grouped_again:
+        if isinstance(node, GroupByKeyAndWindow) and node.label in corrected:
             return attrs.evolve(node, strategy=attrs.evolve(node.strategy, retracting=True))
         return node
 
@@ -186,7 +187,7 @@ def _where_retracted(node: Node) -> Node:
 
 
 def _for_values_only(plan: Plan, prepared: Collection[Ref]) -> Plan:
-    """Return the plan in which retractions reach only groupings, and what the user has prepared for them.
+    """Return the plan in which retractions reach only groupings and side inputs, and what is prepared for them.
 
     Args:
         plan: the plan.

@@ -109,6 +109,7 @@ class _SortOut:
     """Puts marked values into one list for each input."""
 
     __name__ = "by input"
+    keeps_keys = True
 
     def __init__(self, names: tuple[Hashable, ...] | None, inputs: int) -> None:
         self.names = names

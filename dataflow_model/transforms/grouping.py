@@ -90,6 +90,7 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
     input_kind = "collection"
 
     _fanout: int | Callable[[Any], int] | None = None
+    _has_one_key = False
 
     @overload
     def __init__(
@@ -168,9 +169,11 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
         _, value = typehints.pair_types(pcoll.element_type)
         output = typehints.combined_type(self.fn, value)
         if self._fanout is None:
-            return _group(pcoll, self.fn, output)
+            return _group(pcoll, self.fn, output, has_one_key=self._has_one_key)
         _check_input(pcoll, self.fn)
-        combined: PCollection[tuple[KeyT, OutputT]] = combine_in_parts(pcoll, self.fn, self._fanout, output)
+        combined: PCollection[tuple[KeyT, OutputT]] = combine_in_parts(
+            pcoll, self.fn, self._fanout, output, has_one_key=self._has_one_key
+        )
         return combined
 
 
@@ -285,7 +288,7 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
     def expand(self, pcoll: PCollection[InputT], /) -> PCollection[OutputT]:
         """Give all elements the key `None`, combine per key, and drop the key."""
         pairs: Any = tuple[None, pcoll.element_type]  # type: ignore[name-defined] # built at run time
-        per_key: CombinePerKey[Any, Any] = CombinePerKey(self.fn)
+        per_key: CombinePerKey[Any, Any] = CombinePerKey[Any, Any](self.fn)._but(_has_one_key=True)  # noqa: SLF001 - of this module
         if self._fanout is not None:
             per_key = per_key.with_hot_key_fanout(self._fanout)
         combined = pcoll | Map(_with_no_key).with_output_types(pairs) | per_key | Values()
@@ -313,11 +316,15 @@ def _with_no_key(element: Any) -> tuple[None, Any]:
     return None, element
 
 
-def _group(pcoll: PCollection, combine: CombineFn[Any, Any, Any], value_type: Any) -> PCollection[Any]:
+def _group(
+    pcoll: PCollection, combine: CombineFn[Any, Any, Any], value_type: Any, *, has_one_key: bool = False
+) -> PCollection[Any]:
     pipeline = pcoll.pipeline
     _check_input(pcoll, combine)
     key, _ = typehints.pair_types(pcoll.element_type)
-    node = nodes.GroupByKeyAndWindow(label=pipeline.scope, input=pcoll.ref, strategy=pcoll.strategy, combine=combine)
+    node = nodes.GroupByKeyAndWindow(
+        label=pipeline.scope, input=pcoll.ref, strategy=pcoll.strategy, combine=combine, has_one_key=has_one_key
+    )
     pair: Any = tuple[key, value_type]  # type: ignore[valid-type] # built at run time
     return pipeline.add_main(node, strategy=pcoll.strategy.after_grouping(pipeline.scope), element_type=pair)
 

@@ -64,7 +64,9 @@ def checked_fanout(fanout: Any, *, may_be_function: bool = True) -> Any:
     return fanout
 
 
-def combine_in_parts(pcoll: PCollection, combine: CombineFn[Any, Any, Any], fanout: Any, output_type: Any) -> Any:
+def combine_in_parts(
+    pcoll: PCollection, combine: CombineFn[Any, Any, Any], fanout: Any, output_type: Any, *, has_one_key: bool
+) -> Any:
     """Combine the values of each part of a key into an accumulator, and then the accumulators of each key.
 
     Args:
@@ -72,6 +74,7 @@ def combine_in_parts(pcoll: PCollection, combine: CombineFn[Any, Any, Any], fano
         combine: the combiner.
         fanout: the number of parts of a key, or a function from a key to that.
         output_type: the type of the combiner's outputs.
+        has_one_key: whether all pairs have the same key.
 
     Raises:
         InvalidArgument: if the trigger may finish before its window expires. It would finish in each part separately.
@@ -92,10 +95,12 @@ def combine_in_parts(pcoll: PCollection, combine: CombineFn[Any, Any, Any], fano
     merging = attrs.evolve(strategy.after_grouping(pipeline.scope), merged=strategy.merged)
     parts = _Stage(partial, _of_parts(strategy, takes_back=takes_back), merging, tuple[tuple[key, int], Any])  # type: ignore[valid-type]
     fan_out = nodes.FanOut(f"{pipeline.scope}/Parts", combine)
-    totals = _Stage(total, merging, strategy.after_grouping(pipeline.scope), tuple[key, output_type], fan_out)  # type: ignore[valid-type]
+    whole: Any = tuple[key, output_type]  # type: ignore[valid-type] # built at run time
+    after = strategy.after_grouping(pipeline.scope)
+    totals = _Stage(total, merging, after, whole, fan_out=fan_out, has_one_key=has_one_key)
     accumulators = pcoll | "Split" >> _Split(split, in_parts) | "Parts" >> parts
-    whole: Any = tuple[key, Any]  # type: ignore[valid-type] # built at run time
-    return accumulators | "Join" >> Map(_without_part).with_output_types(whole) | "Total" >> totals
+    joined: Any = tuple[key, Any]  # type: ignore[valid-type] # built at run time
+    return accumulators | "Join" >> Map(_without_part).with_output_types(joined) | "Total" >> totals
 
 
 def _two_stages(
@@ -251,7 +256,7 @@ class _Stage(PTransform):
         strategy: the strategy of the grouping.
         after: the strategy of its output.
         pairs: the type of its output.
-        fan_out: what the first stage does, if this is the second.
+        options: further attributes of the node.
     """
 
     input_kind = "collection"
@@ -262,13 +267,13 @@ class _Stage(PTransform):
         strategy: WindowingStrategy,
         after: WindowingStrategy,
         pairs: Any,
-        fan_out: nodes.FanOut | None = None,
+        **options: Any,
     ) -> None:
         self._combine = combine
         self._strategy = strategy
         self._after = after
         self._pairs = pairs
-        self._fan_out = fan_out
+        self._options = options
 
     def expand(self, pcoll: PCollection) -> PCollection[Any]:
         """Add the node."""
@@ -278,7 +283,7 @@ class _Stage(PTransform):
             input=pcoll.ref,
             strategy=self._strategy,
             combine=self._combine,
-            fan_out=self._fan_out,
+            **self._options,
         )
         return pipeline.add_main(node, strategy=self._after, element_type=self._pairs)
 

@@ -15,6 +15,7 @@ from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
 from dataflow_model.plan.refinements import warn_about_refinements
 from dataflow_model.plan.runner import RewritesPlans
+from dataflow_model.plan.side_panes import check_side_inputs
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 from dataflow_model.transforms import ptransform
 from dataflow_model.transforms.options import as_option
@@ -258,6 +259,7 @@ class Pipeline:
         if self.runner is None:
             self.runner = self.local_runner()
         as_run = self.runner.rewritten(plan) if isinstance(self.runner, RewritesPlans) else plan
+        check_side_inputs(as_run, in_rounds=as_run is not plan)
         warn_about_refinements(as_run, in_rounds=as_run is not plan)
         return self.runner.run(plan, until=until)
 

@@ -72,7 +72,7 @@ def test_a_static_side_input_holds_what_is_left() -> None:
             record(("a", [1]), minute, back=True),
             record(("a", [1, 3]), minute),
         ],
-        accumulates=True,
+        dm.FixedWindows(60),
     )
     assert side(minute) == [("b", [2]), ("a", [1, 3])]
 
@@ -80,7 +80,7 @@ def test_a_static_side_input_holds_what_is_left() -> None:
 def test_a_static_side_window_in_which_nothing_is_left_is_not_there() -> None:
     short, long = interval(0, 50 * SECOND), interval(0, 70 * SECOND)
     records = [record(("a", 1), short), record(("a", 1), short, back=True), record(("a", 2), long)]
-    side = StaticSide(SideInput(Ref("side"), "dict"), records, accumulates=True)
+    side = StaticSide(SideInput(Ref("side"), "dict"), records, dm.Sessions(20))
     assert side(interval(0, 40 * SECOND)) == {"a": 2}
 
 

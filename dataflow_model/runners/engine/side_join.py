@@ -13,22 +13,30 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.machine import ObjectMachine
-from dataflow_model.runners.engine.order import by_window, joined, of_release, part_of_join
-from dataflow_model.runners.engine.sides import STANDING, owner_of, view_of
+from dataflow_model.runners.engine.order import joined, of_release, part_of_join
+from dataflow_model.runners.engine.sides import (
+    STANDING,
+    contains,
+    depends_on_elements,
+    owner_of,
+    side_window,
+    view_of,
+)
 from dataflow_model.runners.engine.watermarks import Watermarks
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import DefaultTrigger
-from dataflow_model.values import NO_FIRING, PaneInfo, Window, interval
+from dataflow_model.values import NO_FIRING, PaneInfo, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dataflow_model.plan.nodes import ParDo, SideInput
+    from dataflow_model.plan.side_panes import Replaced
     from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.engine.uncombining import Multiset
@@ -113,6 +121,7 @@ class SideJoinMachine(ObjectMachine):
         self.state = JoinState([{} for _ in self.sides], [int(MIN_TIMESTAMP)] * len(self.sides))
         self._strategies = [staged.plan.strategy(side.ref) for _, side in self.sides]
         retracted = retracted_collections(staged.plan)
+        self._replaced: list[Replaced] = [replaced_by_newer(staged.plan, side.ref) for _, side in self.sides]
         self._takes_back = [side.ref in retracted for _, side in self.sides]
         self._lateness = int(staged.plan.strategy(node.input).allowed_lateness)
         self._views: dict[tuple[int, Window], Any] = {}
@@ -195,9 +204,9 @@ class SideJoinMachine(ObjectMachine):
                 self._views.pop((place, window), None)
                 fired = pane != NO_FIRING
                 held.has_pane = held.has_pane or fired or not isinstance(strategy.trigger, DefaultTrigger)
-                owner = owner_of(value) if strategy.accumulates else None
+                owner = owner_of(value, self._replaced[place])
                 index, values = held.parts.get(owner, (pane.index, []))
-                if strategy.accumulates and pane.index != index:
+                if self._replaced[place] != "nothing" and pane.index != index:
                     if pane.index < index:
                         continue
                     values = []
@@ -282,18 +291,16 @@ class SideJoinMachine(ObjectMachine):
         return False
 
     def _target(self, place: int, window: Window) -> Window:
-        """Return the side window for a main window: the existing or future window that contains its last instant."""
+        """Return the side window for a main window."""
         known = self._targets.get((place, window))
         if known is not None:
             return known
-        strategy, at = self._strategies[place], window.max_timestamp
-        if strategy.window_fn.is_merging or strategy.window_fn.needs_pairs:
-            # The bounds of a merging window depend on its elements.
-            candidates = [other for other in self.state.windows[place] if _contains(other, at)]
-            return min(candidates, key=by_window) if candidates else _window_to_come(strategy, at)
-        if len(self._targets) >= _TARGETS_KEPT:
-            self._targets.clear()
-        target = self._targets[place, window] = _window_to_come(strategy, at)
+        window_fn = self._strategies[place].window_fn
+        target = side_window(window_fn, window.max_timestamp, self.state.windows[place])
+        if not depends_on_elements(window_fn):
+            if len(self._targets) >= _TARGETS_KEPT:
+                self._targets.clear()
+            self._targets[place, window] = target
         return target
 
     def _lookup(self, place: int) -> Callable[[Window], Any]:
@@ -313,7 +320,7 @@ class SideJoinMachine(ObjectMachine):
         return self.state.watermark >= min(int(window.end) + self._lateness, int(MAX_TIMESTAMP))
 
     def _is_awaited(self, window: Window) -> bool:
-        return any(_contains(window, waits.max_timestamp) for waits in self.state.waiting)
+        return any(contains(window, waits.max_timestamp) for waits in self.state.waiting)
 
     def _forget(self) -> None:
         """Drop the side windows that are no longer needed."""
@@ -324,21 +331,8 @@ class SideJoinMachine(ObjectMachine):
                     self._views.pop((place, window), None)
 
 
-def _window_to_come(strategy: WindowingStrategy, at: EventTime) -> Window:
-    """Return the window of an element at this instant: the one that ends first, or a window of just the instant."""
-    try:
-        windows = list(strategy.window_fn.assign(at, (None, None)))
-    except Exception:  # noqa: BLE001 - a user's function may need an element, and there is none
-        windows = []
-    return min(windows, key=by_window, default=interval(int(at), int(at) + 1))
-
-
 def _by_arrival(element: _Waiting) -> tuple[int, Order, int]:
     return element.instant, element.order, element.number
-
-
-def _contains(window: Window, at: EventTime) -> bool:
-    return int(window.start) <= int(at) < int(window.end)
 
 
 def _fields(element: _Waiting) -> tuple[Any, int, tuple[Window, ...], PaneInfo]:

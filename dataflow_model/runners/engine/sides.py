@@ -1,4 +1,4 @@
-"""Static side inputs: collections that are known before the pipeline runs, looked up by window."""
+"""Side inputs, looked up by window, and those that are static: known before the pipeline runs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, KeyEncodingError, shown
 from dataflow_model.plan.combine import GroupFn
+from dataflow_model.plan.side_panes import replaced_by_newer
+from dataflow_model.runners.engine.order import by_window
 from dataflow_model.runners.engine.uncombining import MultisetFn
-from dataflow_model.values import encode_key, encode_window, is_pair
+from dataflow_model.values import encode_key, interval, is_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import SideInput
+    from dataflow_model.plan.side_panes import Replaced
     from dataflow_model.plan.sinks import Record
+    from dataflow_model.time import EventTime
     from dataflow_model.values import Window
+    from dataflow_model.windowing import WindowFn
 
-__all__ = ["STANDING", "StaticSide", "newest_panes", "owner_of", "standing_values", "view_of"]
+__all__ = ["STANDING", "StaticSide", "contains", "depends_on_elements", "owner_of", "side_window", "view_of"]
 
 STANDING: Final = MultisetFn(GroupFn())
 """The values that have not been retracted, in order of arrival."""
@@ -28,74 +34,104 @@ STANDING: Final = MultisetFn(GroupFn())
 class StaticSide:
     """The panes of one side input; called with a main window, it returns the value for the user's function.
 
-    A main window uses the side window that contains its `max_timestamp`; among several, as with sliding windows, the
-    one that ends first. If the side input accumulates, only the newest pane of each key is used. If it retracts, only
-    values that have not been retracted are used, and a window without any is treated as missing.
+    A main window uses the side window that `side_window` names. If newer panes replace older ones, only the newest are
+    used. If the side input retracts, only values that have not been retracted are used, and a window that has merged
+    with others is gone.
     """
 
     side: SideInput
     records: Sequence[Record]
-    accumulates: bool = False
+    window_fn: WindowFn
+    replaced: Replaced = "nothing"
     _seen: dict[Window, Any] = attrs.field(init=False, factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan, side: SideInput, records: Sequence[Record]) -> StaticSide:
+        """Return a side input of a plan, of which these are all panes."""
+        return cls(side, records, plan.strategy(side.ref).window_fn, replaced_by_newer(plan, side.ref))
 
     def __call__(self, window: Window) -> Any:
         """Return the view of one main window."""
         if window not in self._seen:
-            self._seen[window] = view_of(self.side, self._values(int(window.max_timestamp)))
+            self._seen[window] = view_of(self.side, self._values(window.max_timestamp))
         return self._seen[window]
 
-    def _values(self, at: int) -> list[Any]:
+    def _values(self, at: EventTime) -> list[Any]:
         held: dict[Window, list[Record]] = {}
         for record in self.records:
-            if int(record.window.start) <= at < int(record.window.end):
+            if contains(record.window, at):
                 held.setdefault(record.window, []).append(record)
-        for window in sorted(held, key=lambda window: (int(window.end), int(window.start), encode_window(window))):
-            records = held[window]
-            if not any(record.is_retraction for record in records):
-                return [record.value for record in (newest_panes(records) if self.accumulates else records)]
-            values = standing_values(records)
-            if values:
-                return values
-        return []
+        values = {window: self._standing(records) for window, records in held.items()}
+        target = side_window(self.window_fn, at, (window for window, standing in values.items() if standing))
+        return values.get(target, [])
+
+    def _standing(self, records: Sequence[Record]) -> list[Any]:
+        """Return the values of one window that have neither been replaced nor retracted."""
+        if any(record.is_retraction for record in records):
+            standing = STANDING.create_accumulator()
+            for record in records:
+                change = STANDING.subtract_input if record.is_retraction else STANDING.add_input
+                standing = change(standing, record.value)
+            values: list[Any] = STANDING.extract_output(standing)
+            return values
+        newest: dict[Any, int] = {}
+        owners = [owner_of(record.value, self.replaced) for record in records]
+        for owner, record in zip(owners, records, strict=True):
+            newest[owner] = max(record.pane.index, newest.get(owner, 0))
+        return [
+            record.value
+            for owner, record in zip(owners, records, strict=True)
+            if self.replaced == "nothing" or record.pane.index == newest[owner]
+        ]
 
 
-def standing_values(records: Sequence[Record]) -> list[Any]:
-    """Return the values of one window that have not been retracted.
+def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> Window:
+    """Return the side window for main windows whose last instant is `at`: the one to which that instant is assigned.
+
+    Among several, as with sliding windows, it is the one that ends first. The bounds of windows that depend on their
+    elements are not known before these arrive; then it is the first window that holds something, if there is one.
+
+    Args:
+        window_fn: the window function of the side input.
+        at: the instant.
+        held: the side windows that hold something.
+
+    Source: the default `WindowMappingFn` of Beam's window functions.
 
     Example:
-        >>> from dataflow_model.plan.sinks import Record
-        >>> from dataflow_model.time import EventTime
-        >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-        >>> records = [
-        ...     Record(value, EventTime(0), GLOBAL_WINDOW, NO_FIRING, is_retraction=back)
-        ...     for value, back in [(("UA", 4), False), (("AA", 1), False), (("UA", 4), True), (("UA", 7), False)]
-        ... ]
-        >>> standing_values(records)
-        [('AA', 1), ('UA', 7)]
+        >>> import dataflow_model as dm
+        >>> side_window(dm.SlidingWindows(10, 5), dm.event_time(9), ())
+        [1970-01-01T00:00:00Z, 1970-01-01T00:00:10Z)
+        >>> side_window(dm.Sessions(10), dm.event_time(9), dm.FixedWindows(60).assign(dm.event_time(9), None))
+        [1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z)
     """
-    standing = STANDING.create_accumulator()
-    for record in records:
-        change = STANDING.subtract_input if record.is_retraction else STANDING.add_input
-        standing = change(standing, record.value)
-    values: list[Any] = STANDING.extract_output(standing)
-    return values
+    if depends_on_elements(window_fn):
+        candidates = [window for window in held if contains(window, at)]
+        if candidates:
+            return min(candidates, key=by_window)
+    try:
+        windows = list(window_fn.assign(at, (None, None)))
+    except Exception:  # noqa: BLE001 - a user's function may need an element, and there is none
+        windows = []
+    return min(windows, key=by_window, default=interval(int(at), int(at) + 1))
 
 
-def newest_panes(records: Sequence[Record]) -> list[Record]:
-    """Return the records of each key's newest pane, which with an accumulating strategy replaces all earlier ones.
+def depends_on_elements(window_fn: WindowFn) -> bool:
+    """Return whether the bounds of windows depend on their elements, and not on an instant alone."""
+    return window_fn.is_merging or window_fn.needs_pairs
 
-    The key of a pair is its first part; all values that are not pairs have the same key.
+
+def contains(window: Window, at: EventTime) -> bool:
+    """Return whether an instant lies in a window."""
+    return int(window.start) <= int(at) < int(window.end)
+
+
+def owner_of(value: Any, replaced: Replaced) -> Any:
+    """Return what the value of a pane belongs to, of which a newer pane replaces the values of an older one.
+
+    With `"key"` it is the key of a pair, encoded; otherwise all values of a window belong together.
     """
-    newest: dict[Any, int] = {}
-    for record in records:
-        key = owner_of(record.value)
-        newest[key] = max(record.pane.index, newest.get(key, 0))
-    return [record for record in records if record.pane.index == newest[owner_of(record.value)]]
-
-
-def owner_of(value: Any) -> Any:
-    """Return the owner of a pane's value: its encoded key, or `None` for a value that is not a pair."""
-    if not is_pair(value):
+    if replaced != "key" or not is_pair(value):
         return None
     try:
         return encode_key(value[0])

@@ -42,7 +42,7 @@ def spark_static_sides(runner: SparkRunner, staged: StagedPlan) -> StaticSides:
         records = result.collected(parts[side].nodes[-1].label)
         measured = result.measured()
         sides.counted.note(staged.ahead, measured.counters, measured.tally)
-        sides.values[side] = StaticSide(side, records, plan.strategy(side.ref).accumulates)
+        sides.values[side] = StaticSide.of(plan, side, records)
     return sides
 
 

@@ -233,7 +233,7 @@ def static_sides(staged: StagedPlan, clock: int | None = None, but: Collection[S
                 records = [record for reached in execution.run() for record in reached.get(part.nodes[-1].label, ())]
             measured = execution.measured(commits=0, pending_since=None)
             sides.counted.note(staged.ahead, measured.counters, measured.tally)
-            sides.values[side] = StaticSide(side, records, plan.strategy(side.ref).accumulates)
+            sides.values[side] = StaticSide.of(plan, side, records)
     return sides
 
 

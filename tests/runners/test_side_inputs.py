@@ -1,0 +1,191 @@
+"""Which values a side input holds: the same whether it is static or changes, and the newest of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.testing import TestStream, strategies
+from tests.support.pipelines import run
+
+Shape: TypeAlias = Callable[[Any], Any]
+Elements: TypeAlias = list[tuple[str, int, int]]
+
+EACH = dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterCount(1)))
+SCORES: Elements = [("a", 1, 0), ("a", 2, 1), ("a", 4, 2), ("b", 8, 3)]
+
+
+def source(elements: Elements, *, static: bool) -> Any:
+    """Return the same pairs as elements that are known before the run, and as a script."""
+    if static:
+        return dm.Create([dm.TimestampedValue((key, value), at) for key, value, at in elements])
+    script = TestStream()
+    for key, value, at in elements:
+        script = script.add(value, at, key=key)
+    return script
+
+
+# Windows --------------------------------------------------------------------------------------------------------------
+
+elements = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.integers(0, 25)), max_size=8)
+groupings: dict[str, Shape] = {
+    "none": lambda side: side,
+    "sums": lambda side: side | dm.Sum.per_key(),
+    "all": lambda side: side | dm.Values() | dm.CombineGlobally(dm.ToList()),
+}
+
+
+@pytest.mark.parametrize("grouping", groupings)
+@given(elements, st.lists(st.integers(0, 25), min_size=1, max_size=4), strategies.window_fns(), strategies.window_fns())
+@example([("a", 1, 12)], [3], dm.SlidingWindows(10, 5), dm.FixedWindows(10))
+def test_static_and_changing_side_inputs_have_the_same_values(
+    grouping: str, sides: Elements, mains: list[int], side_fn: dm.WindowFn, main_fn: dm.WindowFn
+) -> None:
+    def seen(*, static: bool) -> list[Any]:
+        def build(p: dm.Pipeline) -> None:
+            windows = dm.Window.into(side_fn)
+            side = groupings[grouping](p | "side" >> source(sides, static=static) | "side windows" >> windows)
+            main = p | "main" >> source([("a", number, at) for number, at in enumerate(mains)], static=True)
+            both = main | "windows" >> dm.Window.into(main_fn)
+            both = both | dm.Map(lambda pair, side, window: (pair, window, sorted(side, key=repr)), dm.AsIter(side))
+            _ = both | "out" >> dm.io.Collect()
+
+        records = run(dm.LocalRunner(clock=0), build).collected("out")
+        return sorted((record.value for record in records), key=repr)
+
+    assert seen(static=True) == seen(static=False)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_the_side_window_is_the_assigned_one_that_ends_first_even_if_it_is_empty(*, static: bool) -> None:
+    def seen(at: int) -> Any:
+        def build(p: dm.Pipeline) -> None:
+            side = p | "side" >> source([("a", 1, at)], static=static) | dm.Window.into(dm.SlidingWindows(10, 5))
+            main = p | "main" >> source([("m", 0, 3)], static=True) | "tens" >> dm.Window.into(dm.FixedWindows(10))
+            _ = main | dm.Map(lambda _, side: side, dm.AsIter(side)) | "out" >> dm.io.Collect()
+
+        return run(dm.LocalRunner(), build).collected("out")[0].value
+
+    assert seen(9) == [("a", 1)]
+    assert seen(12) == []  # which is only in the window that ends at 15
+
+
+# Panes that replace each other ----------------------------------------------------------------------------------------
+
+
+def looked_up(shape: Shape, windowing: dm.WindowInto, *, static: bool, runner: Any = None) -> Any:
+    """Return what a late main element sees of the scores."""
+
+    def build(p: dm.Pipeline) -> None:
+        side = shape(p | "side" >> source(SCORES, static=static) | "side windows" >> windowing)
+        main = p | "main" >> (dm.Create([0]) if static else TestStream().processing_time(10).add(0, 200))
+        _ = main | "look" >> dm.Map(lambda _, side: sorted(side, key=str), dm.AsIter(side)) | "out" >> dm.io.Collect()
+
+    return run(runner or dm.LocalRunner(clock=0), build).collected("out")[0].value
+
+
+def sums(scores: Any) -> Any:
+    return scores | "sums" >> dm.Sum.per_key()
+
+
+ACCEPTED: dict[str, tuple[Shape, list[Any]]] = {
+    "sums": (sums, [("a", 7), ("b", 8)]),
+    "a reshuffle": (lambda scores: sums(scores) | dm.Reshuffle(), [("a", 7), ("b", 8)]),
+    "other times": (lambda scores: sums(scores) | dm.WithTimestamps(lambda _: dm.EventTime(2**63 - 2)), [("a", 7), ("b", 8)]),
+    "another trigger": (lambda scores: sums(scores) | dm.Window.trigger(dm.Always()), [("a", 7), ("b", 8)]),
+    "grouped together": (
+        lambda scores: {"scores": scores} | dm.CoGroupByKey(),
+        [("a", {"scores": [1, 2, 4]}), ("b", {"scores": [8]})],
+    ),
+    "a pair of all": (lambda scores: scores | dm.Latest.globally(), [("b", 8)]),
+    "text of all": (
+        lambda scores: scores | dm.Values() | dm.Sum.globally() | dm.Map(lambda total: ("total", total)),
+        [("total", 15)],
+    ),
+    "all, in parts": (lambda scores: scores | dm.Values() | dm.CombineGlobally(sum).with_fanout(3), [15]),
+    "last panes, which a function chooses": (
+        lambda scores: sums(scores) | dm.Filter(lambda _, pane: pane.index == 0) | dm.Values(),
+        [1, 8],
+    ),
+    "no grouping": (lambda scores: scores | dm.Values(), [1, 2, 4, 8]),
+}
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_later_elements_see_the_newest_pane_of_each_key(name: str, *, static: bool) -> None:
+    shape, expected = ACCEPTED[name]
+    assert looked_up(shape, EACH.accumulating(), static=static) == expected
+
+
+REFUSED: dict[str, tuple[Shape, list[Any], str]] = {
+    "values": (lambda scores: sums(scores) | dm.Values(), [7, 8], "after 'Values' it is unknown"),
+    "text": (
+        lambda scores: sums(scores) | "text" >> dm.MapTuple(lambda key, total: f"{key}: {total}"),
+        ["a: 7", "b: 8"],
+        "after 'text' it is unknown",
+    ),
+    "swapped": (lambda scores: sums(scores) | dm.KvSwap(), [(7, "a"), (8, "b")], "after 'KvSwap' it is unknown"),
+    "small ones": (
+        lambda scores: sums(scores) | "small" >> dm.Filter(lambda pair: pair[1] < 7),
+        [],
+        "after 'small' it is unknown",
+    ),
+    "small ones of all": (
+        lambda scores: scores | dm.Values() | dm.Sum.globally() | "small" >> dm.Filter(lambda total: total < 15),
+        [],
+        "after 'small' it is unknown",
+    ),
+    "two groupings": (
+        lambda scores: (sums(scores), scores | "counts" >> dm.Count.per_key()) | dm.Flatten(),
+        [("a", 3), ("a", 7), ("b", 1), ("b", 8)],
+        "after 'Flatten' it is unknown",
+    ),
+    "other windows": (
+        lambda scores: sums(scores) | "anew" >> dm.Window.into(dm.GlobalWindows()),
+        [("a", 7), ("b", 8)],
+        "after 'anew' it is unknown",
+    ),
+}
+
+
+@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_the_key_of_a_value_is_unknown_retractions_tell_what_is_left(name: str, *, static: bool) -> None:
+    shape, expected, why = REFUSED[name]
+    with pytest.raises(dm.PlanError, match=rf"{why} which values belong to one pane\nHint: use \.accumulating_and"):
+        looked_up(shape, EACH.accumulating(), static=static)
+    assert looked_up(shape, EACH.accumulating_and_retracting(), static=static) == expected
+    windowing = dm.Window.into(dm.GlobalWindows()).accumulating()
+    assert looked_up(shape, windowing, static=True) == expected  # one pane, which nothing replaces
+
+
+def test_rounds_take_back_what_they_replace_in_a_side_input() -> None:
+    runner = dm.LocalRunner(mode="microbatch", interval=1, clock=0)
+    for shape, expected, _ in REFUSED.values():
+        assert looked_up(shape, dm.Window.into(dm.GlobalWindows()), static=False, runner=runner) == expected
+    kept = "kept" >> dm.Map(lambda pair: pair).retractable(False)
+    with pytest.raises(dm.PlanError, match=r"after 'kept' it is unknown(.|\n)*Hint: use mode='streaming', or dm\.CoG"):
+        looked_up(lambda scores: sums(scores) | kept, EACH, static=False, runner=runner)
+
+
+def test_sessions_that_merge_have_to_take_back_what_they_have_emitted() -> None:
+    def seen(windowing: dm.WindowInto) -> Any:
+        def build(p: dm.Pipeline) -> None:
+            side = sums(p | "side" >> TestStream().add(1, 0, key="k").add(2, 3, key="k") | windowing)
+            main = p | "main" >> TestStream().processing_time(10).add(0, 4)
+            main = main | "instants" >> dm.Window.into(dm.FixedWindows("1 us"))
+            _ = main | dm.Map(lambda _, side: side, dm.AsIter(side)) | "out" >> dm.io.Collect()
+
+        return run(dm.LocalRunner(), build).collected("out")[0].value
+
+    sessions = dm.Window.into(dm.Sessions(5)).trigger(dm.Repeatedly(dm.AfterCount(1)))
+    for windowing in (sessions.accumulating(), sessions):
+        with pytest.raises(dm.PlanError, match=r"replace each other, but its windows merge\nHint: use \.accumulating"):
+            seen(windowing)
+    assert seen(sessions.accumulating_and_retracting()) == [("k", 3)]
