@@ -400,3 +400,94 @@ def test_the_traceback_of_an_error_in_a_users_function_shows_no_frames_of_the_en
     cause = raised.value.__cause__
     assert isinstance(cause, ZeroDivisionError)
     assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["<lambda>"]
+
+
+class Stateful(dm.DoFn):
+    """Keeps what it is told to, looks at a side input, and fails in a step."""
+
+    kept: Any = dm.ValueStateSpec(default=None)
+    over = dm.TimerSpec()
+
+    def __init__(self, step: str = "", keeps: Callable[[], Any] = int) -> None:
+        self.step = step
+        self.keeps = keeps
+
+    def setup(self) -> None:
+        self.reach("setup")
+
+    def start_bundle(self) -> None:
+        self.reach("start_bundle")
+
+    def reach(self, step: str) -> None:
+        if step == self.step:
+            raise OSError("no connection")
+
+    def process(self, pair: Any, kept: dm.ValueState[Any], over: dm.Timer, side: Any = None) -> Iterator[Any]:
+        kept.write(self.keeps())
+        over.set_after(1)
+        yield pair, side
+
+    @dm.on_timer(over)
+    def fire(self, key: Any, side: Any = None) -> Iterator[Any]:
+        yield key, side
+
+
+def rescued(transform: dm.ParDo) -> list[str]:
+    """Return the reasons of a transform's dead letters."""
+
+    def build(p: dm.Pipeline) -> None:
+        pairs = p | "pairs" >> dm.Create([("a", 1), ("a", 2)])
+        _, failed = pairs | "stateful" >> transform.with_exception_handling()
+        _ = failed | "failed" >> dm.io.Collect()
+
+    return [record.value.reason for record in run(dm.LocalRunner(), build).collected("failed")]
+
+
+@pytest.mark.parametrize("step", ["setup", "start_bundle"])
+def test_a_stateful_function_that_cannot_begin_fails_the_run_and_makes_no_dead_letters(step: str) -> None:
+    with pytest.raises(dm.UserCodeError, match="OSError: no connection") as raised:
+        rescued(dm.ParDo(Stateful(step)))
+    assert f"transform: 'stateful', in its {step}()" in str(raised.value)
+    assert "element" not in str(raised.value).partition("Hint:")[0]
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_side_input_of_a_stateful_function_that_has_no_value_names_transform_and_element(*, by_name: bool) -> None:
+    def given(p: dm.Pipeline) -> dm.ParDo:
+        empty = dm.AsSingleton(p | "side" >> dm.Create([]))
+        return dm.ParDo(Stateful(), side=empty) if by_name else dm.ParDo(Sided(), empty)
+
+    class Sided(Stateful):
+        def process(self, pair: Any, side: Any, kept: dm.ValueState[Any], over: dm.Timer) -> Iterator[Any]:  # type: ignore[override]
+            return super().process(pair, kept, over, side)
+
+    def build(p: dm.Pipeline, *, rescues: bool) -> None:
+        transform: Any = given(p)
+        pairs = p | "pairs" >> dm.Create([("a", 1)])
+        if rescues:
+            _, failed = pairs | "stateful" >> transform.with_exception_handling()
+            _ = failed | "failed" >> dm.io.Collect()
+        else:
+            _ = pairs | "stateful" >> transform
+
+    with pytest.raises(dm.UserCodeError) as raised:
+        run(dm.LocalRunner(), lambda p: build(p, rescues=False))
+    assert str(raised.value) == (
+        "the side input 'side' of AsSingleton has no value in the window\n"
+        "  transform: 'stateful'\n"
+        "  element: ('a', 1)\n"
+        "Hint: pass default=… to dm.AsSingleton"
+    )
+    [letter] = run(dm.LocalRunner(), lambda p: build(p, rescues=True)).collected("failed")
+    assert "has no value in the window" in letter.value.reason
+
+
+def test_state_that_cannot_be_copied_for_dead_letters_says_so_with_transform_element_and_way_out() -> None:
+    with pytest.raises(dm.UserCodeError) as raised:
+        rescued(dm.ParDo(Stateful(keeps=lambda: (number for number in [1]))))
+    assert str(raised.value).startswith(
+        "the state of key 'a' cannot be copied, which elements that fail need: cannot pickle 'generator' object\n"
+        "  transform: 'stateful'\n"
+        "  element: ('a', 2)\n"
+        "Hint: keep values in it that can be copied, such as a list instead of a generator, or leave out"
+    )

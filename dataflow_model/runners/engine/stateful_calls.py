@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -258,6 +259,25 @@ class UserCalls:
         """Return the further positional arguments of the current call of `process`."""
         return [self._argument(argument, self.call.window) for argument in self._node.args]
 
+    def saved(self, value: Any) -> StateCell:
+        """Return a copy of the state of the current call, to which an element that fails sets it back.
+
+        Args:
+            value: the element.
+
+        Raises:
+            UserCodeError: for state that cannot be copied.
+        """
+        try:
+            return copy.deepcopy(self.call.known.cell)
+        except Exception as error:
+            problem = InvalidType(
+                f"the state of key {self.call.key!r} cannot be copied, which elements that fail need: {error}",
+                hint="keep values in it that can be copied, such as a list instead of a generator, "
+                "or leave out .with_exception_handling()",
+            )
+            raise user_error(problem, self._node.label, value) from error
+
     def emit(self, results: Any) -> None:
         """Check and emit what a function has returned."""
         filed = self._checked(results, self.call)
@@ -313,9 +333,9 @@ class UserCalls:
     def _call_back(self, function: str) -> None:
         node, call = self._node, self.call
         call.pane = NO_FIRING
-        arguments = self._arguments_of[function].of(call)
+        self.begin_bundle()
         try:
-            self.begin_bundle()
+            arguments = self._arguments_of[function].of(call)
             filed = self._checked(getattr(node.fn, function)(**arguments), call)
         except Exception as error:
             raise user_error(error, node.label, self._event(function), hint=None) from error

@@ -5,7 +5,6 @@ What happens seldom is left to the engine and to its `UserCalls`: opening state,
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dataflow_model.values import as_pair
@@ -86,6 +85,10 @@ class _Outcomes(Protocol):
         """Return the further positional arguments of the current call."""
         ...
 
+    def saved(self, value: Any) -> StateCell:
+        """Return a copy of the state of the current call; `value` is the element."""
+        ...
+
     def emit(self, results: Any) -> None:
         """Check and emit what a function has returned."""
         ...
@@ -144,13 +147,13 @@ class ElementCalls:
             freed: the hold that was released just before.
         """
         self.call.enter(known, time, freed)
-        for name, argument_of in self.varying:
-            self.held[name] = argument_of(self.call)
-        positional = self.outcomes.positional() if self.positional is None else self.positional
-        before = copy.deepcopy(known.cell) if self.rescues else None
+        if not self.has_begun:
+            self.outcomes.begin_bundle()
+        before = self.outcomes.saved(value) if self.rescues else None
         try:
-            if not self.has_begun:
-                self.outcomes.begin_bundle()
+            for name, argument_of in self.varying:
+                self.held[name] = argument_of(self.call)
+            positional = self.outcomes.positional() if self.positional is None else self.positional
             results = self.fn.process(value, *positional, **self.held)
             if results is not None and results is not _NOTHING:
                 self.outcomes.emit(results)
