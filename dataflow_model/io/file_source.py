@@ -249,9 +249,9 @@ class FileSource(ColumnSource):
         """
         path = str(Path(root_of(self.paths), origin))
         try:
-            return FileIdentity.of(path)
+            return FileIdentity.of(FileVersion.of(path))
         except OSError as error:
-            raise _unreadable(path, error) from error
+            raise unreadable(path, error) from error
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Raise `SourceError` if a file was replaced after it was listed."""

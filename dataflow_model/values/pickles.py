@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import pickle
 import types
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import cloudpickle
+
+from dataflow_model.errors import CheckpointMismatch
+from dataflow_model.values.main_classes import MAIN, is_named, named_classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MOVED", "dump", "dump_by_value", "load"]
+__all__ = ["MOVED", "dump", "dump_by_value", "dump_with_classes", "load", "load_with_classes"]
 
 _PROTOCOL: Final = 5
 _REPLACED: Final = "<dynamic-code>"
@@ -42,7 +45,7 @@ elements, kept outputs), add a line here, and do not use the old name for anythi
 
 
 def dump(value: Any) -> bytes:
-    """Pickle a value; what plain pickle cannot refer to by name, such as classes of `__main__`, is pickled by value.
+    """Pickle a value; what cannot be referred to by name, such as a lambda, is pickled by value.
 
     Example:
         >>> load(dump({"count": 3}))
@@ -51,18 +54,39 @@ def dump(value: Any) -> bytes:
     try:
         return pickle.dumps(value, protocol=_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return dump_by_value(value)
+        file = io.BytesIO()
+        _NamedWherePossible(file).dump(value)
+        return file.getvalue()
 
 
 def dump_by_value(value: Any) -> bytes:
-    """Pickle a value, with functions and classes by value where they cannot be imported by name."""
+    """Pickle a value for a process with another `__main__`, with functions and classes of `__main__` by value."""
     file = io.BytesIO()
-    _ByValue(file, protocol=_PROTOCOL).dump(value)
+    _ByValue(file).dump(value)
     return file.getvalue()
 
 
+def dump_with_classes(value: Any) -> bytes:
+    """Pickle a value as `dump_by_value` does, along with a list of the classes of `__main__` in it."""
+    file = io.BytesIO()
+    pickler = _ByValue(file)
+    pickler.dump(value)
+    pickler.dump(named_classes(pickler.of_main))  # the second pickle refers to objects of the first one
+    return file.getvalue()
+
+
+def load_with_classes(pickled: bytes) -> tuple[Any, dict[str, type]]:
+    """Return the value that `dump_with_classes` wrote, and its classes of `__main__` by name."""
+    unpickler = pickle.Unpickler(io.BytesIO(pickled))
+    return unpickler.load(), unpickler.load()
+
+
 def load(pickled: bytes) -> Any:
-    """Load a value that `dump` wrote, in this version or in an older one whose moved names are in `MOVED`."""
+    """Load a value that `dump` wrote, in this version or in an older one whose moved names are in `MOVED`.
+
+    Raises:
+        CheckpointMismatch: if it refers to a class or function that cannot be found.
+    """
     try:
         return pickle.loads(pickled)
     except (ImportError, AttributeError):  # a moved name; pickles without one take the fast path above
@@ -70,14 +94,31 @@ def load(pickled: bytes) -> Any:
 
 
 class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
-    """Keeps the names of the files with the code of functions, which errors show and cloudpickle 3.1.3 replaces."""
+    """Keeps the names of the files with the code of functions, which errors show and cloudpickle 3.1.3 replaces.
+
+    Attributes:
+        of_main: the classes of `__main__` that were pickled.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file, protocol=_PROTOCOL)
+        self.of_main: list[type] = []
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and obj.__module__ == MAIN:
+            self.of_main.append(obj)
         if not isinstance(obj, types.CodeType):
             return super().reducer_override(obj)
         reduced: Any = self.dispatch_table[types.CodeType](obj)
         make, arguments = reduced
         return make, tuple(obj.co_filename if argument == _REPLACED else argument for argument in arguments)
+
+
+class _NamedWherePossible(_ByValue):
+    """Refers to classes of `__main__` by name, as plain pickle does: state outlives the classes of one process."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return NotImplemented if is_named(obj) else super().reducer_override(obj)
 
 
 class _Renaming(pickle.Unpickler):
@@ -86,4 +127,12 @@ class _Renaming(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         moved = MOVED.get(f"{module_name}:{global_name}") or MOVED.get(module_name) or module_name
         module, _, name = moved.partition(":")
-        return super().find_class(module, name or global_name)
+        try:
+            return super().find_class(module, name or global_name)
+        except (ImportError, AttributeError) as error:
+            raise CheckpointMismatch(
+                f"a stored value is of the class or function {global_name!r} of the module {module_name!r}, "
+                f"which cannot be found here: {error}",
+                hint="keep classes of stored values where they are, and refer to those of the main program in a "
+                "function; where this program is not the one that stored them, import their module from both",
+            ) from error

@@ -96,7 +96,10 @@ def sums(scores: Any) -> Any:
 ACCEPTED: dict[str, tuple[Shape, list[Any]]] = {
     "sums": (sums, [("a", 7), ("b", 8)]),
     "a reshuffle": (lambda scores: sums(scores) | dm.Reshuffle(), [("a", 7), ("b", 8)]),
-    "other times": (lambda scores: sums(scores) | dm.WithTimestamps(lambda _: dm.EventTime(2**63 - 2)), [("a", 7), ("b", 8)]),
+    "other times": (
+        lambda scores: sums(scores) | dm.WithTimestamps(lambda _: dm.EventTime(2**63 - 2)),
+        [("a", 7), ("b", 8)],
+    ),
     "another trigger": (lambda scores: sums(scores) | dm.Window.trigger(dm.Always()), [("a", 7), ("b", 8)]),
     "grouped together": (
         lambda scores: {"scores": scores} | dm.CoGroupByKey(),

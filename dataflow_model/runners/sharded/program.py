@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import pathlib
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,7 +18,7 @@ from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
 from dataflow_model.runners.sharded.faults import Fault, armed
 from dataflow_model.runners.sharded.unpicklable import unpicklable_program
-from dataflow_model.values.pickles import dump_by_value
+from dataflow_model.values.pickles import dump_with_classes, load_with_classes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,6 +57,7 @@ class Program:
         seed: the initial state of the shards, if the run was upgraded from an older one.
         max_state_memory: the bytes of memory for state by key, over all shards; `None` for no bound.
         digest: identifies the program in this worker.
+        main_classes: in a worker, the classes of the program's `__main__` by name; see `values.main_classes`.
     """
 
     staged: StagedPlan
@@ -77,6 +77,7 @@ class Program:
     seed: Seed | None = None
     max_state_memory: int | None = None
     digest: str = ""
+    main_classes: Mapping[str, type] = attrs.field(factory=dict)
 
     def pack(self) -> PackedProgram:
         """Return the program in a form that can be sent to workers.
@@ -85,7 +86,7 @@ class Program:
             PlanError: if it cannot be pickled.
         """
         try:
-            blob = dump_by_value(self)
+            blob = dump_with_classes(self)
         except Exception as error:
             raise unpicklable_program(error) from error
         return PackedProgram(hashlib.sha256(blob).hexdigest(), blob)
@@ -197,8 +198,9 @@ class PackedProgram:
             SourceError: if the file cannot be read.
             StateCorruption: if the file has another content.
         """
-        program: Program = pickle.loads(self.blob or self._read())
-        return attrs.evolve(program, digest=self.digest)
+        program: Program
+        program, main_classes = load_with_classes(self.blob or self._read())
+        return attrs.evolve(program, digest=self.digest, main_classes=main_classes)
 
     def path(self) -> pathlib.Path:
         """Return the path of the file on this machine."""

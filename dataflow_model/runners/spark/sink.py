@@ -10,7 +10,7 @@ from dataflow_model.runners.sharded.publishing import Pending, Publisher, write_
 from dataflow_model.runners.sharded.rows import rows_of_batches
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.stages import value_of
-from dataflow_model.runners.spark.tasks import WORKER, this_task
+from dataflow_model.runners.spark.tasks import this_program, this_task
 from dataflow_model.runners.spark.worker_memory import returning_memory
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ class StreamWriter:
     @reported
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """Publish the output of a micro-batch's tasks."""
-        Publisher(WORKER.program(self.packed), self.directory).commit(batchId, _pending(messages))
+        Publisher(this_program(self.packed), self.directory).commit(batchId, _pending(messages))
 
     @reported
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """Delete the output of a micro-batch's tasks that ended."""
-        Publisher(WORKER.program(self.packed), self.directory).abort(batchId, _pending(messages))
+        Publisher(this_program(self.packed), self.directory).abort(batchId, _pending(messages))
 
 
 def _pending(messages: list[Any]) -> list[Pending]:

@@ -21,7 +21,7 @@ from dataflow_model.runners.sharded.rows import Row, arrow_batches, dump, load
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
-from dataflow_model.runners.spark.tasks import WORKER, this_task
+from dataflow_model.runners.spark.tasks import this_program, this_task
 from dataflow_model.runners.spark.worker_memory import returning_memory
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class StreamReader:
         self.begin: dict[str, Any] = json.loads(options["begin"])
 
     def _feed(self) -> Feed:
-        program = WORKER.program(self.packed)
+        program = this_program(self.packed)
         return Feed(
             program.staged.sources,
             self.rows,
@@ -91,7 +91,7 @@ class StreamReader:
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return where the micro-batch ends that begins at `start`."""
         del limit
-        check_newest(self.directory, WORKER.program(self.packed).fence)
+        check_newest(self.directory, this_program(self.packed).fence)
         check_format(start.get("format"), f"the offset in {self.directory!r}")
         drain, until_drained = ((self.requests / name).exists() for name in ("drain", "until_drained"))
         return self._feed().next(

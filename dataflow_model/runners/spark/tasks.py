@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.runners.engine.garbage import collect_rarely, leave_out
 from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.values.main_classes import stand_in_for_main
 
 if TYPE_CHECKING:
-    from dataflow_model.runners.sharded.program import PackedProgram
+    from dataflow_model.runners.sharded.program import PackedProgram, Program
 
-__all__ = ["WORKER", "this_task"]
+__all__ = ["WORKER", "this_program", "this_task"]
 
 WORKER: Final = Worker()
 """The cache of this Python process; Spark has no other place to keep anything between tasks."""
+
+
+def this_program(packed: PackedProgram) -> Program:
+    """Return a program, whose classes of `__main__` this process can refer to by name from now on."""
+    program = WORKER.program(packed)
+    stand_in_for_main(program.main_classes)
+    return program
 
 
 def this_task(packed: PackedProgram) -> Task:
@@ -21,7 +29,7 @@ def this_task(packed: PackedProgram) -> Task:
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
-    program = WORKER.program(packed)
+    program = this_program(packed)
     if context is None:
         return Task(program, WORKER)
     collect_rarely()

@@ -171,7 +171,8 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
         part: the name of the record, for errors.
 
     Raises:
-        CheckpointMismatch: if another version of the package wrote it in another format.
+        CheckpointMismatch: if another version of the package wrote it in another format, or if it refers to a class
+            that this program does not have.
         StateCorruption: if it is damaged.
 
     Example:
@@ -190,6 +191,9 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
     check_format(int.from_bytes(body[:_FORMAT_BYTES], "big"), name)
     try:
         return load(body[_FORMAT_BYTES:])
+    except CheckpointMismatch as error:
+        error.add_note(f"while reading {name}")
+        raise
     except Exception as error:
         raise corrupt(name, f"{part} cannot be read: {type(error).__name__}: {error}") from error
 
