@@ -126,7 +126,8 @@ def test_a_record_with_a_class_that_is_gone_is_refused_by_name() -> None:
     record = seal(Gone(1)).replace(b"Gone", b"Lost")
     body = record[8:]
     problem = (
-        r"^a stored value is of the class or function 'Lost' of the module 'tests\..*\nHint: .*(?s:.*)while reading 'draws'"
+        r"^a stored value is of the class or function 'Lost' of the module 'tests\..*"
+        r"\nHint: .*(?s:.*)while reading 'draws'"
     )
     with pytest.raises(dm.CheckpointMismatch, match=problem):
         unseal(record[:4] + durable._checksum(body) + body, "'draws'")
