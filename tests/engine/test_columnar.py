@@ -20,7 +20,7 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.strategy import WindowingStrategy
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarMachine
-from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
+from dataflow_model.runners.engine.columns.chunks import chunk_partials
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
 from dataflow_model.runners.engine.order import of_rows
@@ -180,8 +180,8 @@ def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callab
 def feed(engine: ColumnarMachine, node: GroupByKeyAndWindow, part: Part) -> None:
     """Give a chunk to the engine, in columns if it can be."""
     batch = pa.record_batch({"key": part.keys, "value": part.values})
-    chunk = Chunk([batch], np.array(part.times, np.int64))
-    table = chunk_partials(engine.lift, node.strategy.window_fn, chunk) if part.times else None
+    times = np.array(part.times, np.int64)
+    table = chunk_partials(engine.lift, node.strategy.window_fn, batch, times) if part.times else None
     if table is None:
         engine.fold(elements_of(part, node.strategy.window_fn))
     else:

@@ -1,15 +1,21 @@
-"""How a micro-batch's row ranges are shared out among the tasks that read them."""
+"""How a micro-batch's row ranges are shared out among the tasks that read them, and in which batches they are read."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.offsets import begin
 from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.stage0 import BYTES_AT_ONCE, ROWS_AT_ONCE, in_large_batches
 from dataflow_model.runners.spark.stages import StreamReader, program_options
 from tests.support.inputs import write_rows
 
@@ -35,3 +41,30 @@ def test_many_small_files_share_the_tasks_of_a_micro_batch(tmp_path: Path) -> No
     end = reader.latestOffset(reader.latestOffset(start))
     [nothing] = reader.partitions(end, end)
     assert (nothing.work.leads, nothing.work.parts) == (True, ())
+
+
+SIZES = st.sampled_from([0, 1, 100_000, ROWS_AT_ONCE - 1, ROWS_AT_ONCE, ROWS_AT_ONCE + 1])
+
+
+@given(st.lists(st.tuples(SIZES, st.booleans()), max_size=6))
+def test_batches_are_joined_in_order_up_to_a_number_of_rows_where_their_columns_are_the_same(
+    batches: list[tuple[int, bool]],
+) -> None:
+    given = [
+        pa.record_batch({"n" if is_named else "m": pa.array(range(number, number + rows), pa.int32())})
+        for number, (rows, is_named) in enumerate(batches)
+    ]
+    joined = list(in_large_batches(iter(given)))
+    for name in ("n", "m"):
+        schema = pa.schema({name: pa.int32()})
+        before, after = ([batch for batch in some if batch.schema == schema] for some in (given, joined))
+        assert pa.Table.from_batches(after, schema).equals(pa.Table.from_batches(before, schema))
+    sizes = {batch.num_rows for batch in given}
+    assert all(batch.num_rows <= ROWS_AT_ONCE or batch.num_rows in sizes for batch in joined)
+    for first, second in itertools.pairwise(joined):
+        assert first.schema != second.schema or first.num_rows + second.num_rows > ROWS_AT_ONCE
+
+
+def test_batches_of_wide_rows_are_joined_up_to_a_number_of_bytes() -> None:
+    wide = pa.record_batch({"text": ["x" * (BYTES_AT_ONCE // 4)]})
+    assert [batch.num_rows for batch in in_large_batches(iter([wide] * 7))] == [3, 3, 1]

@@ -16,7 +16,7 @@ from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.columns import split_by_shard as split_table
-from dataflow_model.runners.engine.columns.chunks import Chunk, chunk_partials
+from dataflow_model.runners.engine.columns.chunks import chunk_partials
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.observing import GoodRows, Observer
@@ -44,10 +44,13 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.task import Task
 
 __all__ = [
+    "BYTES_AT_ONCE",
     "FIRST",
     "NOW",
+    "ROWS_AT_ONCE",
     "STATIC_STEP",
     "Slice",
+    "in_large_batches",
     "pack_arrivals",
     "pack_panes",
     "read_script",
@@ -61,8 +64,10 @@ NOW: Final = (int(MIN_TIMESTAMP), 1)
 """A placeholder for the tick of the micro-batch, under the wall clock."""
 STATIC_STEP: Final = -2
 """The step of static elements in a script's timeline: before its first step."""
-_CHUNK_ROWS: Final = 400_000
-"""The most rows that are combined at once: enough for keys to repeat, few enough for a processor's cache."""
+ROWS_AT_ONCE: Final = 262_144
+"""The most rows that are processed at once: enough for keys to repeat, few enough for a processor's cache."""
+BYTES_AT_ONCE: Final = 1 << 26
+"""The most bytes of rows that are collected for that: a worker holds a small multiple of this."""
 
 
 @attrs.frozen
@@ -102,7 +107,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     version = source.version_of(part.origin) if part.version is None else part.version
     if part.version is not None:
         source.check_version(part.origin, part.version)
-    for batch in source.read(part.origin, part.start, part.stop):
+    for batch in in_large_batches(source.read(part.origin, part.start, part.stop)):
         columns = source.columns_of(batch)
         rows = GoodRows.of(columns, program.wall if wall is None else wall, row + part.base)
         observer.take(rows.clock, rows.event_times, rows)
@@ -128,7 +133,6 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         )
     if version is not None:  # it may have been replaced while it was read
         source.check_version(part.origin, version)
-    yield from reading.finish()
     payload = task.packed((observer.seen(version), {"elements_out": read_rows, "dead_letters": dead}))
     yield from (Row(label, 1, Kind.SEEN, payload) for label in program.followers)
 
@@ -142,7 +146,6 @@ class _Reading:
         self._task, self._label, self._writer = task, part.label, writer
         self._at: At = FIRST if wall is None else (wall, 0)
         self._lifts = program.lifts_from(part.label)
-        self._held: list[GoodRows] = []
         self._rest = program.rest(part.label)
         self._pairs = program.pairs_of(part.label)
         self._skip = program.only_lifted
@@ -155,32 +158,20 @@ class _Reading:
             return
         if self._rest:
             yield from self._elements(rows)
-        if self._lifts:
-            self._held.append(rows)
-            if sum(len(held.positions) for held in self._held) >= _CHUNK_ROWS:
-                yield from self.finish()
+        for lift in self._lifts:
+            yield from self._partials(lift, rows)
 
-    def finish(self) -> Iterator[Row]:
-        """Yield the partials of the rows that were collected for a larger chunk."""
-        held, self._held = self._held, []
-        if held:
-            chunk = Chunk([rows.batch for rows in held], np.concatenate([rows.event_times for rows in held]))
-            for lift in self._lifts:
-                yield from self._partials(lift, chunk, held)
-
-    def _partials(self, lift: Lift, chunk: Chunk, held: list[GoodRows]) -> Iterator[Row]:
+    def _partials(self, lift: Lift, rows: GoodRows) -> Iterator[Row]:
         program = self._task.program
         node = program.staged.plan[lift.label]
         assert isinstance(node, GroupByKeyAndWindow)  # noqa: S101 - only these are lifted
-        table = chunk_partials(lift, node.strategy.window_fn, chunk)
+        table = chunk_partials(lift, node.strategy.window_fn, rows.batch, rows.event_times)
         if table is None:
-            skip = program.all_but(lift.label)
-            for rows in held:
-                batch = _with_column(rows.batch, lift.unread)
-                bundle = self._bundle(RowValues(pa.Table.from_batches([batch])), rows)
-                yield from _through(self._task, self._label, MAIN, bundle, skip=skip)
+            batch = _with_column(rows.batch, lift.unread)
+            bundle = self._bundle(RowValues(pa.Table.from_batches([batch])), rows)
+            yield from _through(self._task, self._label, MAIN, bundle, skip=program.all_but(lift.label))
             return
-        elements = len(chunk.event_times)
+        elements = len(rows.event_times)
         shards = len(program.labels)
         slots = range(shards * program.buckets)
         parts = [(0, table)] if len(slots) == 1 or not table.num_rows else split_table(table, slots)
@@ -214,6 +205,21 @@ class _Reading:
     def _bundle(self, values: Lane[Any], rows: GoodRows) -> Bundle:
         orders: Any = RowOrders.of_origin(self.name, rows.positions)
         return Bundle.fresh(values, Integers(rows.event_times), orders, Integers(rows.clock))
+
+
+def in_large_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join batches with the same columns to larger ones: a batch has costs that do not depend on its rows."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        is_full = rows + batch.num_rows > ROWS_AT_ONCE or size + batch.nbytes > BYTES_AT_ONCE
+        if held and (is_full or batch.schema != held[0].schema):
+            yield pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:

@@ -18,45 +18,37 @@ from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
     from dataflow_model.plan.lifting import Lift
-    from dataflow_model.runners.engine.chunk import Chunk as InstantChunk
+    from dataflow_model.runners.engine.chunk import Chunk
     from dataflow_model.windowing import WindowFn
     from dataflow_model.windowing.base import AssignedColumn
 
-__all__ = ["Chunk", "assigned_columns", "chunk_partials", "partials_by_instant"]
+__all__ = ["assigned_columns", "chunk_partials", "partials_by_instant"]
 
 _FAR: Final = 2**61
 """Event times beyond this may have windows that are cut off at ±∞, which only the general path handles."""
 
 
-@attrs.frozen(eq=False)
-class Chunk:
-    """Some rows of a source.
-
-    Attributes:
-        batches: the rows, without bad ones.
-        event_times: in microseconds, one per row.
-    """
-
-    batches: Sequence[pa.RecordBatch]
-    event_times: NDArray[np.int64]
-
-
-def chunk_partials(lift: Lift, window_fn: WindowFn, chunk: Chunk) -> pa.Table | None:
-    """Combine a chunk's rows per key and window; `None` if the general path must process them.
+def chunk_partials(lift: Lift, window_fn: WindowFn, batch: pa.RecordBatch, times: NDArray[np.int64]) -> pa.Table | None:
+    """Combine rows of a source per key and window; `None` if the general path must process them.
 
     The table has the columns of `kernels.COLUMNS`; `window_end` only if the window's start does not determine it.
+
+    Args:
+        lift: what is combined.
+        window_fn: the window function.
+        batch: the rows, without bad ones.
+        times: their event times in microseconds, one per row.
     """
-    names = chunk.batches[0].schema.names
+    names = batch.schema.names
     if lift.key not in names or (lift.value is not None and lift.value not in names):
         return None
-    keys = pa.chunked_array([batch.column(lift.key) for batch in chunk.batches])
-    values = None if lift.value is None else pa.chunked_array([batch.column(lift.value) for batch in chunk.batches])
-    times = chunk.event_times
+    keys = pa.chunked_array([batch.column(lift.key)])
+    values = None if lift.value is None else pa.chunked_array([batch.column(lift.value)])
     if pa.types.is_timestamp(keys.type) or not fits(keys, values, lift.kernel):
         return None  # a timestamp becomes a datetime, or a number outside datetime's range, row by row
     if len(times) and not -_FAR < int(times.min()) <= int(times.max()) < _FAR:
@@ -115,7 +107,7 @@ def _is_column(assigned: Any, count: int) -> bool:
 
 
 def partials_by_instant(
-    chunk: InstantChunk, lift: Lift, window_fn: WindowFn, watermark: int
+    chunk: Chunk, lift: Lift, window_fn: WindowFn, watermark: int
 ) -> Mapping[int, tuple[pa.Table, int]] | None:
     """Combine the elements of a chunk of instants in columns; `None` if they are not columns, or do not fit a kernel.
 
@@ -147,8 +139,8 @@ def partials_by_instant(
     for place in np.flatnonzero(np.bincount(due)).tolist():
         rows = np.flatnonzero(due == place)
         is_all = len(rows) == len(due)
-        part = Chunk([batch], times.array) if is_all else Chunk([batch.take(pa.array(rows))], times.array[rows])
-        table = chunk_partials(lift, window_fn, part)
+        part, part_times = (batch, times.array) if is_all else (batch.take(pa.array(rows)), times.array[rows])
+        table = chunk_partials(lift, window_fn, part, part_times)
         if table is None:
             return None
         partials[place] = table, len(rows)
