@@ -11,7 +11,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.sources import ColumnSource, Origin
-from dataflow_model.runners.sharded.publishing import read_progress
+from dataflow_model.runners.sharded.progress import read_progress
 from tests.support.micro_batches import Streamed
 from tests.support.runners.local_streams import Stepped
 

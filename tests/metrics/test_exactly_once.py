@@ -11,7 +11,8 @@ import dataflow_model as dm
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded import in_process
 from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.publishing import Publisher, read_measured
+from dataflow_model.runners.sharded.progress import read_measured
+from dataflow_model.runners.sharded.publishing import Publisher
 from dataflow_model.testing import TestStream
 from tests.support.metrics import counting
 from tests.support.micro_batches import SHARDS, Streamed

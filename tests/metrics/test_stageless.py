@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded.publishing import read_counters, read_progress, read_watermarks
+from dataflow_model.runners.sharded.progress import read_counters, read_progress, read_watermarks
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped

@@ -21,7 +21,8 @@ from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, make_folde
 from dataflow_model.runners.sharded.checkpoint.requests import request_signal
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
-from dataflow_model.runners.sharded.publishing import last_published, read_collected, read_progress, write_progress
+from dataflow_model.runners.sharded.progress import read_progress, write_progress
+from dataflow_model.runners.sharded.publishing import last_published, read_collected
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, offset_of
 from dataflow_model.values import pickles

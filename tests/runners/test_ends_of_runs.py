@@ -15,7 +15,7 @@ from dataflow_model.errors import UserCodeError
 from dataflow_model.io.text_files import TextFile
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.waiting import Waiting
-from dataflow_model.runners.sharded import publishing, results
+from dataflow_model.runners.sharded import progress, results
 from tests.support.pipelines import run, start
 from tests.support.runners.failing_sinks import FailingSink
 from tests.support.waiting import PATIENCE
@@ -193,7 +193,7 @@ def test_a_full_disk_while_a_micro_batch_is_published_ends_the_run_with_a_way_ou
 
     build = followed(tmp_path)
     with monkeypatch.context() as full:
-        full.setattr(publishing, "write_progress", write)
+        full.setattr(progress, "write_file", write)
         with pytest.raises(dm.SinkError, match=r"(?s)progress.json' in the checkpoint directory cannot be written"):
             run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)
     result = run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)

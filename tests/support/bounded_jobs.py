@@ -12,7 +12,8 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.publishing import Publisher, read_collected, read_counters
+from dataflow_model.runners.sharded.progress import read_counters
+from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.batch import pending_of

@@ -15,13 +15,8 @@ from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.publishing import (
-    Publisher,
-    read_collected,
-    read_counters,
-    read_progress,
-    write_pending,
-)
+from dataflow_model.runners.sharded.progress import read_counters, read_progress
+from dataflow_model.runners.sharded.publishing import Publisher, read_collected, write_pending
 from dataflow_model.runners.sharded.task import Task
 from dataflow_model.runners.sharded.upgrade.carrying import write_seed
 from dataflow_model.runners.sharded.upgrade.reading import read_shard

@@ -10,7 +10,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
-from dataflow_model.runners.sharded.publishing import write_progress
+from dataflow_model.runners.sharded.progress import write_progress
 from dataflow_model.runners.sharded.upgrade import carrying
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 from dataflow_model.runners.spark.stopped import StoppedSparkRun

@@ -9,7 +9,7 @@ import attrs
 
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.local.run_file import HOST, RunFile
-from dataflow_model.runners.sharded.publishing import read_progress
+from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 
 if TYPE_CHECKING:

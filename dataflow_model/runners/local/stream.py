@@ -22,7 +22,8 @@ from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
 from dataflow_model.runners.sharded.in_process import InProcess
-from dataflow_model.runners.sharded.publishing import Publisher, read_progress, write_pending
+from dataflow_model.runners.sharded.progress import read_progress
+from dataflow_model.runners.sharded.publishing import Publisher, write_pending
 from dataflow_model.runners.sharded.restoring import check_progress
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.sharded.work import brings_something, plan_work

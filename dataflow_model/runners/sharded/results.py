@@ -11,7 +11,8 @@ from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded.checkpoint.durable import touch, writing
 from dataflow_model.runners.sharded.checkpoint.requests import request_signal
-from dataflow_model.runners.sharded.publishing import read_collected, read_counters, read_measured, read_watermarks
+from dataflow_model.runners.sharded.progress import read_counters, read_measured, read_watermarks
+from dataflow_model.runners.sharded.publishing import read_collected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

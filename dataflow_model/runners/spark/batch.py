@@ -18,14 +18,8 @@ from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import PackedProgram, Program
-from dataflow_model.runners.sharded.publishing import (
-    Pending,
-    Publisher,
-    read_collected,
-    read_counters,
-    read_measured,
-    read_watermarks,
-)
+from dataflow_model.runners.sharded.progress import read_counters, read_measured, read_watermarks
+from dataflow_model.runners.sharded.publishing import Pending, Publisher, read_collected
 from dataflow_model.runners.sharded.rows import Kind, arrow_batches, load, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, with_dataframes

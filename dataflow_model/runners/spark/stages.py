@@ -16,7 +16,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, p
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.publishing import read_progress
+from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.rows import Row, arrow_batches, dump, load
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import plan_work, read_work

@@ -16,7 +16,8 @@ from dataflow_model.plan.runner import RunnerState
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
-from dataflow_model.runners.sharded.publishing import half_published, read_progress
+from dataflow_model.runners.sharded.progress import read_progress
+from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.restoring import check_progress, claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program

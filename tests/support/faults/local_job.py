@@ -16,7 +16,7 @@ import attrs
 
 import dataflow_model as dm
 from dataflow_model.runners.sharded import faults
-from dataflow_model.runners.sharded.publishing import read_progress
+from dataflow_model.runners.sharded.progress import read_progress
 from tests.support.exactly_once.databases import rows
 from tests.support.faults.flights_job import StreamJob
 from tests.support.faults.summing import NETS, SINK, Sums

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import dataflow_model as dm
 from dataflow_model.plan.rounds import in_rounds
 from dataflow_model.runners.local.streaming import Options, opened_stream
-from dataflow_model.runners.sharded.publishing import read_collected, read_counters, read_progress
+from dataflow_model.runners.sharded.progress import read_counters, read_progress
+from dataflow_model.runners.sharded.publishing import read_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

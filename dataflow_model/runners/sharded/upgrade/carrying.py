@@ -17,7 +17,7 @@ from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.feed.followed import rows_read
-from dataflow_model.runners.sharded.publishing import read_progress, write_progress
+from dataflow_model.runners.sharded.progress import read_progress, write_progress
 from dataflow_model.runners.sharded.restoring import check_progress
 from dataflow_model.runners.sharded.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
