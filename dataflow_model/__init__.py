@@ -1,7 +1,7 @@
 """The Dataflow Model: what to compute, where in event time, when in processing time, and how refinements relate.
 
-Import it as `dm`; everything that pipelines are built from is here, sources and sinks are in `dm.io`, tools for tests
-in `dm.testing`. Importing it does not import PySpark: that comes with the first use of `dm.SparkRunner`.
+Import it as `dm`. It contains everything that pipelines are built from; sources and sinks are in `dm.io`, and tools for
+tests in `dm.testing`. PySpark is not imported before the first use of `dm.SparkRunner`.
 """
 
 from __future__ import annotations

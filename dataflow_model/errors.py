@@ -91,8 +91,8 @@ class DataflowError(Exception):
     """The root of every error that this package raises on purpose.
 
     Args:
-        problem: what was given, and the rule that it breaks.
-        hint: the way out, if there is one to name.
+        problem: the value, and the rule that it breaks.
+        hint: what to do instead, if there is an alternative.
 
     Example:
         >>> raise InvalidArgument("`period` must be positive, got 0", hint="pass a duration such as '1 minute'")
@@ -107,11 +107,11 @@ class DataflowError(Exception):
 
 
 class InvalidArgument(DataflowError, ValueError):
-    """A value that breaks a rule; raised where the value is given."""
+    """A value that breaks a rule; raised when the value is passed."""
 
 
 class InvalidType(DataflowError, TypeError):
-    """A value of a type that the transform cannot take; raised where the transform is applied."""
+    """A value of a type that the transform does not accept; raised when the transform is applied."""
 
 
 class KeyEncodingError(DataflowError, TypeError):
@@ -119,18 +119,18 @@ class KeyEncodingError(DataflowError, TypeError):
 
 
 class PlanError(DataflowError, ValueError):
-    """A pipeline that could never run as it stands; raised by `run()`, before any data are read."""
+    """A pipeline that cannot run in its present form; raised by `run()`, before any data are read."""
 
 
 class PlanWarning(UserWarning):
-    """A pipeline that runs, but whose result is probably not the one meant; given by `run()`, naming the label.
+    """A pipeline that runs, but whose result is probably not the intended one; `run()` warns and names the label.
 
     It can be turned into an error, or switched off, by Python's `warnings` filters.
     """
 
 
 class NotYetSupported(DataflowError, NotImplementedError):
-    """A part of the model that this version does not have yet."""
+    """A part of the model that this version does not support yet."""
 
 
 class UnsupportedOnRunner(DataflowError, NotImplementedError):
@@ -138,7 +138,7 @@ class UnsupportedOnRunner(DataflowError, NotImplementedError):
 
 
 class UserCodeError(DataflowError, RuntimeError):
-    """A user's function raised; the message names the user's own line, the label and the element."""
+    """A user's function raised an error; the message names the user's own line, the label and the element."""
 
 
 class SourceError(DataflowError, RuntimeError):
@@ -158,7 +158,7 @@ class SessionStopped(DataflowError, RuntimeError):
 
 
 class SupersededRun(DataflowError, RuntimeError):
-    """A run that writes although a newer one has started on its checkpoint; what it would write is refused."""
+    """A run that tries to write after a newer run has started on its checkpoint; the write is rejected."""
 
 
 class StateCorruption(DataflowError, RuntimeError):

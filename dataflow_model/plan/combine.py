@@ -48,9 +48,9 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
 
     Attributes:
         kernel: the name of the vectorised kernel that does the same on columns (`"sum"`, `"count"`, `"mean"`, `"min"`
-            or `"max"`), or `None`. A combiner with a kernel must have the accumulators of the built-in combiner of that
-            name, since kernel and methods take turns: a number, the pair of sum and count for `"mean"`, and `None` for
-            the least or greatest of nothing.
+            or `"max"`), or `None`. The engine uses both the kernel and the methods, so a combiner with a kernel must
+            have the same accumulators as the built-in combiner of that name: a number; for `"mean"`, the pair of sum
+            and count; for `"min"` and `"max"`, `None` if there are no inputs.
 
     Source: Beam's `CombineFn`; `subtract_input` is the papers' uncombine.
 

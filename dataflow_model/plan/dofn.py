@@ -102,14 +102,14 @@ class DeadLetter:
 class DoFn(Generic[InputT_contra, OutputT_co]):
     """A function over elements with a life cycle; subclass it and define `process`.
 
-    To type checkers, a `DoFn[str, int]` takes strings and emits integers; the parameters are optional.
+    For type checkers, a `DoFn[str, int]` takes strings and emits integers; the type parameters are optional.
 
     `process(self, element, …)` returns an iterable of outputs, is a generator, or returns `None`. An output is a plain
     value, a `TaggedOutput` or a `TimestampedValue`. Further parameters are filled by name:
 
     * `timestamp`: the element's `EventTime`;
     * `window`: the element's window;
-    * `pane`: the `PaneInfo` of the pane that the element came in;
+    * `pane`: the `PaneInfo` of the pane in which the element arrived;
     * `trigger`: the `repr` of the trigger that fired that pane, or `None`;
     * `production_time`: the `ProcessingTime` at which the element was produced;
     * `watermark_percentile`: the lowest percentile of the watermark that had not passed the event time at that moment
@@ -120,12 +120,12 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
       grouping;
     * any other name: an argument given to `ParDo`.
 
-    A parameter with another name can request the same by its default, as in `at=DoFn.TimestampParam`, and likewise
-    `WindowParam`, `PaneInfoParam`, `KeyParam`, `StateParam(spec)`, `TimerParam(spec)` and, in the function of a timer,
-    `DynamicTimerTagParam`.
+    A parameter with another name can request the same value by its default, as in `at=DoFn.TimestampParam`, and
+    likewise `WindowParam`, `PaneInfoParam`, `KeyParam`, `StateParam(spec)`, `TimerParam(spec)` and, in the function of
+    a timer, `DynamicTimerTagParam`.
 
     `setup` runs once per worker before anything else, `start_bundle` and `finish_bundle` before and after each bundle,
-    and `teardown` when the worker is done. `finish_bundle` may return outputs, as `process` does.
+    and `teardown` when the worker has finished. `finish_bundle` may return outputs, as `process` does.
 
     Attributes:
         late_data_horizon: how far an output's event time may be before its input's; `None` means not at all.
@@ -138,7 +138,7 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
             buffered until the watermark has passed it by the allowed lateness; elements that arrive later are dropped
             and counted.
 
-    A class may define `process_batch` instead of `process`, or both; see there.
+    A class may define `process_batch` instead of `process`, or both; see `process_batch`.
 
     A class with `StateSpec`s or `TimerSpec`s as attributes is stateful: it takes pairs, and its functions name states
     and timers as parameters; see `TimerSpec`, `on_timer` and `on_window_expiry(self, …)`, which runs just before a
@@ -184,20 +184,21 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
         raise NotImplementedError(f"{type(self).__name__} must define `process(self, element, …)`")
 
     def process_batch(self, batch: pa.RecordBatch, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
-        """Turn a batch of elements into a batch of as many outputs: the function on columns.
+        """Return a batch with one output for each element of a batch of elements: the function on columns.
 
-        It is given a `pyarrow.RecordBatch` with a row for each element and yields one `RecordBatch` or `Table`, whose
-        rows are the outputs, or one Arrow or NumPy array, whose values are the outputs. Row `i` of what it yields is
-        the output of row `i` of the batch, and has its event time, window and pane, and takes back what that takes
-        back. A batch is never empty. Where batches begin and end is up to the runner, so an output must depend on its
-        own row alone; `testing.check_vectorized` checks that.
+        It receives a `pyarrow.RecordBatch` with a row for each element, and yields one `RecordBatch` or `Table`, whose
+        rows are the outputs, or one Arrow or NumPy array, whose values are the outputs. Output row `i` belongs to row
+        `i` of the batch, and has its event time, window and pane; if row `i` is a retraction, so is the output. A batch
+        is never empty. The runner decides where batches begin and end, so an output must depend only on its own row;
+        `testing.check_vectorized` checks this.
 
         The columns are those that `WriteParquet` would write: the fields of a record; `key` and `value` (or its
         fields) of a pair; `value` otherwise. Their types come from the type of the elements, so that they are the same
-        in every batch: `int` is `int64`, `float` is `float64`, instants are in UTC. What a source reads, and what such
-        a function gives to another one behind it, stays in columns.
+        in every batch: `int` is `int64`, `float` is `float64`, instants are in UTC. Rows that a source reads stay in
+        columns, and so do rows that one such function passes to another.
 
-        A class that defines `process` too has it called for elements that are not in columns. Both must give the same.
+        If a class also defines `process`, it is called for elements that are not in columns. Both must return the same
+        outputs.
 
         Further parameters are arguments given to `ParDo`. Metadata, side inputs, state and timers, tagged outputs and
         memoised outputs need a function that sees the elements one by one, and are rejected when the pipeline is
@@ -240,7 +241,7 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
 
     @property
     def takes_elements(self) -> bool:
-        """Whether it has a function for one element; one that has neither is asked for `process`."""
+        """Whether it has a function for one element; false only if it has nothing but a function on columns."""
         return type(self).process is not DoFn.process or not self.takes_batches
 
     @property

@@ -276,7 +276,7 @@ class HoldBoard(Protocol):
 
 
 class WatermarkHold:
-    """A hold of the output watermark for one key and window: outputs from the held instant on are not late.
+    """A hold of the output watermark for one key and window, so that outputs at or after the held instant are not late.
 
     While it is set, outputs and timers may have event times as early as the held instant.
     """
@@ -290,9 +290,9 @@ class WatermarkHold:
     def set(self, timestamp: InstantLike) -> None:
         """Hold the watermark at an instant, or move the hold.
 
-        The watermark cannot be held where it has passed. There it stays where the key and window hold it so far or, if
-        the current element or timer is not late, at that; late input alone holds nothing. `read()` returns the instant
-        that was set, in each case.
+        The watermark cannot be held at an instant that it has already passed. In this case, the key and window keep
+        their present hold or, if the current element or timer is not late, hold the watermark at its event time; late
+        input alone holds nothing. `read()` returns the instant that was set, in every case.
 
         Raises:
             InvalidArgument: for an instant before that of the element or timer, unless the hold was already there.

@@ -1,7 +1,7 @@
-"""Answers in bounded memory that are a little off: how many distinct elements there are, and quantiles.
+"""Approximate combiners that need bounded memory: the number of distinct elements, and quantiles.
 
-Neither is taken from a sketch whose answer depends on the order in which parts are merged: both depend on the elements
-alone, so that every runner gives the same, however the work is divided.
+Neither uses a sketch whose answer depends on the order in which partial results are merged. Both answers depend only on
+the elements, so every runner returns the same answer, no matter how the work is divided.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ApproximateUnique(Combiner[Any, set[int], int]):
     compared by value and type; they may also be lists, sets and dicts.
 
     Args:
-        size: how many hashes are kept, of 8 bytes each; at least 16.
-        error: give this instead of `size`: the error that is to be exceeded in 5 of 100 cases, from 0.01 to 0.5.
+        size: the number of hashes to keep, each of 8 bytes; at least 16.
+        error: instead of `size`, the relative error that may be exceeded in 5 of 100 cases, from 0.01 to 0.5.
 
     Raises:
-        InvalidArgument: for both or neither, or one out of range.
+        InvalidArgument: if both or neither of the arguments are given, or a value is out of range.
 
     Source: Beam's `ApproximateUnique`.
 
@@ -131,20 +131,21 @@ _Buckets = dict[int, _Bucket]
 
 @attrs.frozen
 class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
-    """Give quantiles in a list: the least element, those at equal distances in rank, and the greatest.
+    """Return quantiles in a list: the smallest element, elements at equal distances in rank, and the greatest element.
 
-    `ApproximateQuantiles(5)` gives the least, the quartiles and the greatest. The least and the greatest are exact, the
-    others are elements that differ from the exact quantile by less than a thousandth of it; whole numbers up to 2048
-    are exact. The answer depends on the elements alone. Memory depends on how many powers of two they span: 1024
-    counts for each at most. NaN is left out.
+    `ApproximateQuantiles(5)` returns the smallest element, the three quartiles and the greatest element. The smallest
+    and the greatest are exact. The others are elements that differ from the exact quantile by less than a thousandth of
+    its value; whole numbers up to 2048 are exact. The answer depends only on the elements. Memory depends on how many
+    powers of two the elements span, with at most 1024 counts for each. NaN is ignored.
 
     Args:
-        num_quantiles: how many elements to give; at least 2.
-        key: gives the number to compare an element by; without it, elements are numbers.
-        reverse: from the greatest down.
+        num_quantiles: the number of elements in the list; at least 2.
+        key: a function that returns the number by which an element is compared; without it, the elements must be
+            numbers.
+        reverse: return the quantiles in descending order.
 
     Raises:
-        InvalidType: for an element, or a key of one, that is no number.
+        InvalidType: for an element, or the key of an element, that is not a number.
         InvalidArgument: for fewer than two quantiles.
 
     Source: Beam's `ApproximateQuantiles`, which compares elements of any type and bounds the error in rank.

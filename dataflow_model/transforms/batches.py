@@ -105,20 +105,21 @@ class GroupIntoBatches(PTransform):
 
 
 class BatchElements(PTransform):
-    """Put the elements of each window into lists of a bounded size, for functions that take many at once.
+    """Put the elements of each window into lists of bounded size, for functions that take many elements at once.
 
     Elements are distributed over a fixed number of shards by their values, and each shard fills lists as
     `GroupIntoBatches` does: a list is emitted when it is full, when its first element has waited for `max_age`, or when
-    the watermark passes the end of its window. So the lists do not depend on how the work is divided.
+    the watermark passes the end of its window. The lists therefore do not depend on how the work is divided.
 
     Args:
-        max_batch_size: how many elements a list holds at most.
-        max_age: how long the first element of a list waits in processing time; bounded jobs have no clock to wait by.
-        shards: how many lists fill up side by side; no more workers than that take part.
+        max_batch_size: the largest number of elements in a list.
+        max_age: how long the first element of a list waits in processing time; ignored in bounded jobs, which have no
+            clock.
+        shards: the number of lists that are filled in parallel, and the maximum number of workers that fill them.
 
     Raises:
         InvalidArgument: for a number that is not positive.
-        InvalidType: for a bound that is no number, and for an argument of Beam's that there is not, such as
+        InvalidType: for a bound that is not a number, or for an argument of Beam that does not exist here, such as
             `min_batch_size`.
 
     Source: Beam's `BatchElements`, which adapts the size to the time that the next transform takes, and ends a list

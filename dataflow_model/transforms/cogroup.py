@@ -26,12 +26,12 @@ ThirdT = TypeVar("ThirdT", default=Any)
 class CoGroupByKey(PTransform):
     """Group several collections of pairs by key and window together.
 
-    Given a dict of collections, each pane is a pair of the key and a dict of lists under the same names; given a
-    tuple, of the key and a tuple of lists. A collection without that key has an empty list.
+    Each pane is a pair of the key and the lists of values, one list per collection: a dict of lists if the input is a
+    dict of collections, or a tuple of lists if it is a tuple. For a collection without that key, the list is empty.
 
     Raises:
         InvalidType: for a collection whose elements are known not to be pairs.
-        InvalidArgument: when the collections have different window functions, or different triggers of which neither is
+        InvalidArgument: if the collections have different window functions, or different triggers of which neither is
             the other's continuation; see `Flatten`.
 
     Source: Beam's `CoGroupByKey`.

@@ -165,7 +165,7 @@ class ToList(Combiner[Any, list[Any], list[Any]]):
 class ToSet(Combiner[Any, set[Any], set[Any]]):
     """Keep the distinct elements, which must be hashable, in a set.
 
-    Python's equality decides: `1`, `1.0` and `True` are one element of a set.
+    Elements are compared by Python's equality: `1`, `1.0` and `True` are one element.
 
     Source: Beam's `combiners.ToSet`.
 
@@ -198,10 +198,10 @@ class ToSet(Combiner[Any, set[Any], set[Any]]):
 
 @attrs.frozen
 class ToDict(Combiner[Any, dict[Any, Any], dict[Any, Any]]):
-    """Put pairs into a dict; their keys must be hashable.
+    """Collect pairs in a dict; their keys must be hashable.
 
-    Of several values of one key it keeps the same one whatever the order of arrival, as long as values have an
-    encoding. Python's equality decides what is one key, as in `ToSet`.
+    If a key has several values, one of them is kept. It is the same one for every order of arrival, as long as the
+    values can be encoded like keys. Keys are compared by Python's equality, as in `ToSet`.
 
     Source: Beam's `combiners.ToDict`.
 

@@ -21,10 +21,10 @@ __all__ = ["CombineValues"]
 
 
 class CombineValues(PTransform):
-    """Combine the values in pairs of a key and an iterable, such as `GroupByKey` gives.
+    """Combine the values in pairs of a key and an iterable, such as the output of `GroupByKey`.
 
-    No grouping: each element is combined by itself. `CombinePerKey` groups and combines at once, and keeps only
-    accumulators.
+    This is not a grouping: each element is combined separately. `CombinePerKey` groups and combines in one step, and
+    stores only accumulators.
 
     Args:
         fn: a `CombineFn`, its class, or an associative function over an iterable, such as `sum`.

@@ -44,9 +44,10 @@ class _Form:
 
 @with_spellings
 class Combiner(CombineFn[InputT, AccumT, OutputT]):
-    """A `CombineFn` that is also called as a transform; subclass it for one of your own with these forms.
+    """A `CombineFn` with the forms `.per_key()` and `.globally()`; subclass it to give your own combiner these forms.
 
-    `Class.per_key(…)` and `Class.globally(…)` take the constructor's arguments; an instance's take none.
+    Both forms return a transform. On the class, they take the arguments of the constructor; on an instance, they take
+    none.
 
     Example:
         >>> import dataflow_model as dm

@@ -36,7 +36,7 @@ def _no_element(combine: Combiner[Any, Any, Any]) -> InvalidType:
 
 @attrs.frozen
 class Sum(Combiner[Any, Any, Any]):
-    """Add the elements up; the sum of ints is an int, and the sum of nothing is 0.
+    """Add up the elements; the sum of ints is an int, and for no elements the result is 0.
 
     Floats are added in the order of arrival, so the last bits of the result depend on it. The accumulator is the sum.
 
@@ -87,7 +87,7 @@ class Sum(Combiner[Any, Any, Any]):
 @with_spellings
 @attrs.frozen
 class Count(Combiner[Any, int, int]):
-    """Count the elements; the count of nothing is 0.
+    """Count the elements; for no elements, the result is 0.
 
     The accumulator is the count.
 
@@ -156,7 +156,7 @@ def _as_key(element: Any) -> tuple[Any, None]:
 
 @attrs.frozen
 class Mean(Combiner[Any, tuple[Any, int], float]):
-    """Compute the arithmetic mean; the mean of nothing is NaN.
+    """Compute the arithmetic mean; for no elements, the result is NaN.
 
     The accumulator is the sum and the count. Integers are added exactly and divided once.
 
@@ -233,9 +233,9 @@ class _Extreme(Combiner[Any, Any, Any]):
 
 @attrs.frozen
 class Min(_Extreme):
-    """Keep the smallest element; that of nothing is `None`.
+    """Keep the smallest element; for no elements, the result is `None`.
 
-    `None` is not taken as an element, and a NaN is kept only if there is no number.
+    `None` is rejected as an element, and a NaN is kept only if there is no number.
 
     Example:
         >>> Min().merge_accumulators([3, None, 2])
@@ -256,9 +256,9 @@ class Min(_Extreme):
 
 @attrs.frozen
 class Max(_Extreme):
-    """Keep the greatest element; that of nothing is `None`.
+    """Keep the greatest element; for no elements, the result is `None`.
 
-    `None` is not taken as an element, and a NaN is kept only if there is no number.
+    `None` is rejected as an element, and a NaN is kept only if there is no number.
 
     Example:
         >>> Max().merge_accumulators([3, None, float("nan")])

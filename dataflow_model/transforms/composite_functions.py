@@ -17,13 +17,13 @@ __all__ = ["ptransform_fn"]
 
 
 def ptransform_fn(fn: Callable[..., Any]) -> Callable[..., PTransform]:
-    """Make a composite of a function: `fn(pcoll, …)` becomes a transform that takes the further arguments.
+    """Turn a function into a composite: `fn(pcoll, …)` becomes a transform that takes the further arguments.
 
-    It is called by the function's name where no label is given, and what the function applies is nested in it.
+    Its default label is the function's name, and the transforms that the function applies are nested in it.
 
     Raises:
-        InvalidType: for something that is no function.
-        InvalidArgument: when the transform is made with arguments that the function does not take.
+        InvalidType: for a value that is not a function.
+        InvalidArgument: if the transform is called with arguments that the function does not take.
 
     Source: Beam's `ptransform_fn`.
 

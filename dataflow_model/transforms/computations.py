@@ -25,18 +25,20 @@ __all__ = ["Computation", "ComputationState", "Scope"]
 
 
 class Computation:
-    """User code on streams: subclass it and give `process_record`, and `process_timer` if it sets timers.
+    """User code on streams; subclass it and define `process_record`, and `process_timer` if it sets timers.
 
-    Both run in the context of one key, one at a time for each key, with what that key's state is. What they change and
-    produce becomes durable together, once. Keep nothing else between calls: an instance is one of many, on a worker
-    that may go at any time. `setup` and `teardown` are for connections and models that only read.
+    Both run in the context of one key, with the state of that key, and never at the same time for the same key. The
+    changes to the state and the records that a call produces become durable together, exactly once. Do not store
+    anything else between calls: there are many instances, and a worker may end at any time. Use `setup` and `teardown`
+    for connections and models that are only read.
 
     Attributes:
-        coder: what turns the state into bytes; without one the state is bytes.
-        percentiles: which percentiles of the watermark below 100 `low_watermark` is asked for; only those travel.
+        coder: converts the state to bytes and back; without a coder the state must be bytes.
+        percentiles: the percentiles of the watermark below 100 that the computation passes to `low_watermark`; only
+            these are available.
 
     Raises:
-        InvalidArgument, InvalidType: in a callback, for what the methods below refuse.
+        InvalidArgument, InvalidType: in a callback, for arguments that the methods below reject.
 
     Source: MillWheel's `Computation`.
 
@@ -67,18 +69,18 @@ class Computation:
     _scope: Scope | None = None
 
     def setup(self) -> None:
-        """Prepare what is costly, once per worker."""
+        """Acquire expensive resources, once per worker."""
 
     def teardown(self) -> None:
-        """Let go of what `setup` took."""
+        """Release what `setup` acquired."""
 
     def process_record(self, record: StreamRecord) -> None:
-        """Take one record in."""
+        """Process one record."""
         del record
         raise NotImplementedError(f"{type(self).__name__} must define `process_record(self, record)`")
 
     def process_timer(self, timer: FiredTimer) -> None:
-        """Act on a timer that has come due."""
+        """Process a timer that has fired."""
         del timer
         raise NotImplementedError(f"{type(self).__name__} must define `process_timer(self, timer)`")
 
@@ -100,19 +102,21 @@ class Computation:
         *,
         timestamp: InstantLike | None = None,
     ) -> None:
-        """Set a timer of the key, or move the one of the same tag and domain; it fires once.
+        """Set a timer of the key, or move the timer with the same tag and domain; it fires once.
 
         Args:
             tag: its name.
-            time: when to fire: once the low watermark reaches it, or in processing time once the clock leaves it. A
-                `Duration` counts from now: from the record or timer, or from the clock.
-            domain: which of the two. In a bounded job there is no clock, and only the former fire.
-            timestamp: the event time of what it is to produce, which holds the watermark until it fires. By default its
-                own time, in processing time that of the record or timer that sets it.
+            time: when to fire. An event-time timer fires when the low watermark reaches this time, a processing-time
+                timer when the clock moves past it. A `Duration` is counted from the event time of the current record or
+                timer, or from the clock.
+            domain: event time or processing time. In a bounded job there is no clock, so only event-time timers fire.
+            timestamp: the event time of the records that the timer will produce; it holds the watermark until the timer
+                fires. The default is the time of the timer or, for a processing-time timer, the event time of the
+                record or timer that sets it.
 
         Raises:
-            InvalidArgument: where no `process_timer` is defined, or for a timestamp before that of the record or timer,
-                or after the timer's own event time.
+            InvalidArgument: if no `process_timer` is defined, or for a timestamp before that of the record or timer, or
+                after the timer's own event time.
         """
         scope = self._here("set_timer")
         if type(self).process_timer is Computation.process_timer:
@@ -131,24 +135,26 @@ class Computation:
         self._here("clear_timer").timer(domain).clear(tag)
 
     def produce(self, record: StreamRecord, stream: str) -> None:
-        """Give a record to a stream.
+        """Produce a record on a stream.
 
         Args:
-            record: its key is for those who sink the stream; who subscribes to it has a key extractor.
-            stream: one of those that the topology says the computation produces.
+            record: the record. Sinks of the stream receive its key; subscribers compute their own key with a key
+                extractor.
+            stream: one of the streams that the topology lists under `produces` for this computation.
 
         Raises:
-            InvalidArgument: for another stream, or a timestamp before that of the record or timer that is processed,
-                and of the state, if it has one.
-            InvalidType: for something that is no record.
+            InvalidArgument: for another stream, or for a timestamp before that of the current record or timer and
+                before that of the state, if it has one.
+            InvalidType: for a value that is not a `StreamRecord`.
         """
         self._here("produce").produce(record, stream)
 
     def low_watermark(self, percentile: float = LOW_WATERMARK) -> EventTime:
-        """Return the watermark of the input: what stands before it is believed to have come.
+        """Return the watermark of the input: records before it are believed to have arrived.
 
         Args:
-            percentile: below 100, of all partitions or records of the sources; one of `percentiles`.
+            percentile: 100 for the low watermark, or one of `percentiles`: the share of the sources' partitions or
+                records that have passed the returned watermark.
 
         Raises:
             InvalidArgument: for a percentile that the class does not name.
@@ -184,11 +190,11 @@ class ComputationState:
 
     @property
     def timestamp(self) -> EventTime | None:
-        """The timestamp that it was written with, if any."""
+        """The timestamp with which the value was written, if any."""
         return self._hold.read()
 
     def read(self) -> Any:
-        """Return the value, or `None` where nothing was written."""
+        """Return the value, or `None` if nothing has been written."""
         encoded = self._value.read()
         return encoded if encoded is None or self._coder is None else self._coder.decode(encoded)
 
@@ -196,14 +202,15 @@ class ComputationState:
         """Replace the value, and its timestamp.
 
         Args:
-            value: bytes, or what the coder takes.
-            timestamp: the event time of what will come of it. It holds the output's watermark until the state is
-                written again or cleared, and the key may produce from it on.
+            value: bytes, or a value that the coder accepts.
+            timestamp: the event time of records that will be produced from the value. It holds the output's watermark
+                until the state is written again or cleared. Until then, the key may produce records with this event
+                time or a later one.
 
         Raises:
             InvalidType: for a value that is not bytes, without a coder.
-            InvalidArgument: for a timestamp before that of the record or timer that is processed, and of the state as
-                it was.
+            InvalidArgument: for a timestamp before that of the current record or timer and before the previous
+                timestamp of the state.
         """
         encoded = value if self._coder is None else self._coder.encode(value)
         if not isinstance(encoded, bytes):
@@ -219,7 +226,7 @@ class ComputationState:
             self._hold.set(timestamp)
 
     def clear(self) -> None:
-        """Forget the value and its timestamp."""
+        """Clear the value and its timestamp."""
         self._value.clear()
         self._hold.clear()
 

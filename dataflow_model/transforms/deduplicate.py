@@ -31,23 +31,25 @@ __all__ = ["Deduplicate"]
 class Deduplicate(KeepsElements[ElementT_contra]):
     """Keep the first element with each id, in the order of events, and drop the rest.
 
-    An element keeps its event time, window and pane. Ids are returned by `id_fn`; without it they are made at the
-    source: file and row, or the `id_columns` of a DataFrame (topic, partition, offset). An id is kept until the
-    watermark has passed its element's event time by the horizon, and up to a sixteenth of it longer. An element
-    that is so late that its id may be gone cannot be judged: it is dropped and counted, so no id is emitted twice. Ids
-    are compared across windows: put the transform before `Window.into`, or make the window a part of the id. In a
-    bounded job the elements of an id are processed in event-time order, and the watermark follows them.
+    An element keeps its event time, window and pane. `id_fn` returns the id of an element. Without `id_fn`, the source
+    assigns the ids: file and row, or the `id_columns` of a DataFrame (topic, partition, offset). An id is stored until
+    the watermark has passed its element's event time by the horizon, and for up to a sixteenth of the horizon longer.
+    If an element is so late that its id may already have been removed, it is dropped and counted, so that no id is
+    emitted twice. Ids are compared across windows: apply the transform before `Window.into`, or include the window in
+    the id. In a bounded job, the elements with one id are processed in event-time order, and the watermark follows
+    them.
 
     Args:
-        id_fn: gives an element's id: anything that can be a key. It may name metadata parameters as a `DoFn` may.
-        horizon: how far behind the watermark a redelivery may come; positive. No less than the allowed lateness of
-            what follows, or elements are dropped here that would be in time there.
+        id_fn: a function that returns an element's id, which can be any value that can be a key. It may have metadata
+            parameters, like a `DoFn`.
+        horizon: how far behind the watermark a duplicate may arrive; positive. It should be at least the allowed
+            lateness of the following groupings; otherwise elements are dropped here that those groupings would accept.
 
     Raises:
         InvalidType: for an `id_fn` that is not callable.
         InvalidArgument: for a horizon that is not positive, or an `id_fn` with a parameter that nothing fills.
 
-    Source: the MillWheel paper, section 6.1.1; Beam's `Deduplicate`, which goes by processing time and window.
+    Source: the MillWheel paper, section 6.1.1; Beam's `Deduplicate`, which uses processing time and works per window.
 
     Example:
         >>> import dataflow_model as dm

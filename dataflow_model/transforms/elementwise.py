@@ -34,7 +34,7 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
             the outputs: one for each row. `DoFn.process_batch` says what the columns are, and what `fn` may not do.
 
     Raises:
-        InvalidType: for something that is not callable, or when an annotation rules out the elements.
+        InvalidType: for a value that is not callable, or if an annotation excludes the elements.
 
     Source: Beam's `Map`.
 

@@ -40,13 +40,13 @@ __all__ = ["Create", "Read", "Write"]
 class Read(PTransform[PBegin, ResultT]):
     """Read the elements of a source.
 
-    To type checkers it is a `Read[PCollection[T]]`, with the elements' type where it is known.
+    For type checkers it is a `Read[PCollection[T]]`, with the type of the elements if it is known.
 
     Args:
         source: the source.
-        element_type: what is known of its elements' type.
-        dead_letters: the tag of an output for rows that cannot be read; applying the transform then gives a pair: the
-            rows and the dead letters. Without it such a row stops the run.
+        element_type: the type of its elements, as far as it is known.
+        dead_letters: the tag of an output for rows that cannot be read; applying the transform then returns a pair: the
+            rows and the dead letters. Without a tag, such a row stops the run.
 
     Source: the papers' injector; Beam's `Read`.
     """
@@ -86,16 +86,16 @@ class Read(PTransform[PBegin, ResultT]):
 
 
 class Create(Read[PCollection[ElementT]], Generic[ElementT]):
-    """Create a bounded collection from values of the program; their event time is −∞ unless they carry one.
+    """Create a bounded collection from values of the program; their event time is −∞ unless they have their own.
 
     Args:
-        values: the elements; a `TimestampedValue` brings its own event time; of a dict, its items; of a pandas or
-            Polars DataFrame or an Arrow table, its rows as named tuples, as the sources in `dm.io` give them.
+        values: the elements. A `TimestampedValue` has its own event time. A dict stands for its items, and a pandas or
+            Polars DataFrame or an Arrow table for its rows, which are named tuples as in the sources of `dm.io`.
 
     Raises:
-        InvalidType: for something that is not iterable, for a `PCollection`, for text, which is rarely meant letter by
-            letter, for a table with a column that Arrow cannot hold, and for a DataFrame of Spark.
-        InvalidArgument: for a table with two columns of one name.
+        InvalidType: for a value that is not iterable, a `PCollection`, text (its elements would be its letters), a
+            table with a column that Arrow cannot store, and a Spark DataFrame.
+        InvalidArgument: for a table with two columns of the same name.
 
     Source: Beam's `Create`.
 

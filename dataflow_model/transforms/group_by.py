@@ -27,8 +27,8 @@ __all__ = ["GroupBy"]
 class GroupBy(PTransform):
     """Group elements by fields or expressions; with `aggregate_field`, combine their fields into rows.
 
-    Each pane is a pair of the key and the list of elements. The key is the value itself for a single positional
-    expression, else a row with a field for each expression. With aggregates, each pane is one row: the fields of the
+    Each pane is a pair of the key and the list of elements. For a single positional expression, the key is its value;
+    otherwise, it is a row with a field for each expression. With aggregates, each pane is one row: the fields of the
     key, then those of the aggregates.
 
     Args:
@@ -91,11 +91,11 @@ class GroupBy(PTransform):
         Args:
             field: what to combine: a field's name, or a function of the element.
             combine: a `CombineFn`, its class, or an associative function over an iterable, such as `sum`.
-            dest: the name of the field in the rows that come out.
+            dest: the name of the field in the output rows.
 
         Raises:
-            InvalidArgument: for a name that is there already.
-            InvalidType: for a field that is neither text nor a function, or something that is no combiner.
+            InvalidArgument: for a name that is already used.
+            InvalidType: for a field that is neither text nor a function, or a value that is not a combiner.
         """
         taken: dict[str, Any] = {**self._keys, **self._aggregates}
         _add(taken, dest, field)
@@ -103,7 +103,7 @@ class GroupBy(PTransform):
         return self._but(_aggregates={**self._aggregates, dest: (field, combiner)})
 
     def force_tuple_keys(self) -> Self:
-        """Return the grouping whose key is a row with one field, even where it is given by one expression."""
+        """Return the grouping whose key is always a row, even if there is only one expression."""
         return self._but(_is_plain=False)
 
     def expand(self, pcoll: PCollection) -> Any:

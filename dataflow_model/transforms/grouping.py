@@ -130,20 +130,21 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
     def with_hot_key_fanout(self, fanout: int | Callable[[Any], int]) -> Self:
         """Return the transform that combines the values of a key in several parts first, and then the parts.
 
-        Without it, all values of a key and window are combined in one shard, which holds a job up where one key has
-        most of the values. The final answers are the same: the last pane of each key and window or, in discarding
-        mode, all its panes together. Early and late panes may be others. A trigger of your own is asked in each part:
-        it sees the elements of that part, and `peek_value()` returns an accumulator.
+        Without a fan-out, all values of a key and window are combined in one shard, which slows a job down if one key
+        has most of the values. The final results are the same: the last pane of each key and window or, in discarding
+        mode, all its panes together. Early and late panes may differ. Your own trigger runs in each part separately: it
+        sees only the elements of that part, and `peek_value()` returns an accumulator.
 
-        It costs a second shuffle, so leave it out where no key is hot, and where `explain()` shows the grouping as
-        *lifted*: values are combined before the shuffle there.
+        A fan-out costs a second shuffle. Do not use it if no key is hot, or if `explain()` shows the grouping as
+        *lifted*, because values are then combined before the shuffle.
 
-        An element keeps its part in each run. The part depends on the element's position in its source or, behind
-        another grouping, on its value and event time; elements that agree in both are in the same part there. While
-        retractions arrive, `fanout` must not change from one run of a stream to the next.
+        An element is in the same part in every run. The part depends on the element's position in its source. After
+        another grouping, it depends on the element's value and event time instead, so elements that are equal in both
+        are in the same part. If the input contains retractions, `fanout` must not change from one run of a stream to
+        the next.
 
         Args:
-            fanout: the number of parts, or a function from a key to that; a key with 1 or less is not split.
+            fanout: the number of parts, or a function that returns it for a key; a key with 1 or less is not split.
 
         Raises:
             InvalidType: for something else.
@@ -180,7 +181,8 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
 class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Generic[InputT, OutputT]):
     """Combine all elements of each window.
 
-    A window without elements has no pane, where Beam's gives the combiner's value of nothing for the global window.
+    A window without elements has no pane. Beam's `CombineGlobally` emits the combiner's output for no inputs in the
+    global window.
 
     Args:
         fn: a `CombineFn`, its class, or an associative function over an iterable, such as `max`.
@@ -243,7 +245,7 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
     def as_singleton_view(self) -> PTransform[PCollection[InputT], AsSingleton[OutputT]]:
         """Return the transform whose result is a side input: the combined value of the window.
 
-        For a window without elements it is the combiner's value of nothing.
+        For a window without elements, the value is the combiner's output for no inputs.
 
         Source: Beam's `CombineGlobally(…).as_singleton_view()`.
 
@@ -264,7 +266,7 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
     def with_fanout(self, fanout: int) -> Self:
         """Return the transform that combines the elements in several parts first, and then the parts.
 
-        `CombinePerKey.with_hot_key_fanout` describes what that does, and when it helps.
+        See `CombinePerKey.with_hot_key_fanout` for the effect and when to use it.
 
         Args:
             fanout: the number of parts.

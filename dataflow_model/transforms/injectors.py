@@ -73,18 +73,19 @@ class Injector(Read[ResultT]):
 
 
 class FileInjector(Injector[ResultT]):
-    """Follow files as they appear; the watermark is when the oldest one was created that is not finished.
+    """Follow files as they appear; the watermark is the creation time of the oldest unfinished file.
 
-    Files must appear whole: write them elsewhere on the same file system and rename them into place. One is finished
-    once its last row has been read. See `OldestFile`.
+    Files must appear whole: write them elsewhere on the same file system and rename them into place. A file is finished
+    when its last row has been read. See `OldestFile`.
 
     Args:
-        read: `dm.io.ReadParquet`, `ReadCsv` or `ReadJson`; with `follow=True` for files that are still to come.
-        created: a pattern of the files' names that says when each was created, or a function of one.
+        read: `dm.io.ReadParquet`, `ReadCsv` or `ReadJson`; use `follow=True` to read files that appear later.
+        created: a pattern that reads the creation time from a file's name, or a function of the file's path; see
+            `OldestFile`.
 
     Raises:
-        InvalidType: for something that reads no files.
-        SourceError: when a file's name does not tell; raised when the files are listed.
+        InvalidType: if `read` does not read files.
+        SourceError: if a file's name does not contain the time; raised when the files are listed.
 
     Source: the log-file injector of the MillWheel paper.
 

@@ -38,30 +38,31 @@ _Grouped = tuple[Any, tuple[list[Any], list[Any]]]
 class Join(PTransform, Generic[NoLeftT, NoRightT]):
     """Join two collections of pairs within each key and window: `(left, right) | Join()`.
 
-    The output is a pair of the key and a pair of values, one for each combination; where the left or full join finds no
-    partner, `None` stands for the missing value. A pane holds the combinations of what it has of both sides. So under
-    an accumulating strategy later panes repeat the combinations of earlier ones, and under a retracting strategy take
-    them back first: a left join that has given `(key, (click, None))` takes that back when the partner comes. Several
-    values on both sides give all their combinations, which are kept in memory for one key and window at a time.
+    The output is a pair of the key and a pair of values, for each combination of values of the two sides. If a left or
+    full join finds no partner for a value, the missing value is `None`. A pane contains the combinations of the
+    elements in that pane. With an accumulating strategy, later panes therefore repeat the combinations of earlier
+    panes. With a retracting strategy, they retract the earlier combinations first: a left join that has emitted
+    `(key, (click, None))` retracts it when the partner arrives. All combinations of one key and window are in memory at
+    the same time.
 
     Both sides must have the same window function. They keep their elements until the window expires.
 
-    With `within`, windows are ignored: partners are elements of one key whose event times are no further apart than
-    that. A combination is emitted in the global window as soon as both partners have arrived, at the later one's event
-    time. An element that a left or full join emits without a partner keeps its own event time, and is emitted when no
-    partner can arrive any more. An element waits for partners until the watermark has passed its event time by `within`
-    plus the greater allowed lateness of the two sides. Elements that are later than that lateness are dropped, and
-    counted as `dropped_because_late`. Elements without event times, at −∞, are partners of each other.
+    With `within`, windows are ignored: partners are elements with the same key whose event times differ by at most
+    `within`. A combination is emitted in the global window as soon as both partners have arrived, at the later one's
+    event time. An element that a left or full join emits without a partner keeps its own event time, and is emitted
+    when no partner can arrive anymore. An element waits for partners until the watermark has passed its event time by
+    `within` plus the greater allowed lateness of the two sides. Elements that are later than this lateness are dropped,
+    and counted as `dropped_because_late`. Elements without event times, at −∞, are partners of each other.
 
     Args:
         within: how far apart the event times of partners may be; `None` joins by window.
 
     Raises:
-        InvalidType: for an input that is no tuple of two collections, or a collection whose elements are known not to
-            be pairs.
-        PlanError: from `run()`, with `within` behind a grouping that emits retractions.
-        InvalidArgument: for a discarding strategy whose windows may have several panes: partners that come in
-            different panes would never meet. Also for sides that are windowed differently, and a negative duration.
+        InvalidType: for an input that is not a tuple of two collections, or a collection whose elements are known not
+            to be pairs.
+        PlanError: by `run()`, for `within` after a grouping that emits retractions.
+        InvalidArgument: for a discarding strategy whose windows may have several panes, because partners in different
+            panes would not be joined; for sides that are windowed differently; for a negative duration.
 
     Source: the papers' windowed join; Scio's `join`, `leftOuterJoin` and `fullOuterJoin`, Beam Java's `Join`; with
         `within`, Flink's interval join.

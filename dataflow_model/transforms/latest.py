@@ -29,8 +29,8 @@ _Timed = tuple[Any, Any]
 class Latest(GlobalOrPerKey):
     """Keep the element with the greatest event time in each window or, with `per_key`, for each key and window.
 
-    Of several elements with that event time, the same one is kept in any order of arrival, as long as elements can be
-    encoded by value. The latest of no elements is `None`.
+    If several elements have that event time, the same one is kept for every order of arrival, as long as the elements
+    can be encoded like keys. For no elements, the result is `None`.
 
     Source: Beam's `combiners.Latest`.
 

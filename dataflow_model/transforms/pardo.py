@@ -35,14 +35,14 @@ __all__ = ["ParDo"]
 class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
     """Run a `DoFn` over each element.
 
-    To type checkers it is a `ParDo[InputT, ResultT]`, of elements and of what applying it gives: a collection, or
-    several behind `with_outputs` and `with_exception_handling`.
+    For type checkers it is a `ParDo[InputT, ResultT]`: the type of the elements, and the type of the result of applying
+    it, which is one collection or, after `with_outputs` and `with_exception_handling`, several.
 
     Args:
-        fn: a `DoFn`; a plain function is taken as `FlatMap` takes it.
-        args, kwargs: further arguments of `process`, side inputs among them. Parameters that are called `timestamp`,
-            `window`, `pane` or `key` and that nothing is given for are filled by the runner, and so are those with a
-            default of `DoFn.TimestampParam` or the like.
+        fn: a `DoFn`, or a function as in `FlatMap`.
+        args, kwargs: further arguments of `process`, including side inputs. The runner fills parameters called
+            `timestamp`, `window`, `pane` or `key` for which no argument is given, and parameters with a default such as
+            `DoFn.TimestampParam`.
 
     Raises:
         InvalidArgument: for a `DoFn` that defines neither `process` nor `process_batch`, a parameter that nothing
@@ -131,7 +131,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
 
         Args:
             tags: the tags that the function uses.
-            main: what the main output is called in the result.
+            main: the name of the main output in the result.
 
         Raises:
             InvalidArgument: for a tag that is given twice.
@@ -151,10 +151,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
     def with_exception_handling(
         self, tag: str = "dead_letters"
     ) -> ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]:
-        """Send elements for which the function raises to an output of their own, as `DeadLetter`s.
+        """Send elements for which the function raises an error to a separate output, as `DeadLetter`s.
 
-        Applying the transform then gives a pair: what it gave before, and the dead letters. Outputs that the function
-        had made of such an element before it raised are discarded.
+        Applying the transform then returns a pair: the previous result, and the dead letters. If the function had
+        already returned outputs for such an element before it raised the error, they are discarded.
 
         Args:
             tag: the dead letters' tag, as it appears in metrics.
@@ -176,15 +176,16 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         return cast("ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]", self._but(_dead_letters=tag))
 
     def retractable(self, how: bool | Literal["memoised"]) -> Self:  # noqa: FBT001 - as the attribute of a DoFn
-        """Set how the function treats retractions: what `DoFn.retractable` sets for a class.
+        """Set how the function treats retractions, as `DoFn.retractable` does for a class.
 
         Args:
-            how: `True` for a function that gives the same each time; `False` for one that must not run on retractions;
-                `"memoised"` for one that gives something else each time: its outputs are kept, by input value, until
-                the window expires, and an element that is taken back takes back just those.
+            how: `True` for a function that always returns the same outputs for an element; `False` for a function that
+                must not run on retractions; `"memoised"` for a function whose outputs differ from call to call. Its
+                outputs are then stored by input value until the window expires, and a retraction of the input retracts
+                exactly these outputs.
 
         Raises:
-            InvalidArgument: for anything else.
+            InvalidArgument: for any other value.
 
         Example:
             >>> import random
@@ -204,10 +205,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         return self._but(_retractable=how)
 
     def late_data_horizon(self, horizon: DurationLike) -> Self:
-        """Allow outputs before their inputs in event time: what `DoFn.late_data_horizon` sets for a class.
+        """Allow outputs with an earlier event time than their inputs, as `DoFn.late_data_horizon` does for a class.
 
         Args:
-            horizon: how far back at most; the watermark of the output is held back by as much.
+            horizon: the maximum time between output and input; the watermark of the output is held back by it.
 
         Raises:
             InvalidArgument: for a negative duration.

@@ -31,19 +31,19 @@ class Expands(Protocol[InputT_contra, OutputT_co]):
 
 
 class PCollection(Generic[ElementT_co]):
-    """A collection of elements, bounded or not, that one transform makes and any number read.
+    """A collection of elements, bounded or unbounded. One transform produces it, and any number of transforms read it.
 
     Attributes:
         pipeline: the pipeline that it belongs to.
         ref: its address in the plan.
-        element_type: what is known of its elements' type; `typing.Any` where nothing is.
-        strategy: the windowing strategy that the next grouping takes.
+        element_type: the type of its elements as far as it is known; `typing.Any` if nothing is known.
+        strategy: the windowing strategy that the next grouping uses.
 
-    A collection describes a step: it has elements only while the pipeline runs. `head` and `show` compute the first
-    few.
+    A collection describes a step of the pipeline. It has elements only while the pipeline runs. `head` and `show`
+    compute the first few elements.
 
     Raises:
-        InvalidType: when it is iterated over, indexed, searched, counted by `len` or used as a truth value.
+        InvalidType: if it is iterated over or indexed, or used in `len()`, `in` or `if`.
 
     Source: Beam's `PCollection`.
 
@@ -75,12 +75,12 @@ class PCollection(Generic[ElementT_co]):
         source that is followed ends after its first rows.
 
         Args:
-            n: how many elements at most.
-            rows: how many rows or elements of each source are read at most.
+            n: the maximum number of elements to return.
+            rows: the maximum number of rows or elements to read from each source.
 
         Raises:
             InvalidArgument: if `n` or `rows` is not a positive int.
-            UnsupportedOnRunner: for what `LocalRunner` cannot read, such as a DataFrame of Spark.
+            UnsupportedOnRunner: for a source that `LocalRunner` cannot read, such as a Spark DataFrame.
 
         Example:
             >>> import dataflow_model as dm
@@ -137,7 +137,7 @@ class PCollection(Generic[ElementT_co]):
 
 
 class PBegin:
-    """The beginning of a pipeline: what sources are applied to."""
+    """The beginning of a pipeline, to which sources are applied."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline

@@ -52,18 +52,18 @@ def set_default_runner(factory: Callable[[], Runner]) -> None:
 class Pipeline:
     """A graph of transforms over collections, built with `|` and run by a runner.
 
-    As a context manager it runs when the block is left without an exception, waits for the end, and keeps the outcome
-    as `p.result`.
+    As a context manager, it runs when the block ends without an exception, waits for the run to finish, and stores the
+    result as `p.result`.
 
     Args:
-        runner: what runs it; `LocalRunner()` where none is given.
-        late_data: what happens to elements whose window has expired, where their windowing strategy does not say:
-            `"drop"` (the default: drop and count) or `"duplicate_window"`.
+        runner: the runner that executes the pipeline; `LocalRunner()` by default.
+        late_data: what happens to elements whose window has expired, unless their windowing strategy sets it: `"drop"`
+            (the default: drop and count) or `"duplicate_window"`.
 
     Raises:
-        InvalidType: for a runner that is none, such as a runner's class instead of an instance.
+        InvalidType: if `runner` is not a runner, for example if it is a runner's class instead of an instance.
 
-    Source: Beam's `Pipeline`; `|` and `"label" >>` are its too.
+    Source: Beam's `Pipeline`; so are `|` and `"label" >>`.
 
     Example:
         >>> import dataflow_model as dm
@@ -95,11 +95,11 @@ class Pipeline:
         return applied
 
     def apply(self, transform: object, pvalue: Any, label: str | None = None) -> Any:
-        """Apply a transform to a collection, to several, or to the beginning of the pipeline: what `|` does.
+        """Apply a transform to one or several collections, or to the beginning of the pipeline, as `|` does.
 
         Raises:
-            InvalidType: for something that is no transform, or an input that the transform does not take.
-            InvalidArgument: for a label that its scope has already, or collections of another pipeline.
+            InvalidType: for a value that is not a transform, or an input that the transform does not accept.
+            InvalidArgument: for a label that already exists in its scope, or collections of another pipeline.
         """
         if not isinstance(transform, PTransform):
             raise InvalidType(f"`|` applies only transforms, got {transform!r}", hint=_way_out(transform))
@@ -135,7 +135,7 @@ class Pipeline:
 
     @property
     def scope(self) -> str:
-        """The full label of the transform that is being expanded: what its node is called."""
+        """The full label of the transform that is being expanded, which is the label of its node."""
         return "/".join(self._scope)
 
     def add(
@@ -150,7 +150,7 @@ class Pipeline:
         Args:
             node: the node; its label is `scope`.
             strategy: the windowing strategy that its outputs carry.
-            element_types: what is known of the outputs' element types, by tag.
+            element_types: the known element types of the outputs, by tag.
         """
         self._nodes.append(node)
         known = element_types or {}
@@ -161,7 +161,7 @@ class Pipeline:
     def add_main(
         self, node: Node, *, strategy: WindowingStrategy = DEFAULT_STRATEGY, element_type: Any = Any
     ) -> PCollection:
-        """Add one node that has only a main output, and return that."""
+        """Add one node that has only a main output, and return this output."""
         return self.add(node, strategy=strategy, element_types={MAIN: element_type})[MAIN]
 
     def check_mine(self, collection: PCollection, label: str) -> None:
@@ -175,7 +175,7 @@ class Pipeline:
     # -------------------------------------------------------------------------------------------------- running
 
     def plan(self) -> Plan:
-        """Return the plan of what has been built so far."""
+        """Return the plan of the transforms that have been applied so far."""
         return Plan(nodes=tuple(self._nodes), strategies=dict(self._strategies), late_data=self.late_data)
 
     def explain(self) -> None:
@@ -193,7 +193,7 @@ class Pipeline:
         print(explain_plan(self.plan()))  # noqa: T201 - printing is what it is for
 
     def draw(self, form: str = "mermaid") -> str:
-        """Return a drawing of the transforms: `"mermaid"` text, or `"svg"`; a notebook shows the latter by itself.
+        """Return a drawing of the transforms as `"mermaid"` text or as `"svg"`; a notebook displays the latter.
 
         A box says in which stage its transform runs, and whether it is fused into that stage or combined before the
         shuffle (lifted).
@@ -236,15 +236,15 @@ class Pipeline:
         """Start the pipeline and return immediately; the result reports its progress.
 
         Args:
-            until: `"drained"` ends an unbounded input where it stands now, with the watermark at +∞.
+            until: `"drained"` ends an unbounded input at its current end, with the watermark at +∞.
 
         Raises:
-            PlanError: when the pipeline could never give output, or mixes clocks.
-            UnsupportedOnRunner: when the runner lacks something that the pipeline needs.
+            PlanError: if the pipeline could never emit anything, or mixes clocks.
+            UnsupportedOnRunner: if the runner does not support a feature that the pipeline needs.
 
         Warns:
-            PlanWarning: when a grouping counts the panes of another one again with each refinement, or may miss their
-                retractions.
+            PlanWarning: if a grouping counts the panes of another grouping again with each refinement, or may miss
+                their retractions.
         """
         if until not in {None, "drained"}:
             is_runner = hasattr(until, "run")
@@ -264,17 +264,18 @@ class Pipeline:
         return self.runner.run(plan, until=until)
 
     def local_runner(self) -> Runner:
-        """Return the runner that runs samples, and the pipeline itself if it is given none: `LocalRunner()`."""
+        """Return `LocalRunner()`, which computes samples, and runs the pipeline if no runner is given."""
         if not _default_runner:
             raise PlanError("the pipeline has no runner", hint="use dm.Pipeline(runner=dm.LocalRunner())")
         return _default_runner[0]()
 
     @property
     def result(self) -> PipelineResult:
-        """The outcome of the run that leaving the `with` block started.
+        """The result of the run that started at the end of the `with` block.
 
         Raises:
-            PlanError: before the block is left, and for a pipeline that is run with `run()`, which returns its result.
+            PlanError: before the end of the block, and for a pipeline that is run with `run()`, which returns its
+                result.
 
         Example:
             >>> import dataflow_model as dm

@@ -28,14 +28,14 @@ _apply_to_several: list[Callable[[Any, PTransform], Any]] = []
 
 @with_spellings
 class PTransform(Generic[InputT_contra, OutputT_co]):
-    """A step of a pipeline; subclass it and give `expand` to make a composite of other steps.
+    """A step of a pipeline; subclass it and define `expand` to build a composite of other steps.
 
     `expand(pcoll)` applies further transforms to its input and returns the result: a collection, a tuple or dict of
-    them, or `None` where nothing comes out. The labels inside are nested: `Outer/Inner`. A transform is a value that
-    can be applied many times; applying it changes nothing in it.
+    them, or `None` if there is no output. The labels inside are nested: `Outer/Inner`. A transform is a value that can
+    be applied many times; applying it does not change it.
 
-    For type checkers the annotations of `expand` decide what a transform can be applied to and what comes out, with
-    type variables if need be; `PTransform[PCollection[str], PCollection[int]]` says it where there is no `expand`.
+    Type checkers read the input and output types of a transform from the annotations of `expand`, which may contain
+    type variables. A class without `expand` can declare them as `PTransform[PCollection[str], PCollection[int]]`.
 
     Source: Beam's `PTransform`.
 
@@ -62,14 +62,14 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
         return self._label if self._label is not None else self.default_label()
 
     def default_label(self) -> str:
-        """Return the name to use where no label is given."""
+        """Return the name to use if no label is given."""
         return type(self).__name__
 
     def label_by_code(self) -> str | None:
         """Return the label for a second use in one scope without a label: the name, and the user's code in brackets.
 
-        It depends on the code of that function alone, not on where it is written. `None` where no code of the user's
-        tells one use from another: such a transform needs a label.
+        It depends only on the code of that function, not on its place in the file. It is `None` if the transform
+        contains no user code that distinguishes its uses; such a transform needs a label.
 
         Example:
             >>> import dataflow_model as dm
@@ -83,7 +83,7 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
         return f'"another name" >> {written(self)}'
 
     def expand(self, pcoll: InputT_contra, /) -> OutputT_co:
-        """Apply the parts of this transform to `pcoll` and return what comes out."""
+        """Apply the parts of this transform to `pcoll` and return the output."""
         del pcoll
         raise NotImplementedError(f"{type(self).__name__} must define `expand(self, pcoll)`")
 
@@ -94,7 +94,7 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
     def with_output_types(self, element_type: Any) -> PTransform[InputT_contra, PCollection]: ...
 
     def with_output_types(self, element_type: Any) -> Any:
-        """Return this transform with the element type of its output declared, where it cannot be inferred.
+        """Return this transform with a declared element type of its output, for outputs whose type cannot be inferred.
 
         Example:
             >>> import dataflow_model as dm

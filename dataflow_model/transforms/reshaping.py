@@ -27,11 +27,12 @@ __all__ = ["Flatten", "Partition", "Reshuffle"]
 class Flatten(PTransform):
     """Merge collections; elements keep their windows.
 
-    The result carries the windowing strategy of the first input. All inputs must have the same trigger. The exception
-    is an input whose trigger is the continuation of the others' (see `Trigger.continuation`): then that one holds.
+    The result has the windowing strategy of the first input. All inputs must have the same trigger. There is one
+    exception: if the trigger of an input is the continuation of the others' trigger (see `Trigger.continuation`), the
+    result has the continuation.
 
     Raises:
-        InvalidArgument: when the inputs have different window functions, or different triggers.
+        InvalidArgument: if the inputs have different window functions, or different triggers.
 
     Source: Beam's `Flatten`.
 
@@ -66,11 +67,12 @@ class Flatten(PTransform):
 class Partition(PTransform):
     """Split a collection into n collections, by a function that returns the number of the partition.
 
-    Applying it gives a tuple of n collections.
+    Applying it returns a tuple of n collections.
 
     Args:
-        fn: called with the element, n and the further arguments; returns an int in `[0, n)`, else the run fails.
-        n: how many.
+        fn: called with the element, n and the further arguments. It must return an int in `[0, n)`; otherwise the run
+            fails.
+        n: the number of partitions.
 
     Source: Beam's `Partition`.
 
@@ -136,9 +138,9 @@ class _PartitionFn(CallableDoFn):
 
 
 class Reshuffle(PTransform):
-    """Redistribute the elements over the workers, and prevent fusion of what follows with what comes before.
+    """Redistribute the elements over the workers, so that later transforms are not fused with earlier ones.
 
-    Changes no element, no event time and no window.
+    Elements, event times and windows do not change.
 
     Source: Beam's `Reshuffle`.
 

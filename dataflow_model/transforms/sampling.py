@@ -39,23 +39,23 @@ def _salt(_sample: object, _attribute: object, value: Any) -> None:
 @with_spellings
 @attrs.frozen
 class Sample(Combiner[Any, _Held, list[Any]]):
-    """Draw n elements at random, as a list; all of them where there are no more.
+    """Draw n elements at random, as a list; if there are at most n elements, all of them.
 
-    What is drawn depends on the elements and the seed alone: every run on every runner draws the same. Each element
-    has the same chance, and none is drawn twice, as long as no more than `max(n, 64)` of the elements are distinct.
-    Beyond that, so many distinct elements are chosen first, each with the same chance however often it occurs, and
-    the sample is drawn from these: memory is bounded, and an element that occurs many times may be left out
-    altogether. Elements must have an encoding by value: what can be a key, and lists, sets and dicts of it.
+    The sample depends only on the elements and the seed, so every run on every runner draws the same elements. If at
+    most `max(n, 64)` elements are distinct, each element has the same chance, and no element is drawn twice. If more
+    are distinct, `max(n, 64)` distinct elements are chosen first, each with the same chance no matter how often it
+    occurs, and the sample is drawn from these. This bounds the memory, but an element that occurs many times may be
+    left out entirely. An element must be a valid key, or a list, set or dict of valid keys.
 
     Args:
-        n: how many; at least 1.
-        seed: another seed draws another sample.
+        n: the number of elements to draw; at least 1.
+        seed: a different seed draws a different sample.
 
     Raises:
-        InvalidType: for a number that is no int.
-        InvalidArgument: for fewer than one element, or a seed of more than 64 bits.
+        InvalidType: for a number that is not an int.
+        InvalidArgument: if `n` is less than 1, or `seed` has more than 64 bits.
 
-    Source: Beam's `Sample.FixedSizeGlobally` and `FixedSizePerKey`, which draw anew in each run.
+    Source: Beam's `Sample.FixedSizeGlobally` and `FixedSizePerKey`, which draw a different sample in each run.
 
     Example:
         >>> import dataflow_model as dm

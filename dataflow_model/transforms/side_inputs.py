@@ -38,11 +38,12 @@ class AsView(Generic[ElementT]):
 
 
 class AsSingleton(AsView[ElementT]):
-    """The one element of a collection's window.
+    """The only element of a collection's window.
 
     Args:
         pcoll: the collection.
-        default: what to give for an empty window; without it, an empty window is an error, as are two elements.
+        default: the value for an empty window. Without it, an empty window is an error. A window with two elements is
+            always an error.
 
     Source: Beam's `AsSingleton`.
 
@@ -76,8 +77,8 @@ class AsIter(AsView[ElementT]):
         >>> with dm.Pipeline() as p:
         ...     stop = p | "stop" >> dm.Create(["the", "of"])
         ...     words = p | "words" >> dm.Create(["the", "origin", "of", "species"])
-        ...     told = words | dm.Filter(lambda word, stop: word not in stop, stop=dm.AsIter(stop))
-        ...     _ = told | "out" >> dm.io.Collect()
+        ...     kept = words | dm.Filter(lambda word, stop: word not in stop, stop=dm.AsIter(stop))
+        ...     _ = kept | "out" >> dm.io.Collect()
         >>> [record.value for record in p.result.collected("out")]
         ['origin', 'species']
     """
@@ -90,7 +91,7 @@ AsList = AsIter
 
 
 class AsDict(AsView[tuple[KeyT, ValueT]], Generic[KeyT, ValueT]):
-    """The pairs of a collection's window, as a dict; of two pairs with one key, either may win.
+    """The pairs of a collection's window, as a dict; if several pairs have the same key, the dict contains one of them.
 
     Raises:
         InvalidType: for a collection whose elements are known not to be pairs.

@@ -28,12 +28,12 @@ class StreamRecord:
     """A record of a stream: a key, a value and an event time.
 
     Attributes:
-        key: of a record that is received, what the computation's key extractor made of its value.
-        value: anything that pickles.
+        key: for a received record, the key that the computation's key extractor returned for its value.
+        value: any value that can be pickled.
         timestamp: the event time.
-        stream: the stream that a received record came by.
-        is_late: whether a received record stood behind the watermark when it came. It is for the computation to drop it
-            or to amend what it has said.
+        stream: for a received record, the stream on which it arrived.
+        is_late: whether a received record was behind the watermark when it arrived. The computation decides whether to
+            drop it or to correct its earlier output.
 
     Source: the papers' (key, value, timestamp) triples.
 
@@ -54,11 +54,11 @@ class FiredTimer:
     """A timer that has fired.
 
     Attributes:
-        key: the key that set it.
-        tag: the tag that it was set with.
-        time: the time that it was set to, in its domain.
-        domain: the clock that it waited for.
-        timestamp: its event time. What it causes to be produced may not have an earlier one.
+        key: the key for which the timer was set.
+        tag: the tag with which it was set.
+        time: the time to which it was set, in its domain.
+        domain: the clock for which it waited.
+        timestamp: its event time. Records that are produced when it fires may not have an earlier event time.
     """
 
     key: Any
@@ -70,20 +70,20 @@ class FiredTimer:
 
 @runtime_checkable
 class Coder(Protocol):
-    """What turns a computation's state into bytes and back."""
+    """Converts the state of a computation to bytes and back."""
 
     def encode(self, value: Any) -> bytes:
         """Return the value as bytes."""
         ...
 
     def decode(self, encoded: bytes) -> Any:
-        """Return the value again."""
+        """Return the decoded value."""
         ...
 
 
 @attrs.frozen
 class PickleCoder:
-    """Keep any value that pickles, of classes of the main program too.
+    """Encode any value that can be pickled, including values of classes in `__main__`.
 
     Example:
         >>> PickleCoder().decode(PickleCoder().encode({"count": 3}))
@@ -95,5 +95,5 @@ class PickleCoder:
         return dump(value)
 
     def decode(self, encoded: bytes) -> Any:
-        """Return the value again."""
+        """Return the decoded value."""
         return load(encoded)

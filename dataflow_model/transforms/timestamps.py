@@ -26,8 +26,8 @@ __all__ = ["WithTimestamps"]
 class WithTimestamps(KeepsElements[ElementT_contra]):
     """Set the event time of each element to what a function returns for it.
 
-    Forward moves are free. A backward move may make data late that were not, so it must be declared: the output's
-    watermark is then held back by the bound.
+    An event time can always be moved forward. Moving it backward could make an element late, so the maximum must be
+    declared; the output's watermark is then held back by it.
 
     Args:
         fn: from the element to its event time: an `EventTime`, an aware `datetime`, seconds since the epoch, or text
@@ -68,9 +68,9 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
     def with_exception_handling(
         self, tag: str = "dead_letters"
     ) -> PTransform[PCollection, tuple[PCollection, PCollection[DeadLetter]]]:
-        """Send elements for which the function raises, or returns no instant, to an output of their own.
+        """Send elements for which the function raises an error, or returns no instant, to a separate output.
 
-        Applying the transform then gives a pair: the elements, and `DeadLetter`s. With sources that are read with
+        Applying the transform then returns a pair: the elements, and the `DeadLetter`s. With sources that are read with
         `event_time=None`, this handles rows whose times cannot be read by code of your own.
 
         Args:

@@ -65,14 +65,14 @@ class Sunk:
 class Topology:
     """A graph of computations, connected by named streams; the order of the calls that build it does not matter.
 
-    A stream has any number of producers, injectors and computations alike, and any number of takers, each with a key
-    extractor of its own. It is one in which nothing goes round in circles.
+    A stream can have any number of producers, which are injectors or computations, and any number of subscribers, each
+    with its own key extractor. The graph must not contain cycles.
 
     Args:
-        name: for drawings and messages.
+        name: the name of the topology in drawings and messages.
 
     Raises:
-        InvalidArgument: for a name that is taken or empty.
+        InvalidArgument: for a name that is already used, or empty.
 
     Source: MillWheel's topologies.
 
@@ -104,12 +104,13 @@ class Topology:
         """Bring data into a stream.
 
         Args:
-            stream: which one; several injectors may feed it.
+            stream: the name of the stream; several injectors may feed it.
             source: a source of `dm.io`, `dm.Injector`, `dm.Create`, a `TestStream`, or another beginning of a pipeline.
-            label: its name in metrics and checkpoints; by default its own label, else `Inject.` and the stream.
+            label: its name in metrics and checkpoints; by default the source's own label, or `Inject.` and the stream's
+                name if it has none.
 
         Raises:
-            InvalidType: for something that begins no pipeline.
+            InvalidType: for a value that cannot begin a pipeline.
             InvalidArgument: for a label that is taken.
         """
         stream = _named(stream, "a stream")
@@ -128,14 +129,14 @@ class Topology:
 
         Args:
             computation: an instance; each worker runs a copy.
-            subscribe: the streams that it takes, each with a function that makes a key of a value. `None` keeps the
-                key of the computation that produced the record.
-            produces: the streams that it may produce.
-            label: the name under which its state is kept; by default its class's.
+            subscribe: the streams that it receives, each with a function that returns the key of a value. `None` keeps
+                the key of the computation that produced the record.
+            produces: the streams on which it may produce records.
+            label: the name under which its state is stored; by default the name of its class.
 
         Raises:
-            InvalidType: for something that is no computation, or a key extractor that cannot be called.
-            InvalidArgument: for a label that is taken, or no subscription.
+            InvalidType: for a value that is not a computation, or a key extractor that cannot be called.
+            InvalidArgument: for a label that is already used, or if there is no subscription.
         """
         checked = check_computation(computation)
         name = type(checked).__name__
@@ -150,17 +151,19 @@ class Topology:
         self.added.append(Added(self._free(label or name), checked, dict(subscribe), streams))
 
     def sink(self, stream: str, sink: PTransform, *, label: str | None = None) -> None:
-        """Send a stream out, or into transforms that go on from there.
+        """Send a stream to a sink, or to further transforms.
 
-        What computations produce comes as pairs of key and value; what is only injected, as it is.
+        Records that computations produce arrive there as pairs of key and value; elements of a stream that is only
+        injected arrive unchanged.
 
         Args:
-            stream: which one.
+            stream: the name of the stream.
             sink: a sink of `dm.io`, or any transform of one collection.
-            label: what results and metrics call it; by default its own label, else the stream's name.
+            label: its name in results and metrics; by default the sink's own label, or the stream's name if it has
+                none.
 
         Raises:
-            InvalidType: for something that takes no collection.
+            InvalidType: for a value that cannot be applied to a collection.
             InvalidArgument: for a label that is taken.
         """
         stream = _named(stream, "a stream")
@@ -176,12 +179,12 @@ class Topology:
         return pipeline
 
     def build(self, pipeline: Pipeline) -> None:
-        """Add all parts to a pipeline, beside what it has.
+        """Add all parts to a pipeline, in addition to its other transforms.
 
         Raises:
-            PlanError: for a stream that is taken and not made, one whose keys are wanted and that has none, or a
-                circle; the message shows all streams.
-            InvalidArgument: for a label that the pipeline has already.
+            PlanError: for a stream that has subscribers but no producer, a stream without keys whose keys a subscriber
+                needs, or a cycle; the message shows all streams.
+            InvalidArgument: for a label that already exists in the pipeline.
         """
         order = in_order(self)
         keyed = produced_streams(self)
@@ -210,21 +213,21 @@ class Topology:
             pipeline.apply(sunk.sink, whole(sunk.stream), sunk.label)
 
     def run(self, runner: Runner | None = None, *, until: str | None = None) -> PipelineResult:
-        """Build the pipeline, start it and return at once; see `Pipeline.run`.
+        """Build the pipeline, start it and return immediately; see `Pipeline.run`.
 
         Args:
-            runner: what runs it; `LocalRunner()` where none is given.
-            until: `"drained"` ends an unbounded input where it stands now, with the watermark at +∞.
+            runner: the runner that executes it; `LocalRunner()` by default.
+            until: `"drained"` ends an unbounded input at its current end, with the watermark at +∞.
 
         Raises:
-            PlanError, UnsupportedOnRunner: when it cannot run.
+            PlanError, UnsupportedOnRunner: if it cannot run.
         """
         return self.pipeline(runner).run(until=until)
 
     # -------------------------------------------------------------------------------------------------- showing
 
     def draw(self, form: str = "mermaid") -> str:
-        """Return a drawing: `"mermaid"` text, or `"svg"`.
+        """Return a drawing as `"mermaid"` text or as `"svg"`.
 
         Raises:
             InvalidArgument: for another form.

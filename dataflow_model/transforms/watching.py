@@ -20,13 +20,13 @@ __all__ = ["LogElements", "Tee"]
 
 
 class Tee(PTransform):
-    """Apply transforms to a collection on the side, and return the collection as it is.
+    """Apply transforms to a collection, and return the collection unchanged.
 
     Args:
-        consumers: transforms, or functions of the collection; what they return is dropped.
+        consumers: transforms, or functions of the collection; their results are ignored.
 
     Raises:
-        InvalidType: for something that is neither.
+        InvalidType: for a value that is neither.
 
     Source: Beam's `Tee`.
 
@@ -67,14 +67,14 @@ class LogElements(PTransform):
     Lines go to the logger `dataflow_model` of the process that runs the transform: on Spark, a worker.
 
     Args:
-        prefix: what each line begins with.
+        prefix: the text at the start of each line.
         with_timestamp: add the event time.
-        with_window: add the window; an element in several windows is then logged, and passed on, in each by itself.
-        with_pane: add the pane's timing and number.
-        level: the level of the lines, such as `logging.INFO`; without one they are printed.
+        with_window: add the window; an element in several windows is then logged and passed on once for each window.
+        with_pane: add the pane's timing and index.
+        level: the log level, such as `logging.INFO`; without a level, lines are printed.
 
     Raises:
-        InvalidType: for a level that is no number.
+        InvalidType: for a level that is not a number.
 
     Source: Beam's `LogElements`, which logs to the root logger.
 

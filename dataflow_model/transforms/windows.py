@@ -36,12 +36,13 @@ __all__ = ["Window", "WindowInto"]
 
 @with_spellings
 class WindowInto(PTransform):
-    """Where, when and how for the groupings that follow.
+    """Set where, when and how the following groupings work.
 
-    `WindowInto(fn)` is `Window.into(fn)`, and its arguments are the methods of the chain; `Window.trigger(…)` changes
-    the when and how alone. The methods return a changed copy; the last call of each wins, and their order does not
-    matter: the parts are checked against each other only when the chain is applied or its `strategy` is read. What is
-    not said is as in a fresh strategy after `Window.into`, and as in the input's strategy after `Window.trigger`.
+    `WindowInto(fn)` is the same as `Window.into(fn)`, and its arguments have the same names as the methods of the
+    chain. `Window.trigger(…)` changes only the when and how. Each method returns a changed copy. If a method is called
+    twice, the last call counts; the order of different methods does not matter, because the parts are checked against
+    each other only when the chain is applied or its `strategy` is read. Parts that are not set have their defaults
+    after `Window.into`, and are those of the input's strategy after `Window.trigger`.
 
     Args:
         where: a window function; or a whole `WindowingStrategy`.
@@ -106,8 +107,8 @@ class WindowInto(PTransform):
 
         Args:
             trigger: the tree.
-            may_lose_data: accept a tree that may finish before its window expires, so that what comes later is
-                dropped and counted.
+            may_lose_data: accept a tree that may finish before its window expires, so that later elements are dropped
+                and counted.
         """
         if not isinstance(trigger, Trigger):
             raise InvalidType(
@@ -218,7 +219,7 @@ class Window:
             where: a window function; or a whole `WindowingStrategy`, which the chain may still change.
 
         Raises:
-            InvalidType: for something else, such as a duration.
+            InvalidType: for any other value, such as a duration.
         """
         return WindowInto(where)
 

@@ -20,21 +20,23 @@ __all__ = ["WindowFn"]
 
 
 class WindowFn(abc.ABC):
-    """Where in event time an element goes: the papers' `AssignWindows` and `MergeWindows` in one object.
+    """Assign elements to windows in event time: the papers' `AssignWindows` and `MergeWindows` in one object.
 
     A subclass defines `assign`. If its windows merge, it also sets `is_merging = True` and defines `merge`. Window
-    functions are values: they compare equal if they do the same, they pickle, and they keep no state between calls.
+    functions are values: two functions with the same effect compare equal, they can be pickled, and they keep no state
+    between calls.
 
     Attributes:
         is_merging: whether windows merge, so that `merge` is called.
         merges_intersecting: whether `merge` joins windows that intersect, directly or through others, into the one
             window that spans them, and does nothing else. The engine then shows it only the windows that intersect
-            an arriving one, which keeps an element cheap for a key with thousands of open windows. A class that
-            overrides `merge` has to declare it again; `testing.check_window_fn` checks it.
+            an arriving one, so that an element does not cost more for a key with thousands of open windows. A class
+            that overrides `merge` must declare the attribute again; `testing.check_window_fn` checks it.
         is_global: whether `assign` puts every element into the `GlobalWindow`, which ends with the input.
 
-    If a subclass also defines `assign_many`, elements are assigned a column at a time where a grouping is combined
-    before the shuffle. A class that overrides `assign` must define `assign_many`, `length` and `is_global` again.
+    If a subclass also defines `assign_many`, a whole column of elements is assigned in one call, if the grouping
+    combines before the shuffle. A class that overrides `assign` must define `assign_many`, `length` and `is_global`
+    again.
 
     Source: the Dataflow Model paper, section 2.2.
 
@@ -88,13 +90,13 @@ class WindowFn(abc.ABC):
 
     @abc.abstractmethod
     def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
-        """Return the windows of an element. In n windows it becomes n elements; in none, it leaves the collection."""
+        """Return the windows of an element: in n windows it becomes n elements, and in no window it is removed."""
 
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
-        """Return what merges: pairs of the windows that become one, and that one.
+        """Return pairs: the windows to merge, and the window that they become.
 
-        `windows` are distinct, in order of start, then end. Windows that stay as they are need not be named. A single
-        window may be given other bounds. The result must not depend on the order in which windows came.
+        `windows` are distinct, and ordered by start, then end. Windows that do not change need not be returned. A
+        single window may get other bounds. The result must not depend on the order in which windows were created.
         """
         del windows
         return ()

@@ -65,10 +65,11 @@ def _date(value: datetime.date | str) -> datetime.date:
 class CalendarWindows(WindowFn):
     """Divide event time at local midnight, every n days, weeks, months or years of a time zone.
 
-    Made by `CalendarWindows.days`, `.weeks`, `.months` and `.years`. A window runs from local midnight to local
-    midnight, so that a day has 23 or 25 hours where the clocks change. Where a change skips midnight, the window starts
-    at the first instant of the date; where it makes midnight come twice, at the first of the two; a date that a zone
-    skipped has no window. Windows leave no gap and never overlap. Outside the years 1 to 9999 one reaches to ±∞.
+    Created by `CalendarWindows.days`, `.weeks`, `.months` and `.years`. A window runs from local midnight to local
+    midnight, so a day has 23 or 25 hours if the clocks change on it. If a change of the clocks skips midnight, the
+    window starts at the first instant of the date; if midnight occurs twice, it starts at the first occurrence. A date
+    that a time zone skipped has no window. Windows leave no gaps and never overlap. The windows before year 1 and after
+    year 9999 extend to −∞ and +∞.
 
     Source: Beam's `CalendarWindows` (Java).
 
@@ -98,8 +99,8 @@ class CalendarWindows(WindowFn):
         """Return windows of `n` days, counted from the date `start`.
 
         Raises:
-            InvalidArgument: when `n` is below 1, the zone is unknown or `start` is no date.
-            InvalidType: when `start` has a time, or the zone is no text.
+            InvalidArgument: if `n` is less than 1, the zone is unknown or `start` is not a date.
+            InvalidType: if `start` has a time, or the zone is not text.
 
         Example:
             >>> CalendarWindows.days(2, "Asia/Tokyo", start="2013-01-01")
@@ -109,7 +110,7 @@ class CalendarWindows(WindowFn):
 
     @classmethod
     def weeks(cls, n: int = 1, timezone: str = "UTC", start: datetime.date | str = _EPOCH_MONDAY) -> Self:
-        """Return windows of `n` weeks, counted from the date `start`: a Monday unless another day is given.
+        """Return windows of `n` weeks, counted from the date `start`; the default is a Monday.
 
         Raises as `days` does.
 

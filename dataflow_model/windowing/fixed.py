@@ -30,14 +30,15 @@ class FixedWindows(WindowFn):
     Args:
         size: the length of each window, positive.
         offset: shifts the windows' starts from the epoch; taken modulo `size`, may be negative.
-        phase_shift: shift the windows of each key by a further offset of its own, stable in every process and spread
-            over `size`, so that not all keys complete at one moment. Elements must be pairs; the key is `element[0]`.
+        phase_shift: shift the windows of each key by its own additional offset, so that not all keys complete at the
+            same time. The offset is between 0 and `size`, and is the same in every process. Elements must be pairs; the
+            key is `element[0]`.
 
-    A window that would reach beyond ±∞ ends there; an element at +∞ is in the last window before it.
+    A window that would extend beyond ±∞ ends there; an element at +∞ is in the last window before +∞.
 
     Raises:
-        InvalidArgument: when `size` is not positive.
-        InvalidType: by `assign`, with `phase_shift`, for an element that is no pair.
+        InvalidArgument: if `size` is not positive.
+        InvalidType: by `assign`, with `phase_shift`, for an element that is not a pair.
         KeyEncodingError: by `assign`, with `phase_shift`, for a key without a deterministic encoding.
 
     Known as tumbling windows elsewhere.

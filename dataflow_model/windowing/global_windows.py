@@ -23,7 +23,7 @@ _ONLY: Final = (GLOBAL_WINDOW,)
 
 @attrs.frozen(order=False)
 class GlobalWindows(WindowFn):
-    """Put every element in the one `GlobalWindow`, where each fresh element is anyway.
+    """Put every element in the single `GlobalWindow`, in which every element is at first.
 
     The window ends when the input does.
 

@@ -31,13 +31,13 @@ class Sessions(WindowFn):
     do not: two events exactly one gap apart are two sessions.
 
     Args:
-        gap: how long a silence ends a session, positive.
+        gap: the time without elements after which a session ends; positive.
 
     Raises:
-        InvalidArgument: when `gap` is not positive.
+        InvalidArgument: if `gap` is not positive.
 
-    Source: the Dataflow Model paper, sections 1.2 and 2.2.2; Beam's `Sessions`. Spark's `session_window` merges
-    windows that touch, too.
+    Source: the Dataflow Model paper, sections 1.2 and 2.2.2; Beam's `Sessions`. Spark's `session_window` also merges
+    windows that touch.
 
     Example:
         >>> from dataflow_model.time import event_time

@@ -34,7 +34,7 @@ class SlidingWindows(WindowFn):
         offset: shifts the starts from the epoch; taken modulo `period`, may be negative.
 
     Raises:
-        InvalidArgument: when `size` or `period` is not positive.
+        InvalidArgument: if `size` or `period` is not positive.
 
     Known as hopping windows elsewhere.
 
