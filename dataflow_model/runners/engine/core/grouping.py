@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
     from dataflow_model.runners.engine.core.placing import Placements
 
-__all__ = ["Chunk", "CoreGrouping", "Panes"]
+__all__ = ["CoreChunk", "CoreGrouping", "Panes"]
 
 _FIRST: Final = int(MIN_TIMESTAMP)
 _LATEST: Final = int(MAX_TIMESTAMP)
 
 
 @attrs.frozen(eq=False)
-class Chunk:
+class CoreChunk:
     """Instants in order, and the elements in each.
 
     Attributes:
@@ -189,7 +189,7 @@ class CoreGrouping:
 
     # Running -------------------------------------------------------------------------------------------------------
 
-    def run(self, chunk: Chunk) -> Panes:
+    def run(self, chunk: CoreChunk) -> Panes:
         """Run a chunk of instants."""
         elements = self._begin(chunk)
         hold = column(len(chunk.clock))
@@ -206,7 +206,7 @@ class CoreGrouping:
         )
         return self._panes(chunk, live, np.frombuffer(hold, np.int64))
 
-    def run_by_key(self, chunk: Chunk) -> Panes:
+    def run_by_key(self, chunk: CoreChunk) -> Panes:
         """Run all elements of some keys, one key after the other: the watermark follows its rows, then advances to +∞.
 
         Args:
@@ -221,7 +221,7 @@ class CoreGrouping:
         )
         return self._panes(chunk, {}, np.empty(0, np.int64))
 
-    def _begin(self, chunk: Chunk) -> list[array[int]]:
+    def _begin(self, chunk: CoreChunk) -> list[array[int]]:
         """Return a chunk's elements in the form for the machine."""
         self.fold.begin()
         self._values, of = chunk.values, chunk.elements
@@ -315,7 +315,7 @@ class CoreGrouping:
         keys = _taken(self.machine.cells.key, self.machine.cells.used)
         return {slot: key for slot, key in enumerate(keys.tolist()) if key >= 0}
 
-    def _panes(self, chunk: Chunk, live: dict[int, int], hold: NDArray[np.int64]) -> Panes:
+    def _panes(self, chunk: CoreChunk, live: dict[int, int], hold: NDArray[np.int64]) -> Panes:
         """Return the panes of the chunk that has been run.
 
         Args:

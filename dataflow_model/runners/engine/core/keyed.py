@@ -18,8 +18,7 @@ from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.bundle import Bundle, all_joined, retracted
 from dataflow_model.runners.engine.by_key import sorted_by_key
 from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
-from dataflow_model.runners.engine.core.grouping import Chunk as ColumnChunk
-from dataflow_model.runners.engine.core.grouping import CoreGrouping
+from dataflow_model.runners.engine.core.grouping import CoreChunk, CoreGrouping
 from dataflow_model.runners.engine.core.operations import (
     ADD,
     FIRE,
@@ -116,7 +115,7 @@ class CoreMachine:
         placements = placed(self.label, bundle, places, self._core.kind)
         instants = chunk.instants
         further = watermarks.further(self._width)
-        columns = ColumnChunk(
+        columns = CoreChunk(
             keys=keys,
             values=values,
             elements=placements,
@@ -175,7 +174,7 @@ class CoreMachine:
         times = array_of(elements.times)
         begins = np.zeros(len(elements), np.int64)
         begins[np.array(firsts, np.int64)] = 1
-        columns = ColumnChunk(
+        columns = CoreChunk(
             keys=keys,
             values=values,
             elements=placements,
@@ -197,7 +196,7 @@ class CoreMachine:
         self._core.recycle()
         return output
 
-    def _run(self, columns: ColumnChunk, bundle: Bundle, run: Callable[[ColumnChunk], Panes]) -> Panes:
+    def _run(self, columns: CoreChunk, bundle: Bundle, run: Callable[[CoreChunk], Panes]) -> Panes:
         """Run a chunk, add to the counters, and report exceptions of users' functions."""
         machine = self._core.machine
         before = machine.counts()
