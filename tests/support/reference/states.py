@@ -16,7 +16,7 @@ from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.operations import CLOCK_LINE, DONE, LOW_LINE, MET, SET
 from dataflow_model.runners.engine.core.packed_form import PACKED
 from dataflow_model.runners.engine.core.pane_lanes import info_of_pane
-from dataflow_model.runners.engine.core.program import BITS_A_WORD, Program
+from dataflow_model.runners.engine.core.program import BITS_A_WORD, TriggerProgram
 from dataflow_model.runners.engine.core.states import TreeColumns, slots_of
 from dataflow_model.runners.engine.core.unpacking import unpack
 from dataflow_model.time import EventTime, ProcessingTime
@@ -46,7 +46,7 @@ class ReadTreeColumns(TreeColumns):
         program: the program of the tree.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: TriggerProgram) -> None:
         super().__init__(program)
         lines = enumerate(program.line)
         self._timed = [(place, *self._clock(line)) for place, line in lines if line >= 0]

@@ -1,4 +1,4 @@
-"""The evaluator: runs one event through the trigger tree of one cell, over a `Program` and cells in columns.
+"""The evaluator: runs one event through the trigger tree of one cell, over a `TriggerProgram` and cells in columns.
 
 It must agree with `triggers.evaluator`. The rules are the same, with the callbacks of the built-in triggers written out
 for each operation.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dataflow_model.runners.engine.core.cells import CellTable
-    from dataflow_model.runners.engine.core.program import Program
+    from dataflow_model.runners.engine.core.program import TriggerProgram
     from dataflow_model.runners.engine.core.users import UserTriggers
 
 __all__ = ["TreeEvaluator"]
@@ -72,7 +72,7 @@ class TreeEvaluator:
         cleared: whether a user's trigger has requested, in the current event, that the contents be cleared.
     """
 
-    def __init__(self, program: Program, cells: CellTable, latest: int) -> None:
+    def __init__(self, program: TriggerProgram, cells: CellTable, latest: int) -> None:
         self.cells = cells
         self.latest = latest
         self.operation = program.operation

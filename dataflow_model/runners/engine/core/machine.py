@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.runners.engine.core.merging import UserMerging
-    from dataflow_model.runners.engine.core.program import Program
+    from dataflow_model.runners.engine.core.program import TriggerProgram
     from dataflow_model.runners.engine.core.rules import Rules
 
 __all__ = ["GroupingMachine"]
@@ -73,7 +73,9 @@ class GroupingMachine:
         merging: what asks a user's window function how windows merge; `None` if they merge as sessions do.
     """
 
-    def __init__(self, program: Program, rules: Rules, first: int, latest: int, cells: CellTable | None = None) -> None:
+    def __init__(
+        self, program: TriggerProgram, rules: Rules, first: int, latest: int, cells: CellTable | None = None
+    ) -> None:
         self.cells = cells or CellTable(
             program.words, program.counters, program.deadlines, program.lines, latest, rules.merges
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.core.grouping import CoreGrouping
     from dataflow_model.runners.engine.core.packed_form import Column
-    from dataflow_model.runners.engine.core.program import Program
+    from dataflow_model.runners.engine.core.program import TriggerProgram
 
 __all__ = ["pack"]
 
@@ -226,7 +226,7 @@ def _standing_columns(core: CoreGrouping, entries: Column) -> list[Column]:
     ]
 
 
-def _has_timer(program: Program, bits: Column, place: int) -> NDArray[np.bool_]:
+def _has_timer(program: TriggerProgram, bits: Column, place: int) -> NDArray[np.bool_]:
     """Return in which cells the timer of a place is set."""
     has_timer: NDArray[np.bool_] = bits[:, SET * program.words + program.word[place]] & program.mask[place] != 0
     return has_timer

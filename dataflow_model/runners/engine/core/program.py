@@ -38,7 +38,7 @@ from dataflow_model.triggers.local_times import next_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BITS_A_WORD", "Program", "compile_tree"]
+__all__ = ["BITS_A_WORD", "TriggerProgram", "compile_tree"]
 
 (
     NEVER,
@@ -65,7 +65,7 @@ _MOST: Final = 2**63 - 1
 
 
 @attrs.frozen
-class Program:
+class TriggerProgram:
     """A trigger tree as arrays over its places, which are numbered in preorder.
 
     A trigger of the user's is one operation, together with all places below it, which the program never enters.
@@ -142,7 +142,7 @@ class _Place:
     last: int = 0
 
 
-def compile_tree(trigger: Trigger) -> Program:
+def compile_tree(trigger: Trigger) -> TriggerProgram:
     """Return the program of a trigger tree.
 
     Example:
@@ -162,7 +162,7 @@ def compile_tree(trigger: Trigger) -> Program:
     first_child = [sum(len(place.children) for place in places[:number]) for number in range(len(places))]
     counting = [number for number, place in enumerate(places) if place.counts]
     waiting = list(itertools.accumulate([place.waits for place in places], initial=0))
-    return Program(
+    return TriggerProgram(
         operation=array("q", [place.operation for place in places]),
         argument=array("q", [place.argument for place in places]),
         last=array("q", [place.last for place in places]),

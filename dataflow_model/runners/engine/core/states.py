@@ -24,7 +24,7 @@ from dataflow_model.runners.engine.core.operations import (
     SET,
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS
-from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, Program
+from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, TriggerProgram
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.triggers import TreeState
 from dataflow_model.triggers.composites import MET as CONDITIONS_MET
@@ -54,7 +54,7 @@ class TreeColumns:
         program: the program of the tree.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: TriggerProgram) -> None:
         self._program = program
         places = range(len(program.operation))
         self._words = program.words

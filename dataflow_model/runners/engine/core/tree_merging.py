@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dataflow_model.runners.engine.core.evaluation import TreeEvaluator
-    from dataflow_model.runners.engine.core.program import Program
+    from dataflow_model.runners.engine.core.program import TriggerProgram
 
 __all__ = ["TreeMerger"]
 
@@ -46,7 +46,7 @@ class TreeMerger:
         source_count: how many these are.
     """
 
-    def __init__(self, trees: TreeEvaluator, program: Program) -> None:
+    def __init__(self, trees: TreeEvaluator, program: TriggerProgram) -> None:
         self.trees = trees
         self.cells = trees.cells
         self.merges: Sequence[Callable[..., Any] | None] = program.merges
