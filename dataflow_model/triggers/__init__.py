@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataflow_model.triggers.base import CompositeTrigger, Trigger
 from dataflow_model.triggers.composites import AfterAll, AfterAny, AfterEach
-from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, Sight, TimeDomain, TriggerContext
+from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, PaneView, TimeDomain, TriggerContext
 from dataflow_model.triggers.counts import AfterBytes, AfterCount
 from dataflow_model.triggers.delays import AfterEventTime, AfterProcessingTime
 from dataflow_model.triggers.elements import AfterPunctuation, Always, DataTrigger, Never
@@ -36,10 +36,10 @@ __all__ = [
     "Never",
     "OrFinally",
     "Outcome",
+    "PaneView",
     "RepeatCount",
     "RepeatUntil",
     "Repeatedly",
-    "Sight",
     "TimeDomain",
     "TreeState",
     "Trigger",

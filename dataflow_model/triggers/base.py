@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, Sight, TimeDomain, TriggerContext
+from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, PaneView, TimeDomain, TriggerContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ __all__ = [
     "CompositeTrigger",
     "FiringMode",
     "Outcome",
-    "Sight",
+    "PaneView",
     "TimeDomain",
     "Trigger",
     "TriggerContext",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dataflow_model.time import EventTime, Instant
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["LOW_WATERMARK", "ChildResult", "FiringMode", "Outcome", "Sight", "TimeDomain", "TriggerContext"]
+__all__ = ["LOW_WATERMARK", "ChildResult", "FiringMode", "Outcome", "PaneView", "TimeDomain", "TriggerContext"]
 
 LOW_WATERMARK: Final = 100.0
 """The percentile of the low watermark."""
@@ -84,7 +84,7 @@ class Outcome:
     cleared: bool = False
 
 
-class Sight(Protocol):
+class PaneView(Protocol):
     """What the engine shows to a window's trigger tree on request."""
 
     def peek_value(self) -> Any:

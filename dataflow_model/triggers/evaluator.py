@@ -22,7 +22,7 @@ from dataflow_model.triggers.state import TreeState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dataflow_model.triggers.contexts import Sight
+    from dataflow_model.triggers.contexts import PaneView
     from dataflow_model.values import Window
 
 __all__ = ["TreeState", "TriggerMachine"]
@@ -119,7 +119,7 @@ class TriggerMachine:
         state: TreeState,
         window: Window,
         element: Any,
-        sight: Sight | None = None,
+        view: PaneView | None = None,
         *,
         retraction: bool = False,
         event_time: int | None = None,
@@ -128,20 +128,20 @@ class TriggerMachine:
         if state.quiet:
             return _NOTHING
         event = Event.RETRACTION if retraction else _ELEMENT
-        context = EventContext(self, state, window, event, sight, element, event_time)
+        context = EventContext(self, state, window, event, view, element, event_time)
         result = self.invoke(_ROOT, context)
         state.quiet = not result.fired and self._is_quiet(_ROOT, state)
         return _outcome(result, cleared=context.cleared)
 
-    def signal(self, state: TreeState, window: Window, name: str, sight: Sight | None = None) -> Outcome:
+    def signal(self, state: TreeState, window: Window, name: str, view: PaneView | None = None) -> Outcome:
         """Process a signal from outside."""
         state.quiet = False
-        context = EventContext(self, state, window, Event.SIGNAL, sight)
+        context = EventContext(self, state, window, Event.SIGNAL, view)
         context.signal = name
         return _outcome(self.invoke(_ROOT, context), cleared=context.cleared)
 
     def due(
-        self, state: TreeState, window: Window, domain: TimeDomain, until: int, sight: Sight | None = None
+        self, state: TreeState, window: Window, domain: TimeDomain, until: int, view: PaneView | None = None
     ) -> Outcome:
         """Run the timers of a domain that are due at `until` or before, as one event.
 
@@ -160,7 +160,7 @@ class TriggerMachine:
             timers.sort()
             for _, tag in timers:  # timers that callbacks set now belong to the next event
                 del state.timers[place, tag]
-        context = EventContext(self, state, window, _TIMER, sight)
+        context = EventContext(self, state, window, _TIMER, view)
         context.due = due
         return _outcome(self.invoke(_ROOT, context), cleared=context.cleared)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dataflow_model.time import Instant
-    from dataflow_model.triggers.contexts import ChildResult, Sight, TimeDomain
+    from dataflow_model.triggers.contexts import ChildResult, PaneView, TimeDomain
     from dataflow_model.triggers.evaluator import TriggerMachine
     from dataflow_model.triggers.state import TreeState
     from dataflow_model.values import PaneInfo, Window
@@ -51,7 +51,7 @@ class EventContext:
 
     __slots__ = (
         "_event_time",
-        "_sight",
+        "_view",
         "cleared",
         "due",
         "element",
@@ -73,7 +73,7 @@ class EventContext:
         state: TreeState,
         window: Window,
         event: Event,
-        sight: Sight | None = None,
+        view: PaneView | None = None,
         element: Any = None,
         event_time: int | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class EventContext:
         self.finished = False
         self.cleared = False
         self._event_time = event_time
-        self._sight = sight
+        self._view = view
 
     def enter(self, number: int) -> tuple[int, FiringMode | None, bool]:
         """Enter a place; return the previous place's values for `leave`."""
@@ -128,9 +128,9 @@ class EventContext:
 
     def peek_value(self) -> Any:
         """Return the value of a pane if it were emitted now."""
-        if self._sight is None:
+        if self._view is None:
             raise self._misuse("peek_value()", "there is no value here", "call it in on_element or on_timer")
-        return self._sight.peek_value()
+        return self._view.peek_value()
 
     def trigger_history(self) -> Sequence[PaneInfo]:
         """Return the `PaneInfo` of the panes so far."""
@@ -138,9 +138,9 @@ class EventContext:
             raise self._misuse(
                 "trigger_history()", "its panes are not kept", "set reads_history: ClassVar[bool] = True in its class"
             )
-        if self._sight is None:
+        if self._view is None:
             raise self._misuse("trigger_history()", "there are no panes here", "call it in on_element or on_timer")
-        return self._sight.trigger_history()
+        return self._view.trigger_history()
 
     # State and timers ----------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ _NONE: Final[dict[Window, list[Any]]] = {}
 _UNCHANGED: Final[tuple[Window, ...]] = ()
 
 
-class _Sight:
+class _PaneView:
     """What a trigger can read of the current window."""
 
     __slots__ = ("_engine", "cell")
@@ -98,7 +98,7 @@ class GroupingEngine(StoreMachine):
         self._must_close = node.strategy.closing is ClosingBehavior.FIRE_ALWAYS
         self._fixed_holds = node.strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
         self._awaited = self.machine.percentiles
-        self._sight = _Sight(self)
+        self._view = _PaneView(self)
         self._lifetime = Lifetime(node.label, node.combine)
         self._emitter = Emitter(
             node.label,
@@ -319,9 +319,9 @@ class GroupingEngine(StoreMachine):
         now = self.clock if processing_time is None else processing_time
         self.machine.clocks(watermark=self.watermark, processing_time=now, percentiles=self.percentiles)
 
-    def _see(self, cell: Cell) -> _Sight:
-        self._sight.cell = cell
-        return self._sight
+    def _see(self, cell: Cell) -> _PaneView:
+        self._view.cell = cell
+        return self._view
 
     def _run_event_timers(self, cell: Cell, window: Window) -> Outcome:
         """Run a window's event-time timers up to the watermark, as one event."""

@@ -64,7 +64,7 @@ class UserTriggers:
         self._windows: dict[int, Window] = {}
         self._timed: set[tuple[int, int]] = set()
         self._due: dict[int, dict[int, list[tuple[int, str]]]] = {}
-        self._sight = _Sight(self, core)
+        self._view = _PaneView(self, core)
 
     # Events --------------------------------------------------------------------------------------------------------
 
@@ -145,11 +145,11 @@ class UserTriggers:
             state.finished = self._finished(range(place + 1, self._last[place] + 1), slot)
         if event is Event.MERGE:
             return EventContext(self._machine, state, window, event)
-        self._sight.slot = slot
+        self._view.slot = slot
         if event not in _WITH_ELEMENT:
-            return EventContext(self._machine, state, window, event, self._sight)
+            return EventContext(self._machine, state, window, event, self._view)
         element = self._core.machine.trees.values[row]
-        return EventContext(self._machine, state, window, event, self._sight, element, event_time)
+        return EventContext(self._machine, state, window, event, self._view, element, event_time)
 
     def _leave(self, place: int, slot: int, state: TreeState) -> None:
         """Put into a cell's columns what a place and all below it have changed: what has finished, and the timers."""
@@ -273,7 +273,7 @@ class UserTriggers:
         raise error
 
 
-class _Sight:
+class _PaneView:
     """What a trigger can read of the current window."""
 
     __slots__ = ("_core", "_users", "slot")
