@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import Read
 
-__all__ = ["Waiting", "advance", "held_back"]
+__all__ = ["UnreadOrigin", "advance", "held_back"]
 
 Rows = dict[str, dict[str, int]]
 """A number of rows by source and origin."""
@@ -29,7 +29,7 @@ _HALVINGS: Final = 80
 """How often the range of a clock is halved: more than enough for microseconds of many thousand years."""
 
 
-class Waiting(NamedTuple):
+class UnreadOrigin(NamedTuple):
     """An origin with unread rows."""
 
     label: str
@@ -51,16 +51,16 @@ def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committe
         committed: the progress that the last commit wrote: watermarks, and the progress of each origin.
     """
     held = held_back(rows, totals, reads, committed)
-    waiting = [candidate for candidate in _waiting(rows, totals) if (candidate.label, candidate.origin) not in held]
+    unread = [candidate for candidate in _unread_origins(rows, totals) if candidate[:2] not in held]
     if any(read.source.processing_time is not None for read in reads):
-        counts = _by_clock(waiting, most, committed.get("clocks", {}))
+        counts = _by_clock(unread, most, committed.get("clocks", {}))
     else:
         by_origin = any(
             read.source.watermark_origins.by == "file" or read.source.watermark_origins.max_skew is not None
             for read in reads
         )
-        counts = (_evenly if by_origin else _in_turn)([candidate.left for candidate in waiting], most)
-    for (label, origin, _), count in zip(waiting, counts, strict=True):
+        counts = (_evenly if by_origin else _in_turn)([candidate.left for candidate in unread], most)
+    for (label, origin, _), count in zip(unread, counts, strict=True):
         if count:
             of_source = rows.setdefault(label, {})
             of_source[origin] = of_source.get(origin, 0) + count
@@ -84,26 +84,26 @@ def _evenly(lefts: Sequence[int], most: int) -> list[int]:
     return counts
 
 
-def _by_clock(waiting: Sequence[Waiting], most: int, clocks: Mapping[str, Any]) -> list[int]:
+def _by_clock(unread: Sequence[UnreadOrigin], most: int, clocks: Mapping[str, Any]) -> list[int]:
     """Return how many rows to take of each origin, to bring their clocks to the same value.
 
     Of origins of which nothing has been read, a few rows are taken: until then, no clock can advance.
 
     Args:
-        waiting: the origins.
+        unread: the origins with unread rows.
         most: the maximum number of rows to take.
         clocks: by source and origin, the last value of its clock, and how far a row advances it on average.
     """
-    known = [clocks.get(label, {}).get(origin) for label, origin, _ in waiting]
-    counts = np.zeros(len(waiting), np.int64)
-    lefts = np.array([candidate.left for candidate in waiting], np.int64)
+    known = [clocks.get(label, {}).get(origin) for label, origin, _ in unread]
+    counts = np.zeros(len(unread), np.int64)
+    lefts = np.array([candidate.left for candidate in unread], np.int64)
     new = np.array([clock is None for clock in known], np.bool_)
     counts[new] = _evenly(np.minimum(lefts[new], _FIRST_ROWS).tolist(), most)
     old = ~new
     reached = np.array([clock[0] for clock in known if clock is not None], np.float64)
     periods = np.array([clock[1] for clock in known if clock is not None], np.float64)
     counts[old] = _to_one_value(reached, periods, lefts[old], most - int(counts.sum()))
-    behind = np.zeros(len(waiting), np.float64)
+    behind = np.zeros(len(unread), np.float64)
     behind[new], behind[old] = -np.inf, reached
     order = np.argsort(behind, kind="stable")  # what is left, as many rows may be at one value: to those behind
     counts[order] += np.array(_in_turn((lefts - counts)[order].tolist(), most - int(counts.sum())), np.int64)
@@ -151,7 +151,7 @@ def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mappin
             for origin, watermark in committed.get("reach", {}).get(read.label, {}).items()
             if watermark - low > int(most)
         }
-        remaining = [candidate.origin for candidate in _waiting(rows, totals) if candidate.label == read.label]
+        remaining = [candidate.origin for candidate in _unread_origins(rows, totals) if candidate.label == read.label]
         waits = [origin for origin in remaining if origin in ahead]
         if waits and len(waits) == len(remaining) and read.source.is_bounded:
             waits.remove(min(waits, key=ahead.__getitem__))
@@ -159,9 +159,9 @@ def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mappin
     return held
 
 
-def _waiting(rows: Rows, totals: Rows) -> list[Waiting]:
+def _unread_origins(rows: Rows, totals: Rows) -> list[UnreadOrigin]:
     return [
-        Waiting(label, origin, total - rows.get(label, {}).get(origin, 0))
+        UnreadOrigin(label, origin, total - rows.get(label, {}).get(origin, 0))
         for label, origins in sorted(totals.items())
         for origin, total in sorted(origins.items())
         if rows.get(label, {}).get(origin, 0) < total
