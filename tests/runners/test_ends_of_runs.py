@@ -13,8 +13,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import UserCodeError
 from dataflow_model.io.text_files import TextFile
+from dataflow_model.runners.local.doorbell import Doorbell
 from dataflow_model.runners.local.lock import RunLock
-from dataflow_model.runners.local.waiting import Waiting
 from dataflow_model.runners.sharded import progress, results
 from tests.support.pipelines import run, start
 from tests.support.runners.failing_sinks import FailingSink
@@ -240,13 +240,13 @@ def test_a_function_of_a_run_may_end_it_but_not_wait_for_its_end(tmp_path: Path,
 def test_a_run_that_cannot_release_what_it_holds_ends_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    closed = Waiting.close
+    closed = Doorbell.close
 
-    def close(waiting: Waiting) -> None:
-        closed(waiting)
+    def close(doorbell: Doorbell) -> None:
+        closed(doorbell)
         raise OSError(9, "Bad file descriptor")
 
-    monkeypatch.setattr(Waiting, "close", close)
+    monkeypatch.setattr(Doorbell, "close", close)
     result = start(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), followed(tmp_path), until="drained")
     assert result.wait_until_finish(PATIENCE) is dm.RunnerState.DRAINED
     assert "not everything that it held could be released" in caplog.text

@@ -15,10 +15,10 @@ from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.garbage import collecting_rarely
+from dataflow_model.runners.local.doorbell import Doorbell
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
 from dataflow_model.runners.local.stream import LocalStream
-from dataflow_model.runners.local.waiting import Waiting
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.feed.offsets import Feed
@@ -146,7 +146,7 @@ class LocalStreamResult(StreamResult):
         self._lock = lock
         self._poll_seconds = poll_seconds
         self._stopping = threading.Event()
-        self._waiting = Waiting(stream.feed.alarms())
+        self._doorbell = Doorbell(stream.feed.alarms())
         self._mark = RunningMark(stream.checkpoint.ours)
         self._mark.beat()
         self._start()
@@ -157,7 +157,7 @@ class LocalStreamResult(StreamResult):
         In a function of the run itself it returns at once.
         """
         self._stopping.set()
-        self._waiting.ring()
+        self._doorbell.ring()
         if not self._is_own_thread():
             self._over.wait()
 
@@ -178,7 +178,7 @@ class LocalStreamResult(StreamResult):
     def _release(self) -> None:
         with contextlib.ExitStack() as released:
             released.callback(self._lock.release)
-            released.callback(self._waiting.close)
+            released.callback(self._doorbell.close)
             if not isinstance(self._error, SupersededRun):  # otherwise the mark belongs to the newer run
                 self._mark.remove()
 
@@ -193,4 +193,4 @@ class LocalStreamResult(StreamResult):
                 eager_until = time.monotonic() + _EAGER_SECONDS
             else:
                 is_eager = time.monotonic() < eager_until
-                self._waiting.wait(self._poll_seconds / _EAGER if is_eager else self._poll_seconds)
+                self._doorbell.wait(self._poll_seconds / _EAGER if is_eager else self._poll_seconds)

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import Alarm
 
-__all__ = ["Waiting"]
+__all__ = ["Doorbell"]
 
 
-class Waiting:
+class Doorbell:
     """Waits until a time has passed, another thread rings, or a source may have something new.
 
     Args:
         alarms: the alarms of the sources; `close` closes them.
 
     Example:
-        >>> waiting = Waiting([])
-        >>> waiting.ring()
-        >>> waiting.wait(60)  # returns at once
-        >>> waiting.close()
+        >>> doorbell = Doorbell([])
+        >>> doorbell.ring()
+        >>> doorbell.wait(60)  # returns at once
+        >>> doorbell.close()
     """
 
     def __init__(self, alarms: Sequence[Alarm]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.io.folder_alarm import FolderAlarm
-from dataflow_model.runners.local.waiting import Waiting
+from dataflow_model.runners.local.doorbell import Doorbell
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ def test_a_directory_that_takes_the_place_of_another_is_watched_in_its_turn(tmp_
 
 
 def test_a_ring_ends_a_wait_even_if_it_comes_before_it() -> None:
-    waiting = Waiting([])
-    waiting.ring()
-    waiting.wait(3_600)
+    doorbell = Doorbell([])
+    doorbell.ring()
+    doorbell.wait(3_600)
     for _ in range(2_000):  # more than a socket holds
-        waiting.ring()
-    waiting.wait(3_600)
-    waiting.close()
-    waiting.ring()  # a run that has ended is stopped again
+        doorbell.ring()
+    doorbell.wait(3_600)
+    doorbell.close()
+    doorbell.ring()  # a run that has ended is stopped again
 
 
 @needs_inotify
