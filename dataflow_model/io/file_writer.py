@@ -135,7 +135,7 @@ class FileSinkWriter(SinkWriter):
             if self._schema is not None:
                 self.write(records)
             else:  # not one of them has a shape
-                self._bury(fit(records, pa.schema([]), panes=False)[1])
+                self._write_dead_letters(fit(records, pa.schema([]), panes=False)[1])
 
     def _inferred(self, unseen: Sequence[Sequence[Record]]) -> pa.Schema | None:
         """Return the schema of some records; those in columns are not looked at one by one if their types tell it."""
@@ -175,7 +175,7 @@ class FileSinkWriter(SinkWriter):
         if bad:
             batch = batch.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
         self._add(batch)
-        self._bury(misfits)
+        self._write_dead_letters(misfits)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
@@ -196,7 +196,7 @@ class FileSinkWriter(SinkWriter):
                 self._file.write_batch(batch)
         self._batches, self._buffered = [], 0
 
-    def _bury(self, misfits: Sequence[Misfit]) -> None:
+    def _write_dead_letters(self, misfits: Sequence[Misfit]) -> None:
         if not misfits:
             return
         with self._explained():
