@@ -9,7 +9,10 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, panes_of, run_script
+from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
 from tests.support.watermarks.scripts import DAY, FIGURES, FIXED, paper_script
+
+EACH = frozenset(range(1, 100))
 
 
 def values(script: TestStream, windowing: dm.WindowInto, **options: Any) -> list[tuple[int, str]]:
@@ -49,6 +52,28 @@ def test_percentiles_travel_through_every_stage() -> None:
     result.wait_until_finish()
     emitted = [(pane.value, pane.info.timing.name) for pane in panes_of(result.collected("kept"))]
     assert emitted == [(5, "EARLY"), (7, "ON_TIME")]
+
+
+@pytest.mark.parametrize(
+    ("runner", "cut"),
+    [(dm.LocalRunner(), False), (MicroBatchRunner(Schedule(shards=2, cuts=(1,), restarts=EACH)), True)],
+)
+def test_percentiles_travel_through_a_function_with_a_changing_side_input(runner: Any, *, cut: bool) -> None:
+    p = dm.Pipeline(runner=runner)
+    script = TestStream().watermark(0).add(1, 1, key="k").add(2, 12, key="k").watermark(40, percentile=90)
+    script = script.processing_time(7).watermark(15)
+    numbers = p | "numbers" >> script | dm.Window.into(dm.FixedWindows(10))
+    side_script = TestStream().add(1, 0, key="s").watermark(10).processing_time(4).watermark(1000)
+    side = p | "side" >> side_script | "side windows" >> dm.Window.into(dm.FixedWindows(10))
+    looked_up = numbers | dm.Map(lambda pair, side: pair if side is not None else None, side=dm.AsList(side))
+    trigger = dm.AfterEach(dm.AfterWatermark(percentile=90), dm.Repeatedly(dm.AfterWatermark()))
+    again = dm.Window.into(dm.FixedWindows(10)).trigger(trigger).accumulating()
+    _ = looked_up | "again" >> again | dm.Sum.per_key() | "panes" >> dm.io.Collect()
+    result = p.run(until="drained")
+    result.wait_until_finish()
+    panes = [(r.value[1], r.pane.timing.name, int(r.processing_time)) for r in result.collected("panes")]
+    # The second element waits for the side input, and holds every percentile back.
+    assert panes == [(1, "EARLY", 0), (2, "EARLY", 4_000_000), (1, "ON_TIME", 7_000_000), (2, "ON_TIME", 7_000_000)]
 
 
 @pytest.mark.parametrize(

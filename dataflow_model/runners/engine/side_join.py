@@ -8,7 +8,9 @@ side inputs' elements come first, then the main input's, then the watermarks, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import itertools
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -26,7 +28,7 @@ from dataflow_model.runners.engine.sides import (
     side_window,
     view_of,
 )
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import DefaultTrigger
 from dataflow_model.values import NO_FIRING, PaneInfo, Window
@@ -44,6 +46,12 @@ if TYPE_CHECKING:
 __all__ = ["JoinState", "SideJoinMachine"]
 
 _TARGETS_KEPT: Final = 1 << 14
+
+_Asking: TypeAlias = "tuple[Window, int]"
+"""A main window, and the watermark when its elements arrived, which decides which side windows they may use.
+
+The watermark counts only if the bounds of side windows depend on their elements; otherwise it is −∞.
+"""
 
 
 @attrs.define
@@ -89,18 +97,29 @@ class JoinState:
     Attributes:
         windows: the windows of each side input.
         watermarks: the watermark of each side input.
-        waiting: the buffered elements of each main window, in order.
+        waiting: the buffered elements by main window and the watermark when they arrived, in order.
         instants: the number of instants so far.
         hold: the earliest event time of the buffered elements.
-        watermark: the watermark of the main input.
+        main: the watermarks of the main input.
     """
 
     windows: list[dict[Window, _SideWindow]]
     watermarks: list[int]
-    waiting: dict[Window, list[_Waiting]] = attrs.field(factory=dict)
+    waiting: dict[_Asking, list[_Waiting]] = attrs.field(factory=dict)
     hold: int = int(MAX_TIMESTAMP)
     instants: int = 0
-    watermark: int = int(MIN_TIMESTAMP)
+    main: Watermarks = MIN_WATERMARKS
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JoinState, tuple(getattr(self, field.name) for field in attrs.fields(JoinState))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Fill a state that an earlier version has pickled: with elements by window only, and the low watermark."""
+        waiting = {(window, int(MIN_TIMESTAMP)): elements for window, elements in state["waiting"].items()}
+        main = Watermarks(state["watermark"])
+        self.__init__(  # type: ignore[misc] # a class that is not subclassed
+            state["windows"], state["watermarks"], waiting, state["hold"], state["instants"], main
+        )
 
 
 class SideJoinMachine(ObjectMachine):
@@ -124,6 +143,8 @@ class SideJoinMachine(ObjectMachine):
         self._replaced: list[Replaced] = [replaced_by_newer(staged.plan, side.ref) for _, side in self.sides]
         self._takes_back = [side.ref in retracted for _, side in self.sides]
         self._lateness = int(staged.plan.strategy(node.input).allowed_lateness)
+        self._depends = any(depends_on_elements(strategy.window_fn) for strategy in self._strategies)
+        self._arrival = int(MIN_TIMESTAMP)  # of the elements that are being processed
         self._views: dict[tuple[int, Window], Any] = {}
         self._targets: dict[tuple[int, Window], Window] = {}
         looked_up = {side: self._lookup(place) for place, (_, side) in enumerate(self.sides)}
@@ -148,8 +169,9 @@ class SideJoinMachine(ObjectMachine):
         now = [side.watermarks[place].low for side in chunk.sides]
         passed = list(map(max, state.watermarks, now))
         changed = any(sides) or passed != state.watermarks
-        if changed or inbox or watermarks.low > state.watermark:
-            state.watermark, state.watermarks = max(state.watermark, watermarks.low), passed
+        main = state.main.advance(watermarks)
+        if changed or inbox or main is not state.main:
+            state.main, state.watermarks = main, passed
             if changed:
                 self._release(chunk.instants.clocks[place])
             self._forget()
@@ -157,13 +179,13 @@ class SideJoinMachine(ObjectMachine):
         return output
 
     def output_watermarks(self) -> Watermarks:
-        """Return the main input's low watermark, held back by buffered elements."""
-        return Watermarks(min(self.state.watermark, self.state.hold))
+        """Return the main input's watermarks, held back by buffered elements."""
+        return self.state.main.held(self.state.hold)
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return the side inputs' watermark at which the next buffered element is ready; none waits for the clock."""
         ends = [
-            int(self._target(place, window).end) for window in self.state.waiting for place in range(len(self.sides))
+            int(self._target(place, *asking).end) for asking in self.state.waiting for place in range(len(self.sides))
         ]
         return min(ends, default=None), None
 
@@ -198,7 +220,7 @@ class SideJoinMachine(ObjectMachine):
         strategy = self._strategies[place]
         for value, windows, pane in zip(bundle.values, bundle.windows, bundle.panes, strict=True):
             for window in windows:
-                if self._is_expired(window) and not self._is_awaited(window):
+                if self._is_expired(window) and not self._is_awaited(place, window):
                     continue
                 held = self.state.windows[place].setdefault(window, _SideWindow())
                 self._views.pop((place, window), None)
@@ -221,7 +243,7 @@ class SideJoinMachine(ObjectMachine):
         for row, (value, windows) in enumerate(zip(bundle.values, bundle.windows, strict=True)):
             change = STANDING.subtract_input if bundle.is_retraction(row) else STANDING.add_input
             for window in windows:
-                if self._is_expired(window) and not self._is_awaited(window):
+                if self._is_expired(window) and not self._is_awaited(place, window):
                     continue
                 held = windows_held.setdefault(window, _SideWindow())
                 held.has_pane = held.has_pane or early or bundle.panes[row] != NO_FIRING
@@ -237,6 +259,7 @@ class SideJoinMachine(ObjectMachine):
     def _take_main(self, inbox: Bundle) -> None:
         """Process the elements that are ready, and buffer the others."""
         ready = Bundle()
+        arrival = self.state.main.low if self._depends else int(MIN_TIMESTAMP)
         for row in range(len(inbox)):
             for number, window in enumerate(inbox.windows[row]):
                 element = _Waiting(
@@ -249,54 +272,62 @@ class SideJoinMachine(ObjectMachine):
                     inbox.produced[row],
                     self.state.instants,
                 )
-                if any(self._is_expired(self._target(place, window)) for place in range(len(self.sides))):
+                if any(self._is_late(place, window, arrival) for place in range(len(self.sides))):
                     self.counters["dropped_because_late"] += 1
-                elif self._must_wait(window):
-                    self.state.waiting.setdefault(window, []).append(element)
+                elif self._must_wait(window, arrival):
+                    self.state.waiting.setdefault((window, arrival), []).append(element)
                     self.state.hold = min(self.state.hold, element.time)
                 else:
                     ready.append(*_fields(element), joined(element.order, number), element.produced)
-        self._process(ready)
+        self._process(ready, arrival)
 
     def _release(self, clock: int) -> None:
         """Process the buffered elements that are ready."""
-        released: list[_Waiting] = []
-        for window in [window for window in self.state.waiting if not self._must_wait(window)]:
-            released += self.state.waiting.pop(window)
+        released: list[tuple[int, _Waiting]] = []
+        for asking in [asking for asking in self.state.waiting if not self._must_wait(*asking)]:
+            released += [(asking[1], element) for element in self.state.waiting.pop(asking)]
         if not released:
             return
         times = [element.time for elements in self.state.waiting.values() for element in elements]
         self.state.hold = min(times, default=int(MAX_TIMESTAMP))
-        ready = Bundle()
-        for element in sorted(released, key=_by_arrival):
-            order = of_release(element.produced, element.instant, element.order, element.number)
-            ready.append(*_fields(element), order, clock)
-        self._process(ready)
+        released.sort(key=_by_arrival)
+        for arrival, elements in itertools.groupby(released, key=itemgetter(0)):
+            ready = Bundle()
+            for _, element in elements:
+                order = of_release(element.produced, element.instant, element.order, element.number)
+                ready.append(*_fields(element), order, clock)
+            self._process(ready, arrival)
 
-    def _process(self, bundle: Bundle) -> None:
+    def _process(self, bundle: Bundle, arrival: int) -> None:
+        """Call the function for elements that arrived at one watermark."""
         if not bundle:
             return
+        self._arrival = arrival
         for number, (tag, output) in enumerate(self._fragment.run_alone(self.label, bundle).items()):
             output.orders = [part_of_join(order, number) for order in output.orders]
             self._output.setdefault(tag, Bundle()).extend(output)
 
     # Windows -------------------------------------------------------------------------------------------------------
 
-    def _must_wait(self, window: Window) -> bool:
+    def _must_wait(self, window: Window, arrival: int) -> bool:
         for place in range(len(self.sides)):
-            target = self._target(place, window)
+            target = self._target(place, window, arrival)
             held = self.state.windows[place].get(target)
             if (held is None or not held.has_pane) and self.state.watermarks[place] < int(target.end):
                 return True
         return False
 
-    def _target(self, place: int, window: Window) -> Window:
-        """Return the side window for a main window."""
+    def _target(self, place: int, window: Window, arrival: int) -> Window:
+        """Return the side window for elements of a main window that arrived at a watermark.
+
+        Side windows that had expired then are not used: a shard still holds them only if other elements wait for them.
+        """
         known = self._targets.get((place, window))
         if known is not None:
             return known
         window_fn = self._strategies[place].window_fn
-        target = side_window(window_fn, window.max_timestamp, self.state.windows[place])
+        usable = (held for held in self.state.windows[place] if arrival < self._expiry(held))
+        target = side_window(window_fn, window.max_timestamp, usable)
         if not depends_on_elements(window_fn):
             if len(self._targets) >= _TARGETS_KEPT:
                 self._targets.clear()
@@ -307,7 +338,7 @@ class SideJoinMachine(ObjectMachine):
         """Return a function from a main window to the value of a side input."""
 
         def look_up(window: Window) -> Any:
-            target = self._target(place, window)
+            target = self._target(place, window, self._arrival)
             if (place, target) not in self._views:
                 held = self.state.windows[place].get(target)
                 self._views[place, target] = view_of(self.sides[place][1], [] if held is None else held.values())
@@ -315,23 +346,41 @@ class SideJoinMachine(ObjectMachine):
 
         return look_up
 
-    def _is_expired(self, window: Window) -> bool:
-        """Return whether no main element, unless it is too late, can use a side window."""
-        return self.state.watermark >= min(int(window.end) + self._lateness, int(MAX_TIMESTAMP))
+    def _is_late(self, place: int, window: Window, arrival: int) -> bool:
+        """Return whether the side window of an element that arrives has expired, or may have.
 
-    def _is_awaited(self, window: Window) -> bool:
-        return any(contains(window, waits.max_timestamp) for waits in self.state.waiting)
+        If its bounds depend on elements, it is unknown whether a side window that is not there has ever been.
+        """
+        target = self._target(place, window, arrival)
+        if target not in self.state.windows[place] and depends_on_elements(self._strategies[place].window_fn):
+            return self._is_expired(window)
+        return self._is_expired(target)
+
+    def _expiry(self, window: Window) -> int:
+        """Return the watermark from which on no main element, unless it is too late, can use a side window."""
+        return min(int(window.end) + self._lateness, int(MAX_TIMESTAMP))
+
+    def _is_expired(self, window: Window) -> bool:
+        return self.state.main.low >= self._expiry(window)
+
+    def _is_awaited(self, place: int, window: Window) -> bool:
+        """Return whether a buffered element may use a side window."""
+        if not depends_on_elements(self._strategies[place].window_fn):
+            return any(self._target(place, *asking) == window for asking in self.state.waiting)
+        expiry = self._expiry(window)
+        return any(arrival < expiry and contains(window, main.max_timestamp) for main, arrival in self.state.waiting)
 
     def _forget(self) -> None:
         """Drop the side windows that are no longer needed."""
         for place, windows in enumerate(self.state.windows):
             for window in [window for window in windows if self._is_expired(window)]:
-                if not self._is_awaited(window):
+                if not self._is_awaited(place, window):
                     del windows[window]
                     self._views.pop((place, window), None)
 
 
-def _by_arrival(element: _Waiting) -> tuple[int, Order, int]:
+def _by_arrival(released: tuple[int, _Waiting]) -> tuple[int, Order, int]:
+    _, element = released
     return element.instant, element.order, element.number
 
 

@@ -204,10 +204,10 @@ def _merged_join(joins: Sequence[JoinState]) -> JoinState:
     windows = [{window: values for side in sides for window, values in side.items()} for sides in _by_side(joins)]
     joined = JoinState(windows, [min(marks) for marks in zip(*(join.watermarks for join in joins), strict=True)])
     for join in joins:
-        for window, waiting in join.waiting.items():
-            joined.waiting.setdefault(window, []).extend(waiting)
+        for asking, waiting in join.waiting.items():
+            joined.waiting.setdefault(asking, []).extend(waiting)
     joined.instants = max(join.instants for join in joins)
-    joined.watermark = min(join.watermark for join in joins)
+    joined.main = Watermarks.least(join.main for join in joins)
     return joined
 
 
@@ -217,8 +217,8 @@ def _by_side(joins: Sequence[JoinState]) -> list[tuple[dict[Any, Any], ...]]:
 
 def _join_of_share(join: JoinState, share: Share) -> JoinState:
     waiting = {
-        window: of_share
-        for window, elements in join.waiting.items()
+        asking: of_share
+        for asking, elements in join.waiting.items()
         if (of_share := [element for element in elements if shard_by_order(element.order, share.shards) == share.index])
     }
     hold = min((element.time for elements in waiting.values() for element in elements), default=int(MAX_TIMESTAMP))
