@@ -441,7 +441,7 @@ def format_instant(instant: SupportsInt) -> str:
         ('1970-01-01T00:00:01Z', '+inf', '-inf')
     """
     micros = int(instant)
-    if micros >= _MAX - 1:
+    if micros in (_MAX - 1, _MAX):
         return "+inf" if micros == _MAX else "+inf-1us"
     if micros == _MIN:
         return "-inf"

@@ -81,7 +81,7 @@ class TestStream(PTransform[PBegin, PCollection]):
             dataflow_model.errors.InvalidArgument: the watermark's percentile 90 of a script cannot go backward, got ...
             Hint: move the step up
         """
-        to = event_time(watermark)
+        to = min(event_time(watermark), MAX_TIMESTAMP)
         if not 0 < percentile <= LOW_WATERMARK:
             raise InvalidArgument(
                 f"`percentile` must be in (0, 100], got {percentile!r}",

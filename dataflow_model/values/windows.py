@@ -14,6 +14,9 @@ from dataflow_model.values.pickles import dump
 
 __all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window", "encode_window", "interval"]
 
+_MIN: Final = int(MIN_TIMESTAMP)
+_MAX: Final = int(MAX_TIMESTAMP)
+
 
 @runtime_checkable
 class Window(Protocol):
@@ -50,8 +53,9 @@ else:
 class IntervalWindow(_Declared):
     """The window `[start, end)`.
 
-    A subclass may add fields. Make it an `@attrs.frozen` class, so that two windows are equal only if their class,
-    bounds and fields are equal. The extra fields distinguish windows that have the same bounds.
+    Bounds saturate at −∞ and +∞, as sums do. A subclass may add fields. Make it an `@attrs.frozen` class, so that two
+    windows are equal only if their class, bounds and fields are equal. The extra fields distinguish windows that have
+    the same bounds.
 
     Args:
         start: the first instant in the window, as `event_time` takes it: a bare number is seconds since the epoch.
@@ -75,7 +79,11 @@ class IntervalWindow(_Declared):
     end: EventTime = attrs.field(converter=event_time)
 
     def __attrs_post_init__(self) -> None:
-        """Reject an empty window."""
+        """Hold the bounds within −∞ and +∞, and reject an empty window."""
+        if int(self.start) < _MIN:
+            object.__setattr__(self, "start", MIN_TIMESTAMP)
+        if int(self.end) > _MAX:
+            object.__setattr__(self, "end", MAX_TIMESTAMP)
         if not self.start < self.end:
             raise InvalidArgument(
                 f"a window must end after it starts, got start={self.start!r}, end={self.end!r}",

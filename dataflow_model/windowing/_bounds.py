@@ -8,19 +8,12 @@ import numpy as np
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
-from dataflow_model.values import IntervalWindow
-from dataflow_model.values import interval as known_interval
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MIN: Final = int(MIN_TIMESTAMP)
 _MAX: Final = int(MAX_TIMESTAMP)
-
-
-def interval(start: int, end: int) -> IntervalWindow:
-    """Return `[start, end)`, each bound held within −∞ and +∞."""
-    return known_interval(max(start, _MIN), min(end, _MAX))
 
 
 def inside(event_time: EventTime) -> int:

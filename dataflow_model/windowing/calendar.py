@@ -12,7 +12,8 @@ import numpy as np
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import check_zone
-from dataflow_model.windowing._bounds import inside, inside_many, interval
+from dataflow_model.values import interval
+from dataflow_model.windowing._bounds import inside, inside_many
 from dataflow_model.windowing._local_dates import DAY, boundaries_around
 from dataflow_model.windowing.base import WindowFn
 

@@ -8,8 +8,8 @@ import attrs
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.time import Duration, duration, duration_text
-from dataflow_model.values import IntervalWindow, encode_key, is_pair, shard_hash
-from dataflow_model.windowing._bounds import inside, inside_many, interval, minus, plus, positive
+from dataflow_model.values import IntervalWindow, encode_key, interval, is_pair, shard_hash
+from dataflow_model.windowing._bounds import inside, inside_many, minus, plus, positive
 from dataflow_model.windowing.base import WindowFn
 
 if TYPE_CHECKING:

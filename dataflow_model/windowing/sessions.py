@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from dataflow_model.time import Duration, EventTime, duration, duration_text
-from dataflow_model.values import IntervalWindow
-from dataflow_model.windowing._bounds import inside, inside_many, interval, plus, positive
+from dataflow_model.values import IntervalWindow, interval
+from dataflow_model.windowing._bounds import inside, inside_many, plus, positive
 from dataflow_model.windowing.base import WindowFn
 from dataflow_model.windowing.intersecting import intersecting_runs
 

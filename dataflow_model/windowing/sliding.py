@@ -8,7 +8,8 @@ import attrs
 import numpy as np
 
 from dataflow_model.time import Duration, duration, duration_text
-from dataflow_model.windowing._bounds import inside, inside_many, interval, minus, plus, positive
+from dataflow_model.values import interval
+from dataflow_model.windowing._bounds import inside, inside_many, minus, plus, positive
 from dataflow_model.windowing.base import WindowFn
 
 if TYPE_CHECKING:

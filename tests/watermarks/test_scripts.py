@@ -65,7 +65,7 @@ def test_percentiles_travel_through_a_function_with_a_changing_side_input(runner
     numbers = p | "numbers" >> script | dm.Window.into(dm.FixedWindows(10))
     side_script = TestStream().add(1, 0, key="s").watermark(10).processing_time(4).watermark(1000)
     side = p | "side" >> side_script | "side windows" >> dm.Window.into(dm.FixedWindows(10))
-    looked_up = numbers | dm.Map(lambda pair, side: pair if side is not None else None, side=dm.AsList(side))
+    looked_up: Any = numbers | dm.Map(lambda pair, side: pair if side is not None else None, side=dm.AsList(side))
     trigger = dm.AfterEach(dm.AfterWatermark(percentile=90), dm.Repeatedly(dm.AfterWatermark()))
     again = dm.Window.into(dm.FixedWindows(10)).trigger(trigger).accumulating()
     _ = looked_up | "again" >> again | dm.Sum.per_key() | "panes" >> dm.io.Collect()

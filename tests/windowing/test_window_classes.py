@@ -15,6 +15,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, check_window_fn, run_script
 from dataflow_model.values import encode_key, encode_window, interval
+from tests.support.pipelines import run
 
 if TYPE_CHECKING:
     import pathlib
@@ -162,3 +163,57 @@ def test_a_window_function_with_a_sound_class_passes_the_check() -> None:
 def test_the_check_finds_window_classes_that_do_not_survive(kind: Any, problem: str) -> None:
     with pytest.raises(AssertionError, match=rf"(?s){problem}.*\nHint: make {kind.__name__} an @attrs\.frozen class"):
         check_window_fn(Making(kind))
+
+
+# Bounds ---------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Minutes(dm.WindowFn):
+    """Minutes by rounding down, which leaves 64 bits at −∞."""
+
+    window: type[Any] = dm.IntervalWindow
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> list[Window]:
+        del element
+        start = int(event_time) // 60_000_000 * 60_000_000
+        return [self.window(dm.EventTime(start), dm.EventTime(start + 60_000_000))]
+
+
+@attrs.frozen
+class Plain:
+    """A window that does not hold its bounds within −∞ and +∞."""
+
+    start: dm.EventTime
+    end: dm.EventTime
+
+    @property
+    def max_timestamp(self) -> dm.EventTime:
+        return dm.EventTime(int(self.end) - 1)
+
+
+def counted(fn: dm.WindowFn, at: dm.EventTime) -> list[Window]:
+    def build(p: dm.Pipeline) -> None:
+        elements = p | dm.Create([dm.TimestampedValue(("a", 1), at)]) | dm.Window.into(fn)
+        _ = elements | dm.Count.per_key() | "out" >> dm.io.Collect()
+
+    return [record.window for record in run(dm.LocalRunner(), build).collected("out")]
+
+
+@pytest.mark.parametrize("at", [dm.MIN_TIMESTAMP, dm.EventTime(2**63 - 2)])
+def test_bounds_beyond_infinity_are_at_infinity(at: dm.EventTime) -> None:
+    assert counted(Minutes(), at) == counted(dm.FixedWindows("1 minute"), at)
+
+
+@pytest.mark.parametrize("at", [dm.MIN_TIMESTAMP, dm.EventTime(2**63 - 2)])
+def test_a_window_class_that_leaves_64_bits_is_rejected_with_a_way_out(at: dm.EventTime) -> None:
+    with pytest.raises(dm.errors.UserCodeError, match=r"(?s)windows within −∞ and \+∞, got Plain.*\nHint: hold"):
+        counted(Minutes(Plain), at)
+
+
+@pytest.mark.parametrize("micros", [-(2**63) - 1, 2**63])
+def test_an_event_time_that_leaves_64_bits_is_rejected(micros: int) -> None:
+    with pytest.raises(dm.errors.InvalidArgument, match="must fit into 64 bits of microseconds, got EventTime"):
+        dm.TimestampedValue("a", dm.EventTime(micros))
+    with pytest.raises(dm.errors.InvalidArgument, match="must fit into 64 bits of microseconds, got EventTime"):
+        dm.testing.TestStream().add("a", dm.EventTime(micros))
