@@ -77,7 +77,8 @@ def combine_in_parts(
         has_one_key: whether all pairs have the same key.
 
     Raises:
-        InvalidArgument: if the trigger may finish before its window expires. It would finish in each part separately.
+        InvalidArgument: if the trigger may finish before its window expires, which it would do in each part separately,
+            or if panes are stamped with the latest event time, which late elements must not move.
     """
     pipeline, strategy = pcoll.pipeline, pcoll.strategy
     if strategy.trigger.may_finish(allowed_lateness=strategy.allowed_lateness):
@@ -88,6 +89,13 @@ def combine_in_parts(
         )
     plan = pipeline.plan()
     takes_back = pcoll.ref in retracted_collections(plan) and strategy.accumulates
+    if strategy.timestamp_combiner is TimestampCombiner.LATEST and not takes_back:
+        # A part of late elements only is stamped with the end of the window, which is not late for the second stage.
+        raise InvalidArgument(
+            f"{pipeline.scope!r} combines in parts, but `timestamp_combiner` is 'latest', which leaves out late "
+            "elements, and a part may have no others",
+            hint="use .timestamp_combiner('earliest') or 'end_of_window', or leave the fan-out out",
+        )
     key, value = typehints.pair_types(pcoll.element_type)
     in_parts: Any = tuple[tuple[key, int], value]  # type: ignore[valid-type] # built at run time
     split = HashedParts(fanout, by_record=has_record_ids(plan, pcoll.ref))

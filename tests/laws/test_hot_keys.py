@@ -21,6 +21,7 @@ from tests.support.laws.hot_keys import (
     combine_both_ways,
     comparable,
     final_answers,
+    not_latest,
     parts_of_a,
     windowings,
 )
@@ -87,6 +88,31 @@ def test_final_answers_are_the_same_with_and_without_fanout(
     check_stream(local, schedule, build)
 
 
+ONE_PANE = st.builds(
+    lambda fn, stamped: attrs.evolve(dm.Window.into(fn).strategy, timestamp_combiner=stamped),
+    strategies.window_fns(),
+    st.sampled_from([dm.TimestampCombiner.END_OF_WINDOW, dm.TimestampCombiner.EARLIEST]),
+)
+
+
+@given(SCRIPTS, ONE_PANE, FANOUTS)
+def test_windows_with_one_pane_have_the_same_event_times_with_and_without_fanout(
+    script: TestStream, windows: WindowingStrategy, fanout: Any
+) -> None:
+    result = run(dm.LocalRunner(clock=0), both_ways(script, windows, Combining(sum, sum), fanout))
+    direct, fanned = (
+        sorted((repr(record.value), repr(record.window), int(record.event_time)) for record in records)
+        for records in (result.collected(f"{DIRECT} panes"), result.collected(f"{FANNED} panes"))
+    )
+    assert fanned == direct
+
+
+def test_fanout_with_panes_at_the_latest_event_time_is_rejected_with_a_way_out() -> None:
+    pairs = dm.Pipeline() | dm.Create([("a", 1)]) | dm.Window.into(dm.FixedWindows(10)).timestamp_combiner("latest")
+    with pytest.raises(dm.InvalidArgument, match=r"(?s)'Sum.PerKey' combines in parts.*latest.*\nHint: use .*earliest"):
+        _ = pairs | dm.Sum.per_key().with_hot_key_fanout(2)
+
+
 @pytest.mark.parametrize("fanout", [2, 3, 4, 7, 31])
 @pytest.mark.parametrize("times", [(0, 8), (0, 12, 8), (12, 0, 8)])
 def test_an_element_joins_a_session_of_other_parts_while_that_is_open(fanout: int, times: tuple[int, ...]) -> None:
@@ -116,7 +142,7 @@ def refined(draw: st.DrawFn) -> tuple[WindowingStrategy, WindowingStrategy]:
     how = draw(st.sampled_from(["discarding", "accumulating", "retracting"]))
     if how == "discarding":
         mode = dm.AccumulationMode.CLEAR_ALWAYS
-        return first, attrs.evolve(second, accumulation_mode=mode, retracting=False)
+        return first, attrs.evolve(not_latest(second), accumulation_mode=mode, retracting=False)
     return first, attrs.evolve(second, retracting=how == "retracting")
 
 
