@@ -20,7 +20,7 @@ SECONDS = st.integers(-8, 8)
 
 @attrs.frozen
 class Case:
-    """A script, whose elements are looked up in the same elements.
+    """A script, whose elements are looked up in the same elements, and a grouping of what comes out.
 
     Attributes:
         steps: the steps: a watermark, or the key and the event time of an element.
@@ -47,6 +47,9 @@ class Case:
             side = elements | "early" >> early | "sums" >> dm.Sum.per_key()
         looked_up = elements | "look" >> dm.Map(look, side=dm.AsList(side))
         _ = looked_up | "panes" >> dm.io.Collect()
+        sizes = looked_up | "sizes" >> dm.Map(lambda seen: (seen[0][0], len(seen[1])))
+        early = dm.Window.into(dm.FixedWindows(4)).trigger(dm.AfterWatermark(early=dm.AfterCount(1)))
+        _ = sizes | "again" >> early | "behind" >> dm.Sum.per_key() | "panes behind" >> dm.io.Collect()
 
 
 def look(pair: tuple[str, int], side: list[tuple[str, int]]) -> tuple[tuple[str, int], list[tuple[str, int]]]:
@@ -75,10 +78,12 @@ MERGING = Case([10, ("a", 7), ("a", 12), ("a", 4), ("a", 7)], dm.Sessions(2))
 
 def check(case: Case, runner: Any) -> None:
     expected, actual = run(dm.LocalRunner(), case.build), run(runner, case.build)
-    problem = difference(seen(expected.collected("panes")), seen(actual.collected("panes")))
-    assert not problem, problem
-    dropped = [result.metrics()["look"].get("dropped_because_late", 0) for result in (expected, actual)]
-    assert dropped[0] == dropped[1]
+    for sink in ("panes", "panes behind"):
+        problem = difference(seen(expected.collected(sink)), seen(actual.collected(sink)))
+        assert not problem, f"{sink}: {problem}"
+    for label in ("look", "behind"):
+        dropped = [result.metrics().get(label, {}).get("dropped_because_late", 0) for result in (expected, actual)]
+        assert dropped[0] == dropped[1], label
 
 
 @given(cases(), st.integers(2, 6))
