@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import itertools
+import numbers
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -229,13 +230,24 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
     try:
         if pa.types.is_nested(kind):
             values = [_plain(value, kind) for value in values]
-        if pa.types.is_timestamp(kind) and kind.unit != "us":
-            array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind, safe=kind.unit != "ns")
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            array = pa.array(
+                [_nanoseconds(value) for value in values], kind
+            )  # microseconds would lose a pd.Timestamp's
+        elif pa.types.is_timestamp(kind) and kind.unit != "us":
+            array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
         else:
             array = pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
         return None
     return None if array.null_count and not field.nullable else array
+
+
+def _nanoseconds(value: Any) -> Any:
+    """Return a number, which counts microseconds, in nanoseconds as Arrow takes it, and any other value unchanged."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        return value
+    return int(value) * 1_000
 
 
 # What Arrow would take, and round or change in meaning.
