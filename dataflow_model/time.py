@@ -191,14 +191,21 @@ def _kind(value: _Micros) -> str:
             return "an instant"
 
 
+def _is_sum_of_nothing(value: object) -> bool:
+    """Return whether a value is the int 0, from which `sum` and `dm.Sum` start, and which has no need of a unit."""
+    return type(value) is int and value == 0
+
+
 class Duration(_Micros):
     """A length of time in whole microseconds; it may be negative, and saturates as instants do.
 
-    `+`, `-` and ordering take another duration. They reject a bare number, which would silently be microseconds. `sum`
-    works, and so does scaling with `*`; `/`, `//` and `%` work on the plain number of microseconds.
+    `+`, `-` and ordering take another duration. They reject a bare number, which would silently be microseconds. The
+    sum of nothing is the number 0, so `+` and `-` take the int 0, which is the same length in every unit. Scaling with
+    `*` works; `/`, `//` and `%` work on the plain number of microseconds.
 
     Raises:
-        InvalidType: by `+`, `-`, `<`, `<=`, `>` and `>=` with a bare number, including `bool` and NumPy numbers.
+        InvalidType: by `+` and `-` with a bare number other than 0, including `bool` and NumPy numbers; by `<`, `<=`,
+            `>` and `>=` with any bare number.
 
     Example:
         >>> duration("90 seconds")
@@ -220,12 +227,14 @@ class Duration(_Micros):
         operand: Any = other
         if isinstance(operand, Duration):
             return type(self)(_saturate(int(self) + int(operand)))
+        if _is_sum_of_nothing(operand):
+            return self
         self._refuse(operand, f"{self!r} + {other!r}", Duration)
         return NotImplemented  # duration + instant is an instant: Instant.__radd__
 
     def __radd__(self, other: int) -> Self:
-        if type(other) is int and other == 0:
-            return self  # lets sum() start from 0
+        if _is_sum_of_nothing(other):
+            return self
         self._refuse(other, f"{other!r} + {self!r}", Duration)
         return NotImplemented
 
@@ -233,12 +242,20 @@ class Duration(_Micros):
         operand: Any = other
         if isinstance(operand, Duration):
             return type(self)(_saturate(int(self) - int(operand)))
+        if _is_sum_of_nothing(operand):
+            return self
         if isinstance(operand, Instant):
             raise InvalidType(
                 f"an instant cannot be subtracted from a duration, got {self!r} - {other!r}",
                 hint="swap the two: instant - duration",
             )
         self._refuse(operand, f"{self!r} - {other!r}", Duration)
+        return NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        if _is_sum_of_nothing(other):
+            return -self
+        self._refuse(other, f"{other!r} - {self!r}", Duration)
         return NotImplemented
 
     def __mul__(self, times: int) -> Self:

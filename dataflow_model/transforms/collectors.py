@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import inspect
+import operator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -59,7 +60,8 @@ def _takes_an_element(_top: object, _attribute: object, key: Any) -> None:
 class Top(Combiner[Any, list[Any], list[Any]]):
     """Keep the n greatest elements, in a list in descending order.
 
-    Elements that compare equal stay in the order of arrival.
+    Elements that compare equal stay in the order of arrival. A NaN comes behind all numbers, so it is kept only if
+    there are fewer than n of them.
 
     Args:
         n: the number of elements, at least 1.
@@ -103,11 +105,21 @@ class Top(Combiner[Any, list[Any], list[Any]]):
 
     def _best(self, elements: list[Any]) -> list[Any]:
         choose = heapq.nsmallest if self.reverse else heapq.nlargest
+        ranks = elements if self.key is None else list(map(self.key, elements))
         try:
-            return choose(self.n, elements, self.key)
+            if any(map(operator.ne, ranks, ranks)):  # only NaN is not itself
+                places = choose(self.n, range(len(ranks)), list(map(self._after_numbers, ranks)).__getitem__)
+            elif ranks is elements:
+                return choose(self.n, elements)
+            else:
+                places = choose(self.n, range(len(ranks)), ranks.__getitem__)
         except TypeError as error:
-            ranks = elements if self.key is None else [self.key(element) for element in elements]
             raise _not_comparable(elements, ranks, error) from error
+        return [elements[place] for place in places]
+
+    def _after_numbers(self, rank: Any) -> tuple[bool, Any]:
+        """Return what to compare instead of a rank where one is NaN, which has its place behind all others."""
+        return (not self.reverse, rank) if rank == rank else (self.reverse, 0)  # noqa: PLR0124
 
 
 def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> InvalidType:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.testing import TestStream
 from dataflow_model.transforms.associative import AssociativeFn
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ def folded(combine: dm.CombineFn[Any, Any, Any], values: list[Any]) -> Any:
     for value in values:
         accumulator = combine.add_input(accumulator, value)
     return accumulator
+
+
+def best_of(top: dm.Top, values: list[Any]) -> list[Any]:
+    best: list[Any] = top.extract_output(folded(top, values))
+    return best
 
 
 def same(left: Any, right: Any) -> bool:
@@ -89,6 +95,17 @@ def test_the_mean_of_nothing_is_nan() -> None:
 def test_nan_does_not_make_extremes_depend_on_the_order(values: list[float]) -> None:
     assert folded(dm.Min(), values) == 1.0
     assert folded(dm.Max(), values) == 3.0
+
+
+@given(st.permutations([3.0, 1.0, math.nan, 2.0, math.nan]))
+def test_top_keeps_nan_only_behind_all_numbers(values: list[float]) -> None:
+    for reverse, best in ((False, [3.0, 2.0]), (True, [1.0, 2.0])):
+        assert best_of(dm.Top(2, reverse=reverse), values) == best
+        assert best_of(dm.Top(2, key=lambda value: value, reverse=reverse), values) == best
+        most = best_of(dm.Top(9, reverse=reverse), values)
+        assert sorted(most[:3]) == [1.0, 2.0, 3.0]
+        assert all(map(math.isnan, most[3:]))
+        assert len(most) == 5
 
 
 @pytest.mark.parametrize("combine", [dm.Min(), dm.Max()])
@@ -295,3 +312,16 @@ def test_a_singleton_view_is_the_combined_value_or_that_of_nothing() -> None:
         _ = numbers | dm.Map(lambda x, total, none: (x / total, none != none), total, none=none) | dm.io.Collect()  # noqa: PLR0124 - NaN
     assert p.result is not None
     assert [record.value for record in p.result.collected("Collect")] == [(0.125, True), (0.25, True), (0.625, True)]
+
+
+@pytest.mark.parametrize("combiner", [dm.Sum(), sum], ids=["Sum", "sum"])
+def test_durations_of_sessions_are_summed_after_one_of_them_has_discarded_its_pane(combiner: Any) -> None:
+    arrivals = (
+        TestStream().add(dm.duration(1), 0, key="a").add(dm.duration(2), 8, key="a").add(dm.duration(4), 8, key="a")
+    )
+    windows = dm.Window.into(dm.Sessions(5)).trigger(dm.Repeatedly(dm.AfterCount(2))).allowed_lateness(100).discarding()
+    with dm.Pipeline() as p:
+        sums = p | arrivals.add(dm.duration(8), 4, key="a") | windows | dm.CombinePerKey(combiner)
+        _ = sums | "out" >> dm.io.Collect()
+    assert p.result is not None
+    assert [record.value[1] for record in p.result.collected("out")] == [dm.duration(6), dm.duration(9)]
