@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import attrs
 
@@ -13,7 +13,7 @@ from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["CombineFn", "GroupFn", "KernelForm", "check_combine_fn"]
+__all__ = ["CombineFn", "GroupFn", "KernelForm", "WrappingFn", "check_combine_fn", "owners_of"]
 
 _STEPS: Final = {
     "create_accumulator": ("self",),
@@ -115,6 +115,46 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         """Return how the combiner is computed from kernels; `None` if only its methods can compute it."""
         kernel = vars(type(self)).get("kernel")  # a subclass may compute something else
         return None if kernel is None else KernelForm((kernel,))
+
+
+class WrappingFn(CombineFn[InputT, AccumT, OutputT]):
+    """The base class of combiners that are made of others, whose `setup` and `teardown` are those of the others."""
+
+    def wrapped(self) -> Sequence[CombineFn[Any, Any, Any]]:
+        """Return the other combiners; one of them may occur several times."""
+        raise NotImplementedError
+
+    def setup(self) -> None:
+        """Set each of the others up, once."""
+        for owner in self.owners():
+            owner.setup()
+
+    def teardown(self) -> None:
+        """Tear each of the others down, once."""
+        for owner in self.owners():
+            owner.teardown()
+
+    def owners(self) -> list[CombineFn[Any, Any, Any]]:
+        """Return the combiners to set up for the others to be called, each object once."""
+        return list({id(owner): owner for part in self.wrapped() for owner in owners_of(part)}.values())
+
+
+FnT = TypeVar("FnT")
+
+
+def owners_of(fn: FnT) -> list[FnT | CombineFn[Any, Any, Any]]:
+    """Return the functions to set up for a function to be called: itself, or what it is made of, each object once.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> mean = dm.Mean()
+        >>> owners_of(mean), owners_of(dm.Together(one=mean, other=mean))
+        ([Mean()], [Mean()])
+    """
+    kind: type[Any] = type(fn)
+    if not isinstance(fn, WrappingFn) or (kind.setup, kind.teardown) != (WrappingFn.setup, WrappingFn.teardown):
+        return [fn]  # a subclass that overrides one of the two acquires something of its own
+    return [*fn.owners()]
 
 
 def check_combine_fn(combiner: CombineFn[Any, Any, Any], *, further: bool = False) -> None:

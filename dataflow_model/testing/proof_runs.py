@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.errors import InvalidType
 from dataflow_model.io import Collect
 from dataflow_model.plan.checks import check
-from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.combine import CombineFn, WrappingFn
 from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Write
 from dataflow_model.plan.retracted import retracted_collections
@@ -56,17 +56,14 @@ class Trace:
     elements: list[Any]
 
 
-class _Tracing(CombineFn[Any, Any, Any]):
+class _Tracing(WrappingFn[Any, Any, Any]):
     """A combiner whose output is its accumulator and its elements."""
 
     def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
         self._combine = combine
 
-    def setup(self) -> None:
-        self._combine.setup()
-
-    def teardown(self) -> None:
-        self._combine.teardown()
+    def wrapped(self) -> tuple[CombineFn[Any, Any, Any], ...]:
+        return (self._combine,)
 
     def create_accumulator(self) -> Any:
         return self._combine.create_accumulator(), []

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.combine import CombineFn, check_combine_fn
+from dataflow_model.plan.combine import CombineFn, WrappingFn, check_combine_fn
 from dataflow_model.transforms.code_names import CallsUser
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.side_inputs import AsView
 from dataflow_model.transforms.typehints import combined_type, return_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["AssociativeFn", "as_combine_fn"]
 
@@ -81,7 +81,7 @@ class _Curried(CallsUser):
 
 
 @attrs.frozen
-class _WithArguments(CombineFn[Any, Any, Any]):
+class _WithArguments(WrappingFn[Any, Any, Any]):
     """A combiner whose methods take further arguments.
 
     Source: Beam's `CurriedFn`.
@@ -91,8 +91,8 @@ class _WithArguments(CombineFn[Any, Any, Any]):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 
-    def setup(self) -> None:
-        self.combine.setup()
+    def wrapped(self) -> Sequence[CombineFn[Any, Any, Any]]:
+        return (self.combine,)
 
     def create_accumulator(self) -> Any:
         return self.combine.create_accumulator(*self.args, **self.kwargs)
@@ -108,9 +108,6 @@ class _WithArguments(CombineFn[Any, Any, Any]):
 
     def subtract_input(self, accumulator: Any, element: Any) -> Any:
         return self.combine.subtract_input(accumulator, element, *self.args, **self.kwargs)
-
-    def teardown(self) -> None:
-        self.combine.teardown()
 
     def title(self) -> str:
         return str(self.combine.title())

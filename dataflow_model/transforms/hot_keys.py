@@ -12,7 +12,7 @@ import numpy as np
 
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan import nodes
-from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.combine import CombineFn, WrappingFn
 from dataflow_model.plan.dofn import SplitFn
 from dataflow_model.plan.record_ids import has_record_ids
 from dataflow_model.plan.retracted import retracted_collections
@@ -145,7 +145,7 @@ def _of_parts(strategy: WindowingStrategy, *, takes_back: bool) -> WindowingStra
 
 
 @attrs.frozen(repr=False)
-class _Wrapping(CombineFn[Any, Any, Any]):
+class _Wrapping(WrappingFn[Any, Any, Any]):
     """A combiner with the accumulators of another one.
 
     Attributes:
@@ -156,17 +156,14 @@ class _Wrapping(CombineFn[Any, Any, Any]):
     combine: CombineFn[Any, Any, Any]
     copies: bool = False
 
-    def setup(self) -> None:
-        self.combine.setup()
+    def wrapped(self) -> Sequence[CombineFn[Any, Any, Any]]:
+        return (self.combine,)
 
     def create_accumulator(self) -> Any:
         return self.combine.create_accumulator()
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
         return self.combine.merge_accumulators(accumulators)
-
-    def teardown(self) -> None:
-        self.combine.teardown()
 
     def title(self) -> str:
         return f"{type(self).__name__}({self.combine.title()})"

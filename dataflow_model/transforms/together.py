@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.combine import CombineFn, KernelForm
+from dataflow_model.plan.combine import CombineFn, KernelForm, WrappingFn
 from dataflow_model.plan.rows import named_row_type
 from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SideBySide", "Together"]
 
 
-class SideBySide(CombineFn[Any, tuple[Any, ...], Any]):
+class SideBySide(WrappingFn[Any, tuple[Any, ...], Any]):
     """Several combiners in one grouping: the accumulator and the output have a place for each.
 
     Subclasses define `add_input` and `subtract_input`, which decide what each combiner gets of an input.
@@ -28,15 +28,9 @@ class SideBySide(CombineFn[Any, tuple[Any, ...], Any]):
     def __init__(self, parts: tuple[CombineFn[Any, Any, Any], ...]) -> None:
         self.parts = parts
 
-    def setup(self) -> None:
-        """Set up each combiner."""
-        for part in self.parts:
-            part.setup()
-
-    def teardown(self) -> None:
-        """Tear down each combiner."""
-        for part in self.parts:
-            part.teardown()
+    def wrapped(self) -> tuple[CombineFn[Any, Any, Any], ...]:
+        """Return the combiners."""
+        return self.parts
 
     def create_accumulator(self) -> tuple[Any, ...]:
         """Return one accumulator for each combiner."""

@@ -159,6 +159,49 @@ def test_the_parts_of_together_are_set_up_and_torn_down(tmp_path: pathlib.Path) 
     assert counted(tmp_path) == {"setup": 1, "teardown": 1}
 
 
+def test_one_combiner_in_two_places_of_together_is_set_up_once(tmp_path: pathlib.Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        one = CountedSum(str(tmp_path))
+        _ = p | dm.Create([("a", 1)]) | dm.Together(one=one, other=one).per_key() | dm.io.Collect()
+
+    run_locally(build)
+    assert counted(tmp_path) == {"setup": 1, "teardown": 1}
+
+
+def test_the_two_halves_of_a_combiner_behind_a_fan_out_share_its_setup(tmp_path: pathlib.Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        combining = dm.CombinePerKey(CountedSum(str(tmp_path))).with_hot_key_fanout(3)
+        _ = p | dm.Create([("a", 1), ("a", 2), ("b", 3)]) | combining | dm.io.Collect()
+
+    run_locally(build)
+    assert counted(tmp_path) == {"setup": 1, "teardown": 1}
+
+
+def test_parts_that_were_set_up_before_one_that_fails_are_torn_down(tmp_path: pathlib.Path) -> None:
+    class Failing(dm.Sum):
+        def setup(self) -> None:
+            raise OSError("no room")
+
+    lifetime = Lifetime("both", dm.Together(good=CountedSum(str(tmp_path)), bad=Failing()))
+    with pytest.raises(dm.UserCodeError, match="no room"):
+        lifetime.set_up()
+    assert counted(tmp_path) == {"setup": 1, "teardown": 1}
+
+
+def test_a_subclass_of_together_keeps_a_setup_of_its_own() -> None:
+    steps: list[str] = []
+
+    class WithItsOwn(dm.Together):
+        def setup(self) -> None:
+            steps.append("own")
+            super().setup()
+
+    lifetime = Lifetime("both", WithItsOwn(sum=dm.Sum()))
+    lifetime.set_up()
+    lifetime.tear_down()
+    assert steps == ["own"]
+
+
 def test_a_combiner_behind_retractions_is_set_up_and_torn_down(tmp_path: pathlib.Path) -> None:
     def build(p: dm.Pipeline) -> None:
         script = TestStream().add(("k", 1), 0).add(("k", 2), 1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
+from dataflow_model.plan.combine import owners_of
 from dataflow_model.runners.engine.user_code import life_cycle
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _lock: Final = threading.Lock()
 class Lifetime:
     """One holder of a function; the first holder sets the function up, and the last one tears it down.
 
+    Of a combiner that is made of others, such as the two halves of one behind a fan-out, it holds those.
+
     Args:
         label: the label of the transform.
         fn: its DoFn or CombineFn.
@@ -61,44 +64,56 @@ class Lifetime:
 
     label: str
     fn: DoFn | CombineFn[Any, Any, Any]
-    _held: _Shared | None = attrs.field(init=False, default=None)
+    _held: tuple[_Shared, ...] | None = attrs.field(init=False, default=None)
 
     def set_up(self) -> None:
-        """Hold the function, and set it up unless that has been done.
+        """Hold the function, or those it is made of, and set up what has not been set up.
 
         Raises:
             UserCodeError: if `setup` raises.
         """
         if self._held is not None:
             return
-        with _lock:
-            shared = _shared.setdefault(id(self.fn), _Shared(self.fn))
-            shared.holders += 1
-        try:
-            with shared.lock, life_cycle(self.label, "setup"):
-                if not shared.is_set_up:
-                    self.fn.setup()
-                    shared.is_set_up = True
-        except BaseException:
-            _let_go(shared)
-            raise
-        self._held = shared
+        with contextlib.ExitStack() as held:
+            shared = []
+            for fn in owners_of(self.fn):
+                shared.append(self._hold(fn))
+                held.callback(self._release, shared[-1])
+            self._held = tuple(shared)
+            held.pop_all()
 
     def tear_down(self) -> None:
-        """Release the function, and tear it down if nothing else holds it.
+        """Release what is held, and tear down what nothing else holds.
 
         Raises:
             UserCodeError: if `teardown` raises.
         """
-        shared, self._held = self._held, None
-        if shared is None:
-            return
+        held, self._held = self._held or (), None
+        with contextlib.ExitStack() as stack:
+            for shared in held:
+                stack.callback(self._release, shared)
+
+    def _hold(self, fn: DoFn | CombineFn[Any, Any, Any]) -> _Shared:
+        with _lock:
+            shared = _shared.setdefault(id(fn), _Shared(fn))
+            shared.holders += 1
+        try:
+            with shared.lock, life_cycle(self.label, "setup"):
+                if not shared.is_set_up:
+                    fn.setup()
+                    shared.is_set_up = True
+        except BaseException:
+            _let_go(shared)
+            raise
+        return shared
+
+    def _release(self, shared: _Shared) -> None:
         with shared.lock:
             try:
                 if shared.holders == 1:
                     shared.is_set_up = False
                     with life_cycle(self.label, "teardown"):
-                        self.fn.teardown()
+                        shared.fn.teardown()
             finally:
                 _let_go(shared)
 
