@@ -13,7 +13,7 @@ import decimal
 import math
 import numbers
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsInt, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsInt, TypeAlias, TypeVar, overload
 
 import pendulum
 
@@ -58,6 +58,21 @@ def _saturate(micros: int) -> int:
     return max(_MIN, min(micros, _MAX))
 
 
+def _checked(micros: _MicrosT) -> _MicrosT:
+    """Return an instant or a duration that fits into 64 bits, as times are kept; one made of a larger number does not.
+
+    Raises:
+        InvalidArgument: for any other.
+    """
+    if _MIN <= int(micros) <= _MAX:
+        return micros
+    greatest = f"dm.{type(micros).__name__}(2**63 - 1)"
+    raise InvalidArgument(
+        f"{_kind(micros)} must fit into 64 bits of microseconds, got {micros!r}",
+        hint=f"add durations instead of numbers, since their sums end at ±∞, or use {greatest}",
+    )
+
+
 def _shifted(instant: int, by: int) -> int:
     return instant if instant in (_MAX, _MIN) else _saturate(instant + by)
 
@@ -79,6 +94,9 @@ if TYPE_CHECKING:
 
 else:
     _Number = int
+
+
+_MicrosT = TypeVar("_MicrosT", bound="_Micros")
 
 
 class _Micros(_Number):
@@ -259,7 +277,13 @@ class Duration(_Micros):
         return NotImplemented
 
     def __mul__(self, times: int) -> Self:
-        return type(self)(_saturate(int(self) * times))
+        product = int(self) * times
+        if product != product:  # noqa: PLR0124 - NaN, which `_saturate` would take for −∞
+            raise InvalidArgument(
+                f"a duration cannot be scaled to NaN, got {self!r} * {times!r}",
+                hint="replace missing values before they become times",
+            )
+        return type(self)(_saturate(product))
 
     __rmul__ = __mul__
 
@@ -388,7 +412,7 @@ def duration(value: DurationLike) -> Duration:
             `"90 seconds"`, `"1 hour 30 minutes"`, `"250 ms"`.
 
     Raises:
-        InvalidArgument: for text without a known unit, or NaN.
+        InvalidArgument: for text without a known unit, NaN, or a `Duration` of more than 64 bits.
         InvalidType: for a value of another type.
 
     Example:
@@ -398,7 +422,7 @@ def duration(value: DurationLike) -> Duration:
     given: object = value
     match given:
         case Duration():
-            return given
+            return _checked(given)
         case bool() | Instant():
             pass
         case datetime.timedelta():
@@ -417,8 +441,8 @@ def event_time(value: InstantLike) -> EventTime:
     """Return `value` as an `EventTime`; see `InstantLike` for the values it accepts.
 
     Raises:
-        InvalidArgument: for text or a datetime without a time zone, text that is not an instant, and numbers that are
-            too large for seconds, such as milliseconds.
+        InvalidArgument: for text or a datetime without a time zone, text that is not an instant, numbers that are too
+            large for seconds, such as milliseconds, and an `EventTime` of more than 64 bits.
         InvalidType: for a `ProcessingTime`, or a value of another type.
 
     Example:
@@ -426,7 +450,7 @@ def event_time(value: InstantLike) -> EventTime:
         0
     """
     if type(value) is EventTime:
-        return value  # at once: the engine makes windows from what it has converted before
+        return _checked(value)  # at once: the engine makes windows from what it has converted before
     if isinstance(value, ProcessingTime):
         raise InvalidType(
             f"expected an event time, got the processing time {value!r}",
@@ -458,7 +482,7 @@ def format_instant(instant: SupportsInt) -> str:
         ('1970-01-01T00:00:01Z', '+inf', '-inf')
     """
     micros = int(instant)
-    if micros in (_MAX - 1, _MAX):
+    if _MAX - 1 <= micros <= _MAX:
         return "+inf" if micros == _MAX else "+inf-1us"
     if micros == _MIN:
         return "-inf"
@@ -508,6 +532,8 @@ def check_zone(name: object) -> None:
 
 
 def _seconds(value: float) -> int:
+    if isinstance(value, int):
+        return _saturate(value * MICROS_PER_SECOND)
     if math.isnan(value):
         raise InvalidArgument(
             f"a number of seconds must not be NaN, got {value!r}",
@@ -539,7 +565,7 @@ def _parse_duration(text: str) -> int:
 def _instant(value: object) -> int:
     match value:
         case Instant():
-            return int(value)
+            return int(_checked(value))
         case bool() | Duration():
             pass
         case int() | float():

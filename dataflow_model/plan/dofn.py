@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 import attrs
 
@@ -11,7 +11,7 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.parameters import ELEMENT, SIDE_INPUT, MetadataParam, SpecParam
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_time
+from dataflow_model.time import MAX_TIMESTAMP, EventTime, event_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,9 +38,6 @@ __all__ = [
     "VectorizedMapFn",
 ]
 
-_FIRST: Final = int(MIN_TIMESTAMP)
-_LAST: Final = int(MAX_TIMESTAMP) - 1
-
 
 @attrs.frozen
 class TaggedOutput:
@@ -59,19 +56,13 @@ def element_time(value: InstantLike) -> EventTime:
     """Return `value` as the event time of an element.
 
     Raises:
-        InvalidArgument: for +∞, which no element can have, since it would end every window, and for what is outside −∞
-            and +∞.
+        InvalidArgument: for +∞, which no element can have, since it would end every window.
         InvalidType: for a value that is not an event time.
     """
-    time = value if type(value) is EventTime else event_time(value)
-    if not _FIRST <= int(time) <= _LAST:
-        rule = (
-            "an element cannot have the event time +∞"
-            if time == MAX_TIMESTAMP
-            else "an event time must fit into 64 bits of microseconds"
-        )
+    time = event_time(value)
+    if time == MAX_TIMESTAMP:
         raise InvalidArgument(
-            f"{rule}, got {value!r}",
+            f"an element cannot have the event time +∞, got {value!r}",
             hint="use the time at which it happened; the last possible one is dm.EventTime(2**63 - 2)",
         )
     return time

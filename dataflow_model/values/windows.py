@@ -12,10 +12,20 @@ from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_t
 from dataflow_model.values.keys import encode_key
 from dataflow_model.values.pickles import dump
 
+if TYPE_CHECKING:
+    from dataflow_model.time import InstantLike
+
 __all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window", "encode_window", "interval"]
 
 _MIN: Final = int(MIN_TIMESTAMP)
 _MAX: Final = int(MAX_TIMESTAMP)
+
+
+def _bound(value: InstantLike) -> EventTime:
+    """Return a value as the bound of a window, held within −∞ and +∞."""
+    if type(value) is EventTime:
+        return value if _MIN <= int(value) <= _MAX else EventTime(max(_MIN, min(int(value), _MAX)))
+    return event_time(value)
 
 
 @runtime_checkable
@@ -75,15 +85,11 @@ class IntervalWindow(_Declared):
         EventTime(1970-01-01T00:01:59.999999Z)
     """
 
-    start: EventTime = attrs.field(converter=event_time)
-    end: EventTime = attrs.field(converter=event_time)
+    start: EventTime = attrs.field(converter=_bound)
+    end: EventTime = attrs.field(converter=_bound)
 
     def __attrs_post_init__(self) -> None:
-        """Hold the bounds within −∞ and +∞, and reject an empty window."""
-        if int(self.start) < _MIN:
-            object.__setattr__(self, "start", MIN_TIMESTAMP)
-        if int(self.end) > _MAX:
-            object.__setattr__(self, "end", MAX_TIMESTAMP)
+        """Reject an empty window."""
         if not self.start < self.end:
             raise InvalidArgument(
                 f"a window must end after it starts, got start={self.start!r}, end={self.end!r}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import fractions
 import itertools
+import math
 import operator
 import pickle
 import re
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.vendor.pretty import pretty
 
+import dataflow_model as dm
 from dataflow_model.errors import DataflowError, InvalidArgument, InvalidType
 from dataflow_model.time import (
     MAX_TIMESTAMP,
@@ -360,3 +362,37 @@ def test_instants_beyond_the_calendar_still_have_a_text() -> None:
     assert format_instant(2**62) == f"{2**62}us"
     assert repr(MAX_TIMESTAMP) == "EventTime(+inf)"
     assert repr(MIN_TIMESTAMP) == "EventTime(-inf)"
+
+
+@pytest.mark.parametrize("far", [2**63, -(2**63) - 1, 2**70])
+def test_a_time_made_of_more_than_64_bits_is_refused_where_it_is_used(far: int) -> None:
+    readers: list[tuple[Any, type[Any]]] = [
+        (event_time, EventTime),
+        (processing_time, ProcessingTime),
+        (duration, Duration),
+    ]
+    for read, kind in readers:
+        with pytest.raises(InvalidArgument, match=rf"must fit into 64 bits of microseconds, got {kind.__name__}\("):
+            read(kind(far))
+        for micros in (2**63 - 1, -(2**63)):
+            assert int(read(kind(micros))) == micros
+    assert repr(EventTime(far)) == f"EventTime({far}us)"
+
+
+def test_an_element_or_a_window_beyond_64_bits_is_the_error_of_its_function() -> None:
+    def later(element: str) -> dm.TimestampedValue[str]:
+        return dm.TimestampedValue(element, EventTime(2**63))
+
+    p = dm.Pipeline()
+    _ = p | dm.Create(["a"]) | "later" >> dm.Map(later) | dm.io.Collect()
+    with pytest.raises(dm.UserCodeError, match=r"(?s)64 bits of microseconds.*transform: 'later'.*element: 'a'"):
+        p.run().wait_until_finish()
+    with pytest.raises(InvalidArgument, match="64 bits of microseconds"):
+        dm.IntervalWindow(0, EventTime(2**63))
+
+
+def test_a_duration_is_not_scaled_to_nan() -> None:
+    for times in (math.nan, np.float64("nan")):
+        with pytest.raises(InvalidArgument, match="cannot be scaled to NaN, got Duration"):
+            operator.mul(duration(1), times)
+    assert duration(10**400) == Duration(2**63 - 1)

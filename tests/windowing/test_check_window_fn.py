@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from dataflow_model.testing.window_fns import check_window_fn
-from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime, event_time
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime, event_time
 from dataflow_model.values import IntervalWindow, Window
 from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
@@ -58,8 +58,9 @@ class DeclaresToMergeWhatIntersects(_Rule):
 
     def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
         time = min(int(event_time), int(MAX_TIMESTAMP) - 1)
-        start = EventTime(time - time % 60)
-        return (IntervalWindow(EventTime(time), EventTime(time + 1)), IntervalWindow(start, EventTime(int(start) + 60)))
+        start = max(time - time % 60, int(MIN_TIMESTAMP))
+        minute = IntervalWindow(EventTime(start), EventTime(min(start + 60, int(MAX_TIMESTAMP))))
+        return (IntervalWindow(EventTime(time), EventTime(time + 1)), minute)
 
     def merge(self, windows: Sequence[Window]) -> Iterable[tuple[Sequence[Window], Window]]:
         return ()
