@@ -11,6 +11,7 @@ from dataflow_model.errors import InvalidType
 from dataflow_model.io import Collect
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn, WrappingFn
+from dataflow_model.plan.dofn import SplitFn
 from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Write
 from dataflow_model.plan.retracted import retracted_collections
@@ -104,7 +105,16 @@ class Observed:
     def dropped(self, label: str) -> int:
         """Return the number of elements that a grouping or its probe has dropped."""
         counts = self.counters.get(label, {})
-        return sum(counts.get(f"dropped_because_{why}", 0) for why in ("late", "closed"))
+        return _dropped(counts)
+
+    def dropped_anything(self) -> bool:
+        """Return whether any transform has dropped an element, such as a stateful one behind its watermark."""
+        return any(map(_dropped, self.counters.values()))
+
+
+def _dropped(counts: Mapping[str, Any]) -> int:
+    dropped: int = sum(counts.get(f"dropped_because_{why}", 0) for why in ("late", "closed"))
+    return dropped
 
 
 @attrs.frozen(eq=False)
@@ -144,8 +154,17 @@ class Subject:
 
 
 def groupings_of(plan: Plan) -> list[GroupByKeyAndWindow]:
-    """Return a plan's groupings in order."""
-    return [node for node in plan.nodes if isinstance(node, GroupByKeyAndWindow)]
+    """Return a plan's groupings in order, but for those of the parts of hot keys.
+
+    An element's part follows from its place in its source, so it may be another one in other bundles, with the same
+    total.
+    """
+    return [node for node in plan.nodes if isinstance(node, GroupByKeyAndWindow) and not _is_of_parts(plan, node)]
+
+
+def _is_of_parts(plan: Plan, node: GroupByKeyAndWindow) -> bool:
+    source = plan[node.input.label]
+    return isinstance(source, ParDo) and isinstance(source.fn, SplitFn)
 
 
 def nearest_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:

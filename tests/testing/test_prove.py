@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import LawBroken, TestStream, prove, run_script
 from dataflow_model.testing.arrivals import all_at_once, elements_of, recut, script_text
+from dataflow_model.testing.proof import _check_in_process
+from dataflow_model.testing.proof_runs import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,6 +71,41 @@ def test_data_may_be_a_strategy_of_elements_or_of_lists_of_them() -> None:
     elements = st.tuples(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), st.integers(0, 40))
     for data in (elements, st.lists(elements, max_size=4)):
         prove(lambda given: given | windowed() | dm.Sum.per_key(), data, examples=10)
+
+
+def test_combining_in_parts_keeps_the_laws_although_the_parts_depend_on_the_bundles() -> None:
+    prove(lambda elements: elements | windowed() | dm.Sum.per_key().with_hot_key_fanout(4), DATA, examples=40)
+
+
+class SumOfWindow(dm.DoFn):
+    """Adds up the values of each key and window in state, and emits the sum at the window's end."""
+
+    total = dm.ValueStateSpec(default=0)
+    end = dm.TimerSpec()
+
+    def process(self, element: Any, total: Any, end: Any, window: Any) -> None:
+        total.write(total.read() + element[1])
+        end.set(window.end)
+
+    @dm.on_timer(end)
+    def at_the_end(self, key: Any, total: Any) -> Iterator[Any]:
+        yield key, total.read()
+        total.clear()
+
+
+def late_element() -> TestStream:
+    """Return a script whose last element is late for a stateful transform, but not for a grouping behind it."""
+    return TestStream().add(("a", 1), 0).watermark(1000).add(("a", 2), 5)
+
+
+@pytest.mark.parametrize("transform", [dm.ParDo(SumOfWindow()), dm.Deduplicate(lambda kv: kv, horizon=3)], ids=repr)
+def test_elements_that_a_stateful_transform_drops_are_not_expected_in_the_batch_result(transform: Any) -> None:
+    def pipeline(elements: Any) -> Any:
+        return elements | dm.Window.into(dm.FixedWindows(10)) | transform | dm.Sum.per_key()
+
+    subject, script = Subject(pipeline), late_element()
+    observed = _check_in_process(subject, script, [False] * 9, dm.LocalRunner(clock=0))
+    assert observed.dropped_anything()
 
 
 def test_a_pipeline_without_a_grouping_is_compared_as_it_is() -> None:
