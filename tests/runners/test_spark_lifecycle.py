@@ -6,6 +6,8 @@ import datetime as dt
 import itertools
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -13,6 +15,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.sharded import faults
+from dataflow_model.runners.spark.session import settings_of
 from tests.support.inputs import summing, write_rows
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.waiting import PATIENCE, wait_for_batch
@@ -69,6 +72,50 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(spark: SparkSession, 
     third = run(streaming(spark, tmp_path / "checkpoint", shards=1), build)  # it is over; nothing comes twice
     assert third.state is dm.RunnerState.DONE
     assert not difference(expected, seen(third.collected("panes")))
+
+
+@pytest.mark.usefixtures("settings_that_come_back")
+def test_streams_are_started_in_several_threads_at_once_and_on_a_new_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Create([("a", 1), ("b", 2), ("a", 3)]) | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+
+    def sums_in(session: SparkSession, name: str, shards: int) -> list[Any]:
+        result = run(streaming(session, tmp_path / name, shards=shards), build)
+        return sorted(record.value for record in result.collected("sums"))
+
+    python = spark.sparkContext.pythonExec
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(sums_in, spark, "first", 1)
+        second = threads.submit(sums_in, spark.newSession(), "second", 2)
+    assert first.result() == second.result() == [("a", 4), ("b", 2)]
+    assert spark.sparkContext.pythonExec == python
+
+
+class Settings(dict[str, str]):
+    """The settings of a session of Spark."""
+
+    set = dict.__setitem__
+    unset = dict.__delitem__
+
+
+def test_one_thread_at_a_time_changes_the_settings_of_a_session() -> None:
+    settings = Settings(shards="8")
+    session: Any = SimpleNamespace(conf=settings)
+    is_inside = threading.Event()
+
+    def change() -> None:
+        with settings_of(session, {"shards": "3", "names": "true"}):
+            is_inside.set()
+
+    other = threading.Thread(target=change)
+    with settings_of(session, {"shards": "2"}):
+        other.start()
+        assert not is_inside.wait(0.1)
+    other.join()
+    assert is_inside.is_set()
+    assert settings == {"shards": "8"}
 
 
 @pytest.mark.slow

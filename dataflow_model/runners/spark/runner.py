@@ -10,6 +10,7 @@ from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.weak import check_weak
 from dataflow_model.runners.spark.installation import check_pyspark
+from dataflow_model.runners.spark.session import active, setting
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.runners.spark.worker_python import quick_workers
 from dataflow_model.runners.state_memory import state_memory
@@ -156,7 +157,7 @@ class SparkRunner:
                 return batch.start(self, cut_into_stages(plan))
         from dataflow_model.runners.spark import streaming  # a PySpark that supports only batch cannot import it
 
-        with quick_workers(self.spark):
+        with quick_workers(self.spark), active(self.spark):
             return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
 
     def rewritten(self, plan: Plan) -> Plan:
@@ -165,7 +166,7 @@ class SparkRunner:
 
     def shards(self) -> int:
         """Return the number of shards of a new run."""
-        return self._shards or min(int(str(self.spark.conf.get("spark.sql.shuffle.partitions", "2"))), _MOST_SHARDS)
+        return self._shards or min(int(setting(self.spark, "spark.sql.shuffle.partitions", "2")), _MOST_SHARDS)
 
     def __repr__(self) -> str:
         return f"SparkRunner(spark, mode={self.mode!r})"

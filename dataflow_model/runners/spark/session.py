@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.runners.spark.class_archive import archive_options
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["ROCKSDB", "is_local", "local_session", "settings_of", "stream_settings"]
+__all__ = ["ROCKSDB", "active", "is_local", "local_session", "setting", "settings_of", "stream_settings"]
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _STATE_SETTINGS: Final = {
@@ -43,20 +44,58 @@ _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for short jobs: thorough compilation takes more of the processor than it saves."""
 
 
+_changing: Final = threading.RLock()
+"""Held while settings of a session are changed: its threads share them."""
+
+
 @contextlib.contextmanager
 def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of a session in the `with` block, such as while a query starts, and restore them afterwards."""
-    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
+    """Change settings of a session in the `with` block, such as while a query starts, and restore them afterwards.
+
+    One thread at a time is in such a block; otherwise one would restore, or run with, the settings of another.
+    """
+    with _changing:
+        before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
+        try:
+            for name, value in settings.items():
+                spark.conf.set(name, value)
+            yield
+        finally:
+            for name, known in before.items():
+                if known is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, known)
+
+
+def setting(spark: SparkSession, name: str, default: str) -> str:
+    """Return a setting of a session, as it is outside all `settings_of` blocks."""
+    with _changing:
+        return str(spark.conf.get(name, default))
+
+
+@contextlib.contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Make a session the active one of this thread in the `with` block, and restore the previous one afterwards.
+
+    Spark looks up the sources and sinks that were registered from Python in the active session. A thread other than the
+    one that created the session has none, and a session of `newSession()` is not active. With Spark Connect, the server
+    activates the session.
+    """
+    jvm: Any = getattr(spark, "_jvm", None)  # PySpark has no public API for this
+    if jvm is None:
+        yield
+        return
+    sessions = jvm.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
     try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
         yield
     finally:
-        for name, known in before.items():
-            if known is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, known)
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def is_local(spark: SparkSession) -> bool:

@@ -76,7 +76,11 @@ def quick_workers(spark: SparkSession) -> Iterator[None]:
         yield
         return
     before = context.pythonExec
-    context.pythonExec = quick_python(before)
+    quick = quick_python(before)
+    if quick == before:  # such as in another thread, which restores it: this one does not know the user's own
+        yield
+        return
+    context.pythonExec = quick
     try:
         yield
     finally:
