@@ -119,6 +119,22 @@ def test_rows_that_happen_on_arrival_have_one_event_time_in_a_bounded_job(spark:
     assert before <= times.pop() <= time.time_ns() // 1_000
 
 
+@pytest.mark.parametrize("mode", ["batch", "streaming"])
+def test_columns_are_kept_apart_whose_names_are_paths_in_a_struct_or_differ_in_case_only(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    names = ["at", "user", "user.id", "User", "a`b"]
+    frame = spark.createDataFrame([(5, (-1,), 1, "U", 7)], "at long, user struct<id: long>, d long, u string, b long")
+    frame = frame.toDF(*names)
+
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.io.ReadDataFrame(frame, event_time="at") | "rows" >> dm.io.Collect()
+
+    runner = dm.SparkRunner(spark) if mode == "batch" else streaming(spark, tmp_path / "checkpoint")
+    [record] = run(runner, build).collected("rows")
+    assert tuple(record.value) == (5, {"id": -1}, 1, "U", 7)
+
+
 # Streams.
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
 
-__all__ = ["MOST_BYTES", "CollectedSource", "collect_bounded"]
+__all__ = ["MOST_BYTES", "CollectedSource", "collect_bounded", "numbered_columns"]
 
 MOST_BYTES: Final = 64 << 20
 """The maximum size of a bounded DataFrame in a stream."""
@@ -78,6 +78,15 @@ def collect_bounded(plan: Plan, directory: str) -> Plan:
     return attrs.evolve(plan, nodes=tuple(_collected(node, directory) for node in plan.nodes))
 
 
+def numbered_columns(frame: DataFrame) -> DataFrame:
+    """Return a DataFrame with numbers as the names of its columns, for `mapInArrow`.
+
+    Spark looks up the columns by name: it takes `user.id` for the field of a struct, and finds two columns where names
+    differ in case only.
+    """
+    return frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+
+
 def _collected(node: Any, directory: str) -> Any:
     source = node.source.as_dataframe if isinstance(node, Read) else None
     if source is None or not source.is_bounded:
@@ -105,7 +114,7 @@ def _size(frame: DataFrame) -> int:
     def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"size": pa.array([sum(batch.nbytes for batch in batches)], pa.int64())})
 
-    return sum(int(row[0]) for row in frame.mapInArrow(measure, "size long").collect())
+    return sum(int(row[0]) for row in numbered_columns(frame).mapInArrow(measure, "size long").collect())
 
 
 def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:

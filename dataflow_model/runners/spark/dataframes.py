@@ -18,6 +18,7 @@ from dataflow_model.runners.sharded.publishing import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches, dump
 from dataflow_model.runners.sharded.stage0 import NOW, pack_arrivals
 from dataflow_model.runners.sharded.tallies import counting
+from dataflow_model.runners.spark.collected import numbered_columns
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.runners.spark.tasks import this_task
@@ -87,18 +88,23 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
         source = read.source.as_dataframe
         if source is None:
             continue
-        rows = source.dataframe
+        names = source.dataframe.columns
+        rows = numbered_columns(source.dataframe)
         if rows.isStreaming:
             rows = rows.withColumn(_ARRIVED, functions.current_timestamp())
-        frame = frame.union(rows.mapInArrow(_stage_0(packed, read.label), ROW_TYPE))
+            names = [*names, _ARRIVED]
+        frame = frame.union(rows.mapInArrow(_stage_0(packed, read.label, names), ROW_TYPE))
     return frame
 
 
-def _stage_0(packed: PackedProgram, label: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _stage_0(
+    packed: PackedProgram, label: str, names: list[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     @reported
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = this_task(packed)
-        return arrow_batches(counting(task, _rows_of(task, label, batches)))
+        named = (batch.rename_columns(names) for batch in batches)
+        return arrow_batches(counting(task, _rows_of(task, label, named)))
 
     return run
 
