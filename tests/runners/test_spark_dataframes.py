@@ -170,15 +170,20 @@ def test_a_streaming_dataframe_is_read_until_it_is_drained(spark: SparkSession, 
         start(streaming(spark, tmp_path / "checkpoint"), build)
 
 
-def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_of_the_local_runner(
+def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_and_the_dead_letters_of_the_local_runner(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     random = Random(3)
     ticks = sorted(random.randrange(300) for _ in range(120))
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         ((tick - random.choice([0, 0, 5, 40])) * SECOND, tick * SECOND, "kafka", number, random.choice("ab"), number)
         for number, tick in enumerate(ticks)
     ]
+    undated = [
+        number for number in range(1, 119) if number % 7 == 0 and ticks[number - 1] < ticks[number] < ticks[number + 1]
+    ]
+    assert undated  # each alone in its tick
+    rows = [(None, *row[1:]) if row[3] in undated else row for row in rows]
     columns = ["at", "seen", "origin", "number", "key", "value"]
     tables = [
         pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows[part : part + 40]])
@@ -198,7 +203,10 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_of_the_local_
 
     def build(source: Any) -> Callable[[dm.Pipeline], None]:
         def grouped(p: dm.Pipeline) -> None:
-            rows = p | "rows" >> source | dm.WithKeys("key", value="value")
+            good, letters = p | "rows" >> source.with_exception_handling()
+            rows = good | dm.WithKeys("key", value="value")
+            bad = letters | "bad" >> dm.Map(lambda letter: ("bad", letter.element["value"]))
+            _ = bad | "minutes" >> dm.Window.into(dm.FixedWindows(60)) | dm.GroupByKey() | "letters" >> dm.io.Collect()
             trigger = dm.AfterWatermark(early=dm.AfterProcessingTime(5), late=dm.AfterCount(1))
             windows = rows | dm.Window.into(dm.FixedWindows(20)).trigger(trigger).allowed_lateness(30).accumulating()
             _ = windows | dm.Sum.per_key() | "sums" >> dm.io.Collect()
@@ -211,10 +219,14 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_of_the_local_
         frame, event_time="at", processing_time="seen", watermark=watermark, origin="origin", sequence="number"
     )
     result = start(streaming(spark, tmp_path / "checkpoint"), build(live))
-    wait_for(result, lambda: result.metrics()["rows"].get("elements_out") == 120)
+    wait_for(
+        result, lambda: sum(result.metrics()["rows"].get(name, 0) for name in ("elements_out", "dead_letters")) == 120
+    )
     result.drain()
-    problem = difference(seen(expected.collected("sums")), seen(result.collected("sums")))
-    assert not problem, problem
+    for label in ("sums", "letters"):
+        problem = difference(seen(expected.collected(label)), seen(result.collected(label)))
+        assert not problem, problem
+    assert sorted(value for record in result.collected("letters") for value in record.value[1]) == undated
     assert {record.pane.timing for record in result.collected("sums")} >= {dm.PaneTiming.EARLY, dm.PaneTiming.LATE}
 
 

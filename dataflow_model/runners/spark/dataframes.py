@@ -12,7 +12,7 @@ from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
-from dataflow_model.runners.engine.order import name_of_origin, of_row, of_rows, origin_of
+from dataflow_model.runners.engine.order import name_of_origin, of_rows, origin_of
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.sharded.publishing import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches, dump
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from dataflow_model.plan.columns import DecodedRows
     from dataflow_model.plan.sources import DataFrameSource
     from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.engine.shard import Arrivals
@@ -149,22 +148,24 @@ def frame_rows(
         count = len(decoded.values)
         produced = [arrived] * count if decoded.clock is None else decoded.clock.tolist()
         times = produced if decoded.event_times is None else decoded.event_times.tolist()
-        orders = _orders(source, label, origin, batch, row, decoded)
+        orders = _orders(source, label, origin, batch, row, decoded.positions.tolist())
         bundle = Bundle(decoded.values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
         if not source.is_bounded:
-            _observe(observers, program, label, origin, bundle, replayed=decoded.clock is not None)
+            _observe(observers, program, label, origin, bundle)
         good += count
         yield from _through(task, label, MAIN, bundle, writer)
         letters = Bundle()
-        for bad in decoded.bad:
+        bad_orders = _orders(source, label, origin, batch, row, [bad.index for bad in decoded.bad])
+        for bad, order in zip(decoded.bad, bad_orders, strict=True):
             if read.dead_letters is None:
                 raise source.refusal(label, origin, row, bad)
             letter = source.dead_letter(label, origin, row, bad)
             at = arrived if bad.processing_time is None else bad.processing_time
-            order = of_row(name_of_origin(label, origin), row + bad.index)
             letters.append(letter, at, GLOBAL_ONLY, NO_FIRING, order, at)
-            dead += 1
         if letters and read.dead_letters is not None:
+            if not source.is_bounded:
+                _observe(observers, program, label, origin, letters, are_records=False)
+            dead += len(letters)
             yield from _through(task, label, read.dead_letters, letters, writer)
         row += batch.num_rows
     counts = {"elements_out": good, "dead_letters": dead}
@@ -173,11 +174,6 @@ def frame_rows(
         metrics |= {"watermarks": {label: int(MAX_TIMESTAMP)}, "cache": "void"}
         yield Row(task.home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
         return
-    if not row:
-        return
-    if not observers:  # only bad rows: their counts are reported nevertheless
-        observers[origin] = Observer(label, origin, source)
-        observers[origin].pass_over(np.array([NOW[0]] if source.processing_time is None else [], np.int64))
     for _, observer in sorted(observers.items()):
         payload = dump((observer.seen(), counts))
         yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.followers)
@@ -185,30 +181,48 @@ def frame_rows(
 
 
 def _observe(
-    observers: dict[str, Observer], program: Program, label: str, origin: str, bundle: Bundle, *, replayed: bool
+    observers: dict[str, Observer],
+    program: Program,
+    label: str,
+    origin: str,
+    bundle: Bundle,
+    *,
+    are_records: bool = True,
 ) -> None:
-    """Record a partition's observations: by origin with a replay clock, else at the micro-batch's own tick."""
+    """Record a partition's observations: by origin with a replay clock, else at the micro-batch's own tick.
+
+    Dead letters are no records, but their ticks are observed too: what waits for a tick is only released once the tick
+    is known.
+    """
     source = program.staged.source(label)
+    replayed = source.processing_time is not None
     rows: dict[str, list[int]] = {}
-    if replayed:
-        for row, order in enumerate(bundle.orders):
-            rows.setdefault(origin_of(order), []).append(row)
-    elif bundle:
-        rows[origin] = list(range(len(bundle)))
+    for row, order in enumerate(bundle.orders):
+        rows.setdefault(origin_of(order) if replayed else origin, []).append(row)
     for name, indices in rows.items():
         if name not in observers:
             observers[name] = Observer(label, name, source, program.awaited.percentiles)
-        ticks = [bundle.produced[row] if replayed else NOW[0] for row in indices]
-        times = [bundle.times[row] for row in indices]
-        values = NamedRows([bundle.values[row] for row in indices])
-        observers[name].take(np.array(ticks, np.int64), np.array(times, np.int64), values)
+        ticks = np.array([bundle.produced[row] if replayed else NOW[0] for row in indices], np.int64)
+        if not are_records:
+            observers[name].pass_over(ticks)
+            continue
+        times = np.array([bundle.times[row] for row in indices], np.int64)
+        observers[name].take(ticks, times, NamedRows([bundle.values[row] for row in indices]))
 
 
 def _orders(
-    source: DataFrameSource, label: str, origin: str, batch: pa.RecordBatch, row: int, decoded: DecodedRows
+    source: DataFrameSource, label: str, origin: str, batch: pa.RecordBatch, row: int, places: list[int]
 ) -> list[Order]:
-    """Return the order of each good row, by the columns that the user names, else by its position in the partition."""
-    places = decoded.positions.tolist()
+    """Return the order of rows of a batch, by the columns that the user names, else by position in the partition.
+
+    Args:
+        source: the source.
+        label: its label.
+        origin: the origin of rows without an origin column.
+        batch: the batch.
+        row: the position of the first row of the batch in the partition.
+        places: the rows of the batch whose orders are returned.
+    """
     names: str | list[str] = name_of_origin(label, origin)
     if source.origin is not None:
         column = batch.column(source.origin).to_pylist()
