@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
+from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.core.durable import DurableMachine
@@ -387,6 +389,20 @@ def test_what_a_micro_batch_commits_does_not_grow_with_the_files_that_were_read(
 def test_a_checkpoint_that_is_no_path_is_refused(checkpoint: Any) -> None:
     with pytest.raises(dm.InvalidArgument, match="must be the path of a directory"):
         dm.LocalRunner(checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("checkpoint", ["s3://bucket/run", "hdfs://name/run", "dbfs:/run", Path("s3://bucket/run")])
+@pytest.mark.parametrize("runner", [dm.LocalRunner, functools.partial(dm.SparkRunner, None, "streaming")])
+def test_a_checkpoint_that_is_a_url_is_rejected(runner: Any, checkpoint: Any) -> None:
+    with pytest.raises(dm.InvalidArgument, match="must be a directory of a mounted file system, got the URL"):
+        runner(checkpoint=checkpoint)
+
+
+def test_a_checkpoint_is_one_directory_however_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    names = ["~/runs/a:b", "file:///home/ada/runs/a:b", "file:/home/ada/runs/a:b", Path("/home/ada/runs/a:b")]
+    assert {checkpoint_path(name) for name in names} == {"/home/ada/runs/a:b"}
+    assert checkpoint_path("runs/a:b") == "runs/a:b"
 
 
 FILES = st.sampled_from(["a", "b", "caf\xe9"])

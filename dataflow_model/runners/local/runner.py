@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -12,6 +11,7 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock
+from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
@@ -26,6 +26,8 @@ from dataflow_model.time import (
 )
 
 if TYPE_CHECKING:
+    import os
+
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.runner import PipelineResult
     from dataflow_model.time import DurationLike
@@ -141,7 +143,7 @@ class LocalRunner:
                 f"`poll_interval` must be positive, got {self._poll!r}",
                 hint="use poll_interval='1 second', for example",
             )
-        self._checkpoint = None if checkpoint is None else _path(checkpoint)
+        self._checkpoint = None if checkpoint is None else checkpoint_path(checkpoint)
         if clock is None or isinstance(clock, datetime.datetime):  # datetime has a `now` of its own
             self._clock: Clock | ProcessingTime | None = None if clock is None else processing_time(clock)
         else:
@@ -200,15 +202,6 @@ class _StandingClock:
     def now(self) -> ProcessingTime:
         """Return the fixed time."""
         return self.at
-
-
-def _path(checkpoint: object) -> str:
-    if not isinstance(checkpoint, str | os.PathLike) or not os.fspath(checkpoint):
-        raise InvalidArgument(
-            f"`checkpoint` must be the path of a directory, got {checkpoint!r}",
-            hint="pass a directory of this pipeline's own, such as checkpoint='checkpoints/delays'",
-        )
-    return os.fspath(checkpoint)
 
 
 def _number_of_workers(workers: object, checkpoint: object) -> int:

@@ -9,6 +9,7 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.weak import check_weak
+from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.session import active, setting
 from dataflow_model.runners.spark.support import BATCH, STREAMING
@@ -17,6 +18,8 @@ from dataflow_model.runners.state_memory import state_memory
 from dataflow_model.time import DurationLike, duration
 
 if TYPE_CHECKING:
+    import os
+
     from pyspark.sql import SparkSession
 
     from dataflow_model.plan.graph import Plan
@@ -58,8 +61,8 @@ class SparkRunner:
             is run again, and its output may be published twice. Use it only for idempotent output.
 
     Raises:
-        InvalidArgument: for an unknown mode, a missing checkpoint or interval, or numbers out of range; for weak
-            productions of a bounded job, which publishes once, at its end.
+        InvalidArgument: for an unknown mode, a missing interval, a checkpoint that is missing or a URL, or numbers out
+            of range; for weak productions of a bounded job, which publishes once, at its end.
         ModuleNotFoundError: if PySpark is not installed.
         UnsupportedOnRunner: for a PySpark that is too old.
 
@@ -78,7 +81,7 @@ class SparkRunner:
         spark: SparkSession | Any,
         mode: str = "batch",
         *,
-        checkpoint: str | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         trigger_interval: DurationLike | None = None,
         interval: DurationLike | None = None,
         shards: int | None = None,
@@ -115,11 +118,12 @@ class SparkRunner:
                 f"`max_state_memory` applies only to streams, got {max_state_memory!r} with mode='batch'",
                 hint="leave it out: a bounded job keeps the state of one bucket of keys at a time",
             )
+        path = None if checkpoint is None else checkpoint_path(checkpoint)
         check_pyspark("batch" if mode == "batch" else "streaming")
         self.spark = spark
         self.mode = mode
         self.productions = productions
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        self.checkpoint = path
         self.trigger_interval = duration(0 if trigger_interval is None else trigger_interval)
         self.max_rows_per_batch = max_rows_per_batch
         self.max_state_memory = state_memory(max_state_memory)
