@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.sharded.publishing import Publisher
+from dataflow_model.runners.spark.failures import find_our_error, reported
 from tests.support.inputs import summing, write_rows
 from tests.support.pipelines import run, start, streaming
 from tests.support.settings import REPOSITORY
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+LIKE_SPARK = "\n\nDuring handling of it, dataflow_model.errors.SinkError: none\n\tat line 5\nSQLSTATE: 42P01\n'\n"
+"""Lines that look like those between which Spark's errors contain ours."""
 JOB = "tests.support.runners.stopped_job"
 
 
@@ -33,7 +37,7 @@ def slowly(x: int) -> int:
 
 
 def broken(x: int) -> int:
-    raise ValueError(f"no such name: caf\udce9 {x}")
+    raise ValueError(f"no such name: caf\udce9 {x}{LIKE_SPARK}")
 
 
 @pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])
@@ -45,7 +49,24 @@ def test_an_error_with_a_lone_surrogate_ends_the_run(spark: SparkSession, tmp_pa
     result = start(runner, build)
     with pytest.raises(dm.UserCodeError, match=r"^ValueError: no such name: caf\\udce9 1") as caught:
         result.wait_until_finish(PATIENCE)
+    assert LIKE_SPARK in str(caught.value)
     assert "transform: 'break'" in str(caught.value)
+
+
+@pytest.mark.parametrize("message", [LIKE_SPARK, "(the error message above has 3 characters)", "\n"])
+def test_an_error_is_reported_whole_whatever_its_message(message: str) -> None:
+    @reported
+    def work() -> None:
+        error = dm.SinkError(message)
+        error.add_note("look at the disk")
+        raise error from dm.UserCodeError("first")
+
+    with pytest.raises(dm.SinkError) as caught:
+        work()
+    text = "".join(traceback.format_exception(caught.value))
+    found = find_our_error(RuntimeError(f"Job aborted:\n{text}\n\tat org.apache.spark\nDriver stacktrace:"))
+    assert type(found) is dm.SinkError
+    assert str(found) == message
 
 
 def test_a_job_that_fails_ends_with_its_error_although_its_output_cannot_be_removed(

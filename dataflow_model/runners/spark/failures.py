@@ -31,6 +31,10 @@ _OURS: Final = re.compile(
     r"|\nDriver stacktrace|\nDuring handling|\n'?\s*$|\Z)",
     re.DOTALL,
 )
+"""An error of this package in a text, with its message as far as that has no line that looks like Spark's."""
+_BEGIN: Final = re.compile(r"dataflow_model\.errors\.(\w+): \Z")
+_END: Final = re.compile(r"\n\(the error message above has (\d+) characters\)")
+"""The note with which a worker reports an error: only its length tells where a message with any text ends."""
 
 
 def find_our_error(error: BaseException) -> BaseException:
@@ -43,19 +47,30 @@ def find_our_error(error: BaseException) -> BaseException:
         >>> find_our_error(RuntimeError("Job aborted\ndataflow_model.errors.SinkError: no room\n\n\tat org.apache"))
         SinkError('no room')
     """
-    names = _OURS.findall(str(error))
-    if not names:
+    reports = _reports(str(error))
+    if not reports:
         return error
-    name, message = names[-1]
+    name, message = reports[-1]
     kind = getattr(errors, name, None)
     if not isinstance(kind, type) or not issubclass(kind, DataflowError):
         return error
-    own_error = kind(message.rstrip())
+    own_error = kind(message)
     own_error.__context__, own_error.__suppress_context__ = error, True
     kept = _keep(error)
     if kept is not None:
         own_error.add_note(f"Spark's own error, with its stack: {kept}")
     return own_error
+
+
+def _reports(text: str) -> list[tuple[str, str]]:
+    """Return the class names and messages of this package's errors in a text of Spark's."""
+    whole = []
+    for end in _END.finditer(text):
+        start = end.start() - int(end[1])
+        begin = _BEGIN.search(text, 0, max(start, 0))
+        if begin is not None:
+            whole.append((begin[1], text[start : end.start()]))
+    return whole or [(name, message.rstrip()) for name, message in _OURS.findall(text)]
 
 
 def _keep(error: BaseException) -> pathlib.Path | None:
@@ -103,8 +118,19 @@ def _encodable_errors() -> Iterator[None]:
     except Exception as error:
         text = "".join(traceback.format_exception(error))
         if encodable(text) == text:
+            _note_length(error)
             raise
-        raise _encodable(error) from _cause(error)
+        escaped = _encodable(error)
+        _note_length(escaped)
+        raise escaped from _cause(error)
+
+
+def _note_length(error: BaseException) -> None:
+    """Add the length of its message to an error of this package as the first note, which follows the message."""
+    if isinstance(error, DataflowError):
+        note = f"(the error message above has {len(str(error))} characters)"
+        notes = getattr(error, "__notes__", [])
+        error.__notes__ = [note, *(known for known in notes if known != note)]
 
 
 def _encodable(error: BaseException) -> BaseException:
