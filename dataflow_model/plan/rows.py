@@ -172,6 +172,8 @@ def values_of(column: pa.Array) -> list[Any]:
 
     An instant outside the years 1 to 9999 stays a number of microseconds since the epoch. An instant with nanoseconds
     is a `pd.Timestamp`, and a duration in nanoseconds a `pd.Timedelta`: neither loses what tells two keys apart.
+    Timestamps in structs, lists and maps are in UTC too, whatever their zone, which for a DataFrame is that of the
+    Spark session.
 
     Example:
         >>> values_of(pa.array([0, None], pa.timestamp("us", "UTC")))
@@ -181,8 +183,27 @@ def values_of(column: pa.Array) -> list[Any]:
         return _datetimes(column)
     if pa.types.is_dictionary(column.type):
         return values_of(column.dictionary_decode())
-    result: list[Any] = column.to_pylist()
+    kind = _in_utc(column.type)
+    result: list[Any] = (column if kind == column.type else column.cast(kind)).to_pylist()
     return result
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """Return a type with UTC in place of the zones of all timestamps in it."""
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_utc(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_in_utc(key.type)), item.with_type(_in_utc(item.type)), kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_utc(kind.value_type)), kind.list_size)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_utc(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_in_utc(kind.value_type)))
+    return kind
 
 
 def _datetimes(column: pa.Array) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.rows import row_type, rows_of
 
 NAMES = ("user-id", "a.b, c: %", "class", "_fields", "_0", "", "x", "count")
 ODD: Any = row_type(pa.schema([pa.field(name, pa.int64()) for name in NAMES]))
@@ -52,3 +53,24 @@ def test_a_column_with_an_odd_name_is_a_key_and_reaches_a_sink() -> None:
         _ = sums | "sums" >> dm.io.Collect()
     assert p.result is not None
     assert sorted(record.value for record in p.result.collected("sums")) == [("ann", 4), ("bob", 2)]
+
+
+def test_timestamps_in_structs_lists_and_maps_are_in_utc_as_those_of_columns_are() -> None:
+    noon = dt.datetime(2013, 1, 1, 12, tzinfo=dt.UTC)
+    zoned, naive = pa.timestamp("us", "Asia/Kolkata"), pa.timestamp("us")
+    nested = pa.struct({"at": zoned, "local": naive})
+    kinds: dict[str, tuple[pa.DataType, Any]] = {
+        "column": (zoned, noon),
+        "struct": (nested, {"at": noon, "local": noon.replace(tzinfo=None)}),
+        "list": (pa.list_(zoned), [noon, None]),
+        "large": (pa.large_list(zoned), [noon]),
+        "fixed": (pa.list_(zoned, 2), [noon, noon]),
+        "map": (pa.map_(zoned, pa.list_(nested)), [(noon, [{"at": noon, "local": None}])]),
+    }
+    batch = pa.record_batch({name: pa.array([value, None], kind) for name, (kind, value) in kinds.items()})
+    row, empty = rows_of(batch)
+    assert row == tuple(value for _, value in kinds.values())
+    assert set(empty) == {None}
+    seen = [row.column, row.struct["at"], row.list[0], row.large[0], *row.fixed, row.map[0][0], row.map[0][1][0]["at"]]
+    assert [at.hour for at in seen] == [12] * 8
+    assert {at.utcoffset() for at in seen} == {dt.timedelta(0)}
