@@ -37,6 +37,7 @@ WITHOUT_VALUE: Final = {
     "the `url` of WriteTable has more than one '@' before its database, so the end of the password would be read as "
     "the host": "a URL may hold a password",
     "the Spark session was stopped before the run ended": "there is one session",
+    "the Spark session was stopped before the run started": "there is one session",
     "mode='batch' has no weak productions: a bounded job publishes once, at its end": "the value is in the message",
     "the pipeline has no runner": "it is missing",
     "the pipeline has no result, since it has not been run by leaving a `with` block": "it is missing",

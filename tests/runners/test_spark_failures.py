@@ -164,3 +164,11 @@ def test_functions_that_hold_a_large_table_run_in_a_small_jvm_and_a_stopped_sess
         assert report[f"{mode} stopped"][0] == "SessionStopped"
         assert report[f"{mode} stopped"][1].startswith("the Spark session was stopped before the run ended\nHint: ")
         assert report[f"{mode} stopped"][2] == state
+    assert report["batch on a stopped session"] == [
+        "SessionStopped",
+        "the Spark session was stopped before the run started",
+    ]
+    assert report["DataFrame of a stopped session"] == [
+        "SessionStopped",
+        "'source' reads a DataFrame of a Spark session that was stopped",
+    ]

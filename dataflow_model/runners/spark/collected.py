@@ -9,12 +9,14 @@ from urllib.parse import quote
 import attrs
 import pyarrow as pa
 
+from dataflow_model.errors import SessionStopped
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
+from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.time import Duration
 
@@ -73,6 +75,7 @@ def collect_bounded(plan: Plan, directory: str) -> Plan:
         directory: the run's own directory, next to Spark's checkpoint.
 
     Raises:
+        SessionStopped: for a DataFrame of a session that was stopped.
         UnsupportedOnRunner: for a DataFrame of more than 64 MB.
     """
     return attrs.evolve(plan, nodes=tuple(_collected(node, directory) for node in plan.nodes))
@@ -93,6 +96,11 @@ def _collected(node: Any, directory: str) -> Any:
         return node
     path = pathlib.Path(directory, "inputs", quote(node.label, safe="") + ".arrow")
     if not path.exists():
+        if is_stopped(source.dataframe.sparkSession):
+            raise SessionStopped(
+                f"{node.label!r} reads a DataFrame of a Spark session that was stopped",
+                hint="create the DataFrame anew, with the session that is passed to SparkRunner",
+            )
         size = _size(source.dataframe)
         if size > MOST_BYTES:
             STREAMING.require(Feature.LARGE_DATAFRAMES, f"{node.label!r}, which reads {size >> 20} MB,")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.weak import check_weak
 from dataflow_model.runners.checkpoint_path import checkpoint_path
+from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.session import active, setting
 from dataflow_model.runners.spark.support import BATCH, STREAMING
@@ -139,6 +140,7 @@ class SparkRunner:
                 functions that cannot be pickled.
             UnsupportedOnRunner: for a feature that the mode does not support; see `runners.spark.support`.
             CheckpointMismatch: for a checkpoint of another pipeline.
+            SessionStopped: if the session, or that of a DataFrame in a stream, was stopped.
         """
         from dataflow_model.runners.sharded.unpicklable import check_functions
 
@@ -149,10 +151,15 @@ class SparkRunner:
         support.check(plan)
         check_sinks(plan)
         check_functions(plan)
-        if not hasattr(self.spark, "conf"):
+        if not hasattr(self.spark, "conf") or isinstance(self.spark, type):
             raise InvalidType(
                 f"`spark` must be a SparkSession, got {self.spark!r}",
                 hint="create one with dataflow_model.runners.spark.local_session('name') or SparkSession.builder",
+            )
+        if is_stopped(self.spark):
+            raise SessionStopped(
+                "the Spark session was stopped before the run started",
+                hint="create a new session, and pass it to a new SparkRunner",
             )
         if self.mode == "batch":
             from dataflow_model.runners.spark import batch

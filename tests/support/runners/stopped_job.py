@@ -36,6 +36,17 @@ def ended(result: Any) -> tuple[str, str, str]:
     return "nothing", "", result.state.name
 
 
+def refused(runner: Any, source: Any) -> list[str]:
+    """Return what a runner says that cannot start."""
+    p = dm.Pipeline(runner=runner)
+    _ = p | "source" >> source | dm.io.Collect()
+    try:
+        p.run()
+    except Exception as error:  # noqa: BLE001 - whatever it says
+        return [type(error).__name__, str(error).splitlines()[0]]
+    return []
+
+
 def main(folder: pathlib.Path) -> None:
     """Run all, and print."""
     report: dict[str, Any] = {}
@@ -52,10 +63,14 @@ def main(folder: pathlib.Path) -> None:
     summing(folder / "rows", follow=True)(p)
     result = p.run()
     wait_for_batch(result, 0)
+    frame = spark.createDataFrame([(5,)], "at long")
     spark.stop()
     report["streaming stopped"] = ended(result)
+    report["batch on a stopped session"] = refused(dm.SparkRunner(spark, mode="batch"), dm.Create([1]))
 
     spark = local_session("another", log=str(folder / "log"))
+    stream = dm.SparkRunner(spark, mode="streaming", checkpoint=str(folder / "old frame"))
+    report["DataFrame of a stopped session"] = refused(stream, dm.io.ReadDataFrame(frame, event_time="at"))
     mark = folder / "begun"
 
     def hang(x: int) -> int:
