@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import subprocess
 import sys
 import threading
@@ -17,8 +18,9 @@ from pyspark.sql.types import IntegerType, StructType
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.program import PackedProgram, Program
 from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.spark import shipping
 from dataflow_model.runners.spark.job import do_work, plan_work
 from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shipping import (
@@ -59,6 +61,40 @@ def test_a_program_with_a_large_table_is_left_in_a_file_that_each_worker_loads(t
     [file] = (tmp_path / "programs").iterdir()
     assert file.stat().st_size > 60_000_000
     assert packed.unpack().run_id == "run"
+
+
+def packed_with_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PackedProgram:
+    """Return a program with a function of a module in a folder, which is not on the path any more."""
+    (folder / "beside_the_program.py").write_text("def double(x):\n    return 2 * x\n")
+    with monkeypatch.context() as driver:
+        driver.syspath_prepend(folder)
+        p = dm.Pipeline()
+        _ = p | dm.Create([1]) | dm.Map(importlib.import_module("beside_the_program").double) | dm.io.Collect()
+        packed = Program(cut_into_stages(p.plan()), {}, (0,), "run").pack()
+    del sys.modules["beside_the_program"]
+    monkeypatch.setattr(sys, "path", list(sys.path))  # a worker changes it
+    return packed
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_functions_of_modules_beside_the_program_are_found_on_the_same_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    packed = packed_with_a_module(tmp_path, monkeypatch)
+    if is_large:
+        monkeypatch.setattr(shipping, "MOST_ALONG", 1)
+        packed = ship_program(SPARK, packed, tmp_path / "programs", shared=True)
+    assert packed.unpack().run_id == "run"
+    assert importlib.import_module("beside_the_program").double(2) == 4
+    assert not [folder for folder in packed.folders if "site-packages" in folder]
+    del sys.modules["beside_the_program"]
+
+
+def test_a_module_that_a_worker_does_not_have_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = packed_with_a_module(tmp_path, monkeypatch)
+    (tmp_path / "beside_the_program.py").unlink()
+    with pytest.raises(dm.PlanError, match=r"^a worker cannot import 'beside_the_program', .*\nHint: install it for"):
+        packed.unpack()
 
 
 def test_a_program_whose_file_is_gone_or_is_another_is_refused_by_name(tmp_path: Path) -> None:

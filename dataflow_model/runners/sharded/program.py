@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import pathlib
+import sys
+import sysconfig
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.errors import SourceError
+from dataflow_model.errors import PlanError, SourceError
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Ref, ToPairs
 from dataflow_model.plan.sinks import Fence
@@ -89,7 +91,7 @@ class Program:
             blob = dump_with_classes(self)
         except Exception as error:
             raise unpicklable_program(error) from error
-        return PackedProgram(hashlib.sha256(blob).hexdigest(), blob)
+        return PackedProgram(hashlib.sha256(blob).hexdigest(), blob, folders=_own_folders())
 
     @property
     def fence(self) -> Fence | None:
@@ -177,6 +179,17 @@ class Program:
         return source.project(columns) if columns <= set(source.schema().names) else source
 
 
+def _own_folders() -> tuple[str, ...]:
+    """Return the folders and archives from which this process imports modules that are not installed."""
+    library = pathlib.Path(sysconfig.get_path("stdlib"))
+    places = [pathlib.Path(place).absolute() for place in sys.path]
+    return tuple(
+        str(place)
+        for place in places
+        if not place.is_relative_to(library) and place.name not in {"site-packages", "dist-packages"} and place.exists()
+    )
+
+
 @attrs.frozen
 class PackedProgram:
     """A program as bytes, or the file that contains them.
@@ -185,21 +198,33 @@ class PackedProgram:
         digest: identifies the program.
         blob: the bytes; empty if they are in a file.
         file: the path of that file, on a file system that the workers share.
+        folders: where the driver finds modules of its own, such as those beside its program. A worker searches them
+            last, if it has them: on the driver's machine the functions can import the same modules as there.
     """
 
     digest: str
     blob: bytes = b""
     file: str = ""
+    folders: tuple[str, ...] = ()
 
     def unpack(self) -> Program:
         """Return the program.
 
         Raises:
+            PlanError: if a module is missing here.
             SourceError: if the file cannot be read.
             StateCorruption: if the file has another content.
         """
+        sys.path += [folder for folder in self.folders if folder not in sys.path and pathlib.Path(folder).exists()]
         program: Program
-        program, main_classes = load_with_classes(self.blob or self._read())
+        try:
+            program, main_classes = load_with_classes(self.blob or self._read())
+        except ModuleNotFoundError as error:
+            raise PlanError(
+                f"a worker cannot import {error.name!r}, which the pipeline's functions or values refer to",
+                hint="install it for the workers, or, on Spark, ship a module of your own with "
+                "spark.addArtifacts('module.py', pyfile=True)",
+            ) from error
         return attrs.evolve(program, digest=self.digest, main_classes=main_classes)
 
     def path(self) -> pathlib.Path:

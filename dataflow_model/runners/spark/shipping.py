@@ -76,9 +76,9 @@ def ship_program(spark: SparkSession, packed: PackedProgram, folder: pathlib.Pat
     file = folder / f"{packed.digest}.pickle"
     write_file(file, packed.blob)
     if shared or is_local(spark):
-        return PackedProgram(packed.digest, file=str(file))
+        return attrs.evolve(packed, blob=b"", file=str(file))
     spark.addArtifacts(str(file), file=True)
-    return DistributedProgram(packed.digest, file=file.name)
+    return DistributedProgram(packed.digest, file=file.name, folders=packed.folders)
 
 
 @attrs.frozen
