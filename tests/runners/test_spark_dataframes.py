@@ -184,10 +184,11 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_and_the_dead_
     ]
     assert undated  # each alone in its tick
     rows = [(None, *row[1:]) if row[3] in undated else row for row in rows]
+    rows += [(None, 300 * SECOND, "kafka", None, "a", number) for number in (120, 121)]
     columns = ["at", "seen", "origin", "number", "key", "value"]
     tables = [
-        pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows[part : part + 40]])
-        for part in (0, 40, 80)
+        pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows[part : part + 50]])
+        for part in (0, 50, 100)
     ]
     (tmp_path / "rows").mkdir()
     for number, table in enumerate(tables):
@@ -220,13 +221,13 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_and_the_dead_
     )
     result = start(streaming(spark, tmp_path / "checkpoint"), build(live))
     wait_for(
-        result, lambda: sum(result.metrics()["rows"].get(name, 0) for name in ("elements_out", "dead_letters")) == 120
+        result, lambda: sum(result.metrics()["rows"].get(name, 0) for name in ("elements_out", "dead_letters")) == 122
     )
     result.drain()
     for label in ("sums", "letters"):
         problem = difference(seen(expected.collected(label)), seen(result.collected(label)))
         assert not problem, problem
-    assert sorted(value for record in result.collected("letters") for value in record.value[1]) == undated
+    assert sorted(value for record in result.collected("letters") for value in record.value[1]) == [*undated, 120, 121]
     assert {record.pane.timing for record in result.collected("sums")} >= {dm.PaneTiming.EARLY, dm.PaneTiming.LATE}
 
 

@@ -215,6 +215,8 @@ def _orders(
 ) -> list[Order]:
     """Return the order of rows of a batch, by the columns that the user names, else by position in the partition.
 
+    A row whose sequence is null, as it may be in a bad row, is ordered by its position too.
+
     Args:
         source: the source.
         label: its label.
@@ -230,7 +232,7 @@ def _orders(
     numbers = [row + place for place in places]
     if source.sequence is not None:
         column = batch.column(source.sequence).to_pylist()
-        numbers = [column[place] for place in places]
+        numbers = [row + place if column[place] is None else column[place] for place in places]
     return of_rows(names, numbers)
 
 
