@@ -78,7 +78,7 @@ def combine_in_parts(
 
     Raises:
         InvalidArgument: if the trigger may finish before its window expires, which it would do in each part separately,
-            or if panes are stamped with the latest event time, which late elements must not move.
+            or if late elements, which must not move the event time of a pane, would do so.
     """
     pipeline, strategy = pcoll.pipeline, pcoll.strategy
     if strategy.trigger.may_finish(allowed_lateness=strategy.allowed_lateness):
@@ -89,12 +89,15 @@ def combine_in_parts(
         )
     plan = pipeline.plan()
     takes_back = pcoll.ref in retracted_collections(plan) and strategy.accumulates
-    if strategy.timestamp_combiner is TimestampCombiner.LATEST and not takes_back:
-        # A part of late elements only is stamped with the end of the window, which is not late for the second stage.
+    stamped = strategy.timestamp_combiner
+    at_the_end = TimestampCombiner.END_OF_WINDOW
+    harmless = {at_the_end} if strategy.merges else {at_the_end, TimestampCombiner.EARLIEST}
+    if stamped not in harmless and not takes_back:
+        # A part of late elements only is stamped with the end of its window, which is not late for the second stage.
         raise InvalidArgument(
-            f"{pipeline.scope!r} combines in parts, but `timestamp_combiner` is 'latest', which leaves out late "
-            "elements, and a part may have no others",
-            hint="use .timestamp_combiner('earliest') or 'end_of_window', or leave the fan-out out",
+            f"{pipeline.scope!r} combines in parts, but `timestamp_combiner` is {stamped.value!r}, which leaves out "
+            "late elements, and a part may have no others",
+            hint="use .timestamp_combiner('end_of_window'), or leave the fan-out out",
         )
     key, value = typehints.pair_types(pcoll.element_type)
     in_parts: Any = tuple[tuple[key, int], value]  # type: ignore[valid-type] # built at run time

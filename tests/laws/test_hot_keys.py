@@ -21,7 +21,7 @@ from tests.support.laws.hot_keys import (
     combine_both_ways,
     comparable,
     final_answers,
-    not_latest,
+    movable_by_none,
     parts_of_a,
     windowings,
 )
@@ -89,9 +89,9 @@ def test_final_answers_are_the_same_with_and_without_fanout(
 
 
 ONE_PANE = st.builds(
-    lambda fn, stamped: attrs.evolve(dm.Window.into(fn).strategy, timestamp_combiner=stamped),
+    lambda fn, stamped: movable_by_none(attrs.evolve(dm.Window.into(fn).strategy, timestamp_combiner=stamped)),
     strategies.window_fns(),
-    st.sampled_from([dm.TimestampCombiner.END_OF_WINDOW, dm.TimestampCombiner.EARLIEST]),
+    st.sampled_from(dm.TimestampCombiner),
 )
 
 
@@ -107,9 +107,16 @@ def test_windows_with_one_pane_have_the_same_event_times_with_and_without_fanout
     assert fanned == direct
 
 
-def test_fanout_with_panes_at_the_latest_event_time_is_rejected_with_a_way_out() -> None:
-    pairs = dm.Pipeline() | dm.Create([("a", 1)]) | dm.Window.into(dm.FixedWindows(10)).timestamp_combiner("latest")
-    with pytest.raises(dm.InvalidArgument, match=r"(?s)'Sum.PerKey' combines in parts.*latest.*\nHint: use .*earliest"):
+@pytest.mark.parametrize(
+    ("windows", "stamped"),
+    [(dm.FixedWindows(10), "latest"), (dm.Sessions(10), "latest"), (dm.Sessions(10), "earliest")],
+)
+def test_fanout_is_rejected_with_a_way_out_where_late_elements_would_move_event_times(
+    windows: dm.WindowFn, stamped: str
+) -> None:
+    pairs = dm.Pipeline() | dm.Create([("a", 1)]) | dm.Window.into(windows).timestamp_combiner(stamped)
+    problem = rf"(?s)'Sum.PerKey' combines in parts.*'{stamped}'.*\nHint: use .timestamp_combiner\('end_of_window'"
+    with pytest.raises(dm.InvalidArgument, match=problem):
         _ = pairs | dm.Sum.per_key().with_hot_key_fanout(2)
 
 
@@ -142,7 +149,7 @@ def refined(draw: st.DrawFn) -> tuple[WindowingStrategy, WindowingStrategy]:
     how = draw(st.sampled_from(["discarding", "accumulating", "retracting"]))
     if how == "discarding":
         mode = dm.AccumulationMode.CLEAR_ALWAYS
-        return first, attrs.evolve(not_latest(second), accumulation_mode=mode, retracting=False)
+        return first, attrs.evolve(movable_by_none(second), accumulation_mode=mode, retracting=False)
     return first, attrs.evolve(second, retracting=how == "retracting")
 
 

@@ -34,7 +34,7 @@ def test_a_lone_surrogate_in_what_a_task_raises_is_escaped_all_the_way_down() ->
         except ValueError:
             raise dm.SourceError(NAME)  # noqa: B904 - whatever users write
 
-    with pytest.raises(dm.SourceError, match=r"^caf\\udce9\.parquet$") as caught:
+    with pytest.raises(dm.SourceError, match=r"^caf\\udce9\.parquet\n\(the error message") as caught:
         read()
     text = text_of(caught.value)
     text.encode()

@@ -28,17 +28,20 @@ def parts_of_a(key: str) -> int:
     return 3 if key == "a" else 0
 
 
-def not_latest(strategy: WindowingStrategy) -> WindowingStrategy:
-    """Return a strategy whose panes do not have the latest event time, which fan-out rejects."""
-    if strategy.timestamp_combiner is not dm.TimestampCombiner.LATEST:
-        return strategy
-    return attrs.evolve(strategy, timestamp_combiner=dm.TimestampCombiner.EARLIEST)
+def movable_by_none(strategy: WindowingStrategy) -> WindowingStrategy:
+    """Return a strategy with event times of panes that late elements do not move, since fan-out rejects others."""
+    at = strategy.timestamp_combiner
+    if strategy.merges:
+        at = dm.TimestampCombiner.END_OF_WINDOW
+    elif at is dm.TimestampCombiner.LATEST:
+        at = dm.TimestampCombiner.EARLIEST
+    return attrs.evolve(strategy, timestamp_combiner=at)
 
 
 @st.composite
 def windowings(draw: st.DrawFn, fns: Any = None) -> WindowingStrategy:
     """Draw a strategy that fan-out accepts: its triggers never finish, and panes do not have the latest event time."""
-    strategy = not_latest(draw(strategies.windowing_strategies(fns=fns, trees=ENDLESS)))
+    strategy = movable_by_none(draw(strategies.windowing_strategies(fns=fns, trees=ENDLESS)))
     return attrs.evolve(strategy, retracting=strategy.accumulates and draw(st.booleans()))
 
 
