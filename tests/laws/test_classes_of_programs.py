@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.inputs import write_rows
+from tests.support.runners.main_classes_job import ROWS
 from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ JOB = "tests.support.runners.main_classes_job"
 def test_panes_with_classes_of_the_program_are_the_same_however_often_it_is_restarted_in_process_and_on_spark(
     java_home: str, tmp_path: Path
 ) -> None:
-    write_rows(tmp_path / "rows" / "rows.parquet", 0, 120)
+    write_rows(tmp_path / "rows" / "rows.parquet", 0, ROWS)
     environment = {
         **os.environ,
         "JAVA_HOME": java_home,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import Window
 
-ROWS = 120
+ROWS = 1_200
 SINKS = ("windows", "opaque windows", "lists", "counts", "states", "distinct")
 
 
@@ -179,18 +179,24 @@ def main(folder: pathlib.Path, step: int) -> None:
             print(f"{sink}: {problem}" if problem else "", end="")  # noqa: T201 - the test reads it
         return
     spark = local_session("classes", log=str(folder / "log"))
-    part(dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoints[1], max_rows_per_batch=10), pipeline, 30 * step)
+    part(dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoints[1], max_rows_per_batch=10), pipeline, 30)
     if step == 2:
         dm.upgrade(checkpoints[1], checkpoints[2], spark=spark)
     spark.stop()
 
 
-def part(runner: Any, pipeline: Any, least: int) -> None:
-    """Run a part of the stream, and at least so many rows of the input."""
+def part(runner: Any, pipeline: Any, more: int) -> None:
+    """Run a part of the stream: at least so many rows more than before, but not all."""
     result = start(runner, pipeline)
-    wait_for(result, lambda: result.metrics().get("rows", {}).get("elements_out", 0) >= least)
+    before = rows_read(result)
+    wait_for(result, lambda: rows_read(result) >= before + more)
     result.stop()
-    assert result.metrics()["rows"]["elements_out"] < ROWS
+    assert rows_read(result) < ROWS
+
+
+def rows_read(result: Any) -> int:
+    """Return how many rows the run has read, with those before a restart."""
+    return int(result.metrics().get("rows", {}).get("elements_out", 0))
 
 
 if __name__ == "__main__":
