@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 __all__ = [
     "ELEMENT",
@@ -22,6 +22,7 @@ __all__ = [
     "SpecParam",
     "filled_by_place",
     "metadata_of",
+    "misfit_of",
     "requested_by",
 ]
 
@@ -177,6 +178,36 @@ def _declared(function: Callable[..., Any], parameter: inspect.Parameter, specs:
         "declare",
         hint="make the spec an attribute of the DoFn's class, and name that: count = dm.ValueStateSpec(default=0)",
     )
+
+
+def misfit_of(
+    fn: Callable[..., Any], args: Sequence[Any] = (None,), kwargs: Mapping[str, Any] | None = None
+) -> tuple[inspect.Signature, TypeError] | None:
+    """Return the signature of a function that cannot be called with some arguments, and the reason.
+
+    Args:
+        fn: the function.
+        args: the arguments by position; one unless they are given.
+        kwargs: the arguments by name.
+
+    Returns:
+        `None` if the function can be called so, or if it is a builtin whose signature is not known.
+
+    Example:
+        >>> misfit_of(len) is None
+        True
+        >>> misfit_of(lambda first, second: first)
+        (<Signature (first, second)>, TypeError("missing a required argument: 'second'"))
+    """
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*args, **(kwargs or {}))
+    except TypeError as error:
+        return signature, error
+    return None
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -231,9 +231,7 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
         if pa.types.is_nested(kind):
             values = [_plain(value, kind) for value in values]
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
-            array = pa.array(
-                [_nanoseconds(value) for value in values], kind
-            )  # microseconds would lose a pd.Timestamp's
+            array = pa.array([_nanoseconds(value) for value in values], kind)  # those of a pd.Timestamp are kept
         elif pa.types.is_timestamp(kind) and kind.unit != "us":
             array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
         else:

@@ -9,6 +9,7 @@ import attrs
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.combine import CombineFn, WrappingFn, check_combine_fn
+from dataflow_model.plan.parameters import misfit_of
 from dataflow_model.transforms.code_names import CallsUser
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.side_inputs import AsView
@@ -159,13 +160,9 @@ def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> Combi
 
 
 def _check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], label: str) -> None:
-    try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):  # builtins may have no signature
-        return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
+    misfit = misfit_of(fn, args, kwargs)
+    if misfit is not None:
+        signature, error = misfit
         name = getattr(fn, "__qualname__", repr(fn))
         raise InvalidType(
             f"{label} got further arguments that {name}{signature} does not take: {error}",
@@ -175,13 +172,9 @@ def _check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
 
 
 def _check_takes_values(fn: Callable[..., Any], label: str) -> None:
-    try:
-        signature = inspect.signature(fn)
-    except (TypeError, ValueError):  # builtins may have no signature
-        return
-    try:
-        signature.bind(None)
-    except TypeError as error:
+    misfit = misfit_of(fn)
+    if misfit is not None:
+        signature, error = misfit
         name = getattr(fn, "__qualname__", repr(fn))
         raise InvalidType(
             f"{label} calls its function with an iterable of values, which {name}{signature} does not take: {error}",

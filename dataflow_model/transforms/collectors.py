@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import inspect
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.plan.dofn import FlatMapFn, UnlessRetractedFn
+from dataflow_model.plan.parameters import misfit_of
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
@@ -42,13 +42,9 @@ def _takes_an_element(_top: object, _attribute: object, key: Any) -> None:
     if not callable(key):
         way = f"key=lambda element: element.{key}" if isinstance(key, str) and key.isidentifier() else "key=len"
         raise InvalidType(f"`key` must be a function of an element, got {key!r}", hint=f"use {way}, for example")
-    try:
-        signature = inspect.signature(key)
-    except (TypeError, ValueError):  # builtins may have no signature
-        return
-    try:
-        signature.bind(None)
-    except TypeError as error:
+    misfit = misfit_of(key)
+    if misfit is not None:
+        signature, error = misfit
         raise InvalidType(
             f"`key` must be a function of one element, got {getattr(key, '__name__', repr(key))}{signature}: {error}",
             hint="a key returns what to compare, as for sorted: key=lambda element: element.delay",
