@@ -145,6 +145,26 @@ def test_an_on_time_pane_with_late_elements_is_on_time_for_the_next_grouping(sch
     assert list(outcomes(MicroBatchRunner(schedule), arriving_late()).values()) == [([("k", 20, "ON_TIME")], 0)] * 2
 
 
+# Retractions of merged windows ----------------------------------------------------------------------------------------
+
+
+def test_a_window_that_grows_to_the_front_holds_the_watermark_for_the_retraction_that_it_owes() -> None:
+    """Its end is that of the pane it retracts; the element that merged it is dropped, as the trigger has finished."""
+    sessions = dm.Window.into(dm.Sessions(4)).trigger(dm.AfterCount(1), may_lose_data=True)
+    sessions = sessions.accumulating_and_retracting().allowed_lateness(2).closing("fire_always")
+    behind = dm.Window.into(dm.FixedWindows(4)).allowed_lateness(2)
+    groupings = (
+        ChainedGrouping(sessions.strategy, dm.Sum()),
+        ChainedGrouping(behind.strategy, None, keeps_windows=True),
+    )
+    script = TestStream().add(8, 5, key="a").watermark(7).add(32, 3, key="a").watermark(9)
+    case = Case(script, Chain(groupings), Schedule(1))
+    panes, _ = by_specification(case)
+    assert difference(panes[1], panes_of(on_local(case).records[1])) == ""
+    emitted = [(int(pane.window.start) // 1_000_000, pane.value, pane.info.timing.name) for pane in panes[1]]
+    assert emitted == [(3, [8], "ON_TIME"), (5, [], "ON_TIME")]
+
+
 # The last tick -------------------------------------------------------------------------------------------------------
 
 

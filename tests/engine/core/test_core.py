@@ -38,6 +38,7 @@ from tests.support.core_driving import (
 )
 from tests.support.spec.drawing import BOTH, MORE_LEAVES, RESTLESS, SILENT, STEPS, WINDOW_FNS, tree, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
+from tests.support.spec.triggers_of_users import FiresWith
 from tests.support.spec.windows_of_users import USERS, NamedSeconds, ValidUntilNext
 
 if TYPE_CHECKING:
@@ -229,6 +230,15 @@ def test_a_users_trigger_merges_the_states_of_the_windows_in_which_it_has_a_part
         "e 1@0, e 2@1, e 4@2, e 8@20, e 16@30, e 32@31, e 64@32, e 128@9, e 256@25, e 512@17, e 1024@1, e 2048@2, w 90"
     )
     check_script(text, scripting.sessions(trigger, lateness=60))
+
+
+@pytest.mark.parametrize("mode", dm.FiringMode)
+def test_a_firing_mode_asked_for_before_a_merge_is_the_mode_of_the_merged_window(mode: dm.FiringMode) -> None:
+    trigger = dm.Repeatedly(dm.AfterAll(FiresWith((mode, None, None, None, None, None)), dm.AfterCount(3)))
+    strategy = attrs.evolve(
+        scripting.sessions(trigger, lateness=60).strategy, accumulation_mode=dm.AccumulationMode.ACCUMULATE_BY_DEFAULT
+    )
+    check_script("e 1@0, e 2@15, e 4@8, e 8@9, e 16@40, w 90", dm.Window.into(strategy))
 
 
 def test_a_merged_window_is_held_back_by_what_it_has_to_take_back() -> None:

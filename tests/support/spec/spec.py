@@ -231,10 +231,10 @@ class Grouping:
         return dm.EventTime(min(max(times) if combiner is dm.TimestampCombiner.LATEST else chosen, end))
 
     def has_more_to_take_back(self, live: Live) -> bool:
-        """Return whether a pane can come that takes back what stands for a smaller window, merged into this one."""
+        """Return whether a pane can come that takes back what stands for a window with other bounds."""
         can_come = self.strategy.closing is dm.ClosingBehavior.FIRE_ALWAYS or not live.tree.finished
-        smaller = any(pane.window.end < live.window.end for pane in live.standing)
-        return self.strategy.retracting and can_come and smaller
+        other = any(pane.window != live.window for pane in live.standing)
+        return self.strategy.retracting and can_come and other
 
     def output_watermark(self) -> int:
         """Return the input's, held by the rows that are still to come."""
