@@ -81,6 +81,12 @@ DIFFERENCES: list[tuple[str, Any, list[dm.WindowInto]]] = [
         "e 1@0, e 2@0, e 4@0, e 8@15, e 16@8",
         [sessions(dm.RepeatCount(dm.RepeatCount(dm.AfterCount(1), 2), 3))],
     ),
+    # Without retractions, nothing is owed for the pane of a window that has grown since, so a cleared one stays silent.
+    (
+        "a window that grows and is cleared",
+        "e 1@15, e 2@8",
+        [sessions(FiresWith((dm.FiringMode.DEFAULT, "clear"))).accumulation(BY_DEFAULT)],
+    ),
 ]
 
 

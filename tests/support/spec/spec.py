@@ -180,8 +180,7 @@ class Grouping:
         closes &= not any(info.is_last for info in live.history)
         forced = closes and self.strategy.closing is dm.ClosingBehavior.FIRE_ALWAYS
         forced |= fired and passes and self.strategy.on_time is dm.OnTimeBehavior.FIRE_ALWAYS
-        owes = any(pane.window != live.window for pane in live.standing) and (fired or not live.tree.finished)
-        if live.news or forced or owes:
+        if live.news or forced or (self.owes(live) and (fired or not live.tree.finished)):
             self.send(live, repr(self.strategy.trigger) if fired else None, at, passes=passes)
         clears = mode in {MODE.CLEAR_ALWAYS, MODE.CLEAR_BY_DEFAULT}
         clears = CLEARS.get(firing_mode, clears) if mode in OBEDIENT else clears
@@ -230,11 +229,13 @@ class Grouping:
         chosen = end if combiner is dm.TimestampCombiner.END_OF_WINDOW else min(times)
         return dm.EventTime(min(max(times) if combiner is dm.TimestampCombiner.LATEST else chosen, end))
 
+    def owes(self, live: Live) -> bool:
+        """Return whether values of windows with other bounds stand, which the next pane takes back."""
+        return self.strategy.retracting and any(pane.window != live.window for pane in live.standing)
+
     def has_more_to_take_back(self, live: Live) -> bool:
-        """Return whether a pane can come that takes back what stands for a window with other bounds."""
         can_come = self.strategy.closing is dm.ClosingBehavior.FIRE_ALWAYS or not live.tree.finished
-        other = any(pane.window != live.window for pane in live.standing)
-        return self.strategy.retracting and can_come and other
+        return can_come and self.owes(live)
 
     def output_watermark(self) -> int:
         """Return the input's, held by the rows that are still to come."""
