@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -94,6 +95,10 @@ def _footer(version: FileVersion) -> tuple[pq.FileMetaData, pa.Schema]:
         with pq.ParquetFile(version.path) as file:
             schema = pa.schema([pa.field(field.name, field.type) for field in file.schema_arrow])
             return file.metadata, schema
+    except UnicodeEncodeError as error:
+        raise SourceError(
+            f"Arrow opens only files whose names are UTF-8, got {os.fsencode(version.path)!r}", hint="rename the file"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(f"{version.path} is not a readable Parquet file: {problem}", hint=_HINT) from error

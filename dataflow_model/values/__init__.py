@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataflow_model.values.keys import are_alike, encode_key, shard_hash
 from dataflow_model.values.pairs import as_pair, checked_pairs, is_pair
 from dataflow_model.values.panes import NO_FIRING, Pane, PaneInfo, PaneTiming
-from dataflow_model.values.windows import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Window, encode_window, interval
+from dataflow_model.values.windows import (
+    GLOBAL_WINDOW,
+    GlobalWindow,
+    IntervalWindow,
+    Window,
+    encode_window,
+    interval,
+    within_time,
+)
 
 __all__ = [
     "GLOBAL_WINDOW",
@@ -24,4 +32,5 @@ __all__ = [
     "interval",
     "is_pair",
     "shard_hash",
+    "within_time",
 ]

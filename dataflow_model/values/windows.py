@@ -15,7 +15,7 @@ from dataflow_model.values.pickles import dump
 if TYPE_CHECKING:
     from dataflow_model.time import InstantLike
 
-__all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window", "encode_window", "interval"]
+__all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window", "encode_window", "interval", "within_time"]
 
 _MIN: Final = int(MIN_TIMESTAMP)
 _MAX: Final = int(MAX_TIMESTAMP)
@@ -57,6 +57,11 @@ if TYPE_CHECKING:
     _Declared = Window  # Pyright does not match fields that have a converter with the properties of a protocol
 else:
     _Declared = object
+
+
+def within_time(window: Window) -> bool:
+    """Return whether a window lies within −∞ and +∞; those of the package always do."""
+    return int(window.start) >= _MIN and int(window.end) <= _MAX
 
 
 @attrs.frozen(order=False, repr=False, cache_hash=True)

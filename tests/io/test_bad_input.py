@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,6 +132,13 @@ def test_a_corrupt_parquet_file_is_named_with_what_is_wrong(tmp_path: Path) -> N
         source.origins()
     with pytest.raises(SourceError, match=r"b\.parquet is not a readable Parquet file"):
         list(source.read("b.parquet", 0, None))
+
+
+def test_a_parquet_file_whose_name_is_not_utf_8_is_to_be_renamed(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": [1], "n": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "a.parquet").rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9.parquet"))
+    with pytest.raises(SourceError, match=r"names are UTF-8, got b'.*/\\xe9\.parquet'\nHint: rename the file"):
+        ParquetSource(paths=tmp_path, event_time="at").bound()
 
 
 def test_damage_inside_a_parquet_file_is_a_source_error(tmp_path: Path) -> None:

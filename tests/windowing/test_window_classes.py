@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import cloudpickle
@@ -209,6 +209,22 @@ def test_bounds_beyond_infinity_are_at_infinity(at: dm.EventTime) -> None:
 def test_a_window_class_that_leaves_64_bits_is_rejected_with_a_way_out(at: dm.EventTime) -> None:
     with pytest.raises(dm.errors.UserCodeError, match=r"(?s)windows within −∞ and \+∞, got Plain.*\nHint: hold"):
         counted(Minutes(Plain), at)
+
+
+@attrs.frozen
+class MergingPastTheEnd(dm.FixedWindows):
+    """Windows that become one which ends after +∞."""
+
+    is_merging: ClassVar[bool] = True
+
+    def merge(self, windows: Sequence[Window]) -> list[tuple[Sequence[Window], Window]]:
+        return [(windows, Plain(windows[0].start, dm.EventTime(2**63)))]
+
+
+def test_windows_that_merge_into_one_beyond_64_bits_are_rejected_with_a_way_out() -> None:
+    expected = r"(?s)must merge into windows within −∞ and \+∞, got Plain.*transform: 'Count.PerKey'.*\nHint: hold"
+    with pytest.raises(dm.errors.UserCodeError, match=expected):
+        counted(MergingPastTheEnd("1 minute"), dm.EventTime(0))
 
 
 @pytest.mark.parametrize("micros", [-(2**63) - 1, 2**63])

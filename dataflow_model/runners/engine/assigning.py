@@ -14,8 +14,8 @@ from dataflow_model.runners.engine.flows import Flow
 from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_time
-from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair
+from dataflow_model.time import EventTime, event_time
+from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair, within_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["with_pairs", "with_timestamps", "with_windows"]
 
-_MIN: Final = int(MIN_TIMESTAMP)
-_MAX: Final = int(MAX_TIMESTAMP)
 _WINDOWS: Final = frozenset({IntervalWindow, GlobalWindow})
 """The window classes that are recognised by type, which is faster than checking for attributes."""
 
@@ -103,7 +101,7 @@ def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:
             hint="return [dm.IntervalWindow(start, end)] from its assign, or [] to leave the element out",
         )
     for window in windows:
-        if type(window) not in _WINDOWS and not (int(window.start) >= _MIN and int(window.end) <= _MAX):
+        if type(window) not in _WINDOWS and not within_time(window):
             raise InvalidArgument(
                 f"{node.strategy.window_fn!r} must assign windows within −∞ and +∞, got {window!r}",
                 hint="hold the bounds within dm.MIN_TIMESTAMP and dm.MAX_TIMESTAMP, as dm.IntervalWindow does",

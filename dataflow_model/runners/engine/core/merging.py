@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.runners.engine.order import by_window
-from dataflow_model.values import Window, encode_window, is_pair
+from dataflow_model.values import Window, encode_window, is_pair, within_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ def merges_of(
         merges, and the window that they become.
 
     Raises:
-        InvalidArgument: if it merges one window into two targets.
+        InvalidArgument: if it merges one window into two targets, or into one beyond −∞ or +∞.
         InvalidType: if what it returns are no merges.
     """
     target = arriving
@@ -120,7 +120,8 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
     """Yield the merges of a window function after checking that they are pairs of given windows and a target window.
 
     Raises:
-        InvalidType: if they are not.
+        InvalidArgument: for a target beyond −∞ or +∞.
+        InvalidType: if they are no such pairs.
     """
     sources = set(windows)
     merges: Any = fn.merge(windows)
@@ -131,6 +132,11 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
                 f"`merge` of {fn!r} must yield pairs of the windows to merge, which must be among the given "
                 f"windows, and the merged window, got {merge!r} for {reprlib.repr(windows)}",
                 hint="yield ([first, second], dm.IntervalWindow(first.start, second.end)) from its merge",
+            )
+        if not within_time(target):
+            raise InvalidArgument(
+                f"{fn!r} must merge into windows within −∞ and +∞, got {target!r}",
+                hint="hold the bounds within dm.MIN_TIMESTAMP and dm.MAX_TIMESTAMP, as dm.IntervalWindow does",
             )
         yield members, target
 
