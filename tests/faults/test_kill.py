@@ -64,7 +64,7 @@ def test_a_run_whose_executors_are_killed_one_after_the_other_commits_what_an_un
 def test_a_run_whose_python_processes_are_killed_commits_what_an_uninterrupted_one_does(
     java_home: str, new_job: Callable[..., Job], uninterrupted: dict[str, list[Any]], tally: Tally
 ) -> None:
-    job = new_job(master="local[2,8]", resumes=40)
+    job = new_job(rows_per_batch=250, master="local[2,8]", resumes=40)
     killed = _kill_while_it_runs(java_home, job, PYTHON, kills=KILLS, seed=2)
     tally.judge("Python process killed", killed, uninterrupted, outcome_of(job))
     assert killed == KILLS

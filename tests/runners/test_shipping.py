@@ -9,7 +9,7 @@ import sys
 import threading
 import types
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import attrs
 import pytest
@@ -35,8 +35,9 @@ from dataflow_model.runners.spark.sink import StreamWriter
 from dataflow_model.runners.spark.stages import KeyedStage, StreamReader, program_options
 from tests.support.micro_batches import Run
 
-SPARK: Any = object()
-"""Stands for a session that is not asked for anything."""
+SPARK: Any = types.SimpleNamespace(conf={"spark.master": "local[2]"})
+CLUSTER: Any = types.SimpleNamespace(conf={"spark.master": "spark://driver:7077"})
+"""These stand for sessions that are asked for nothing but where they are."""
 
 
 def program_with(table: bytes) -> Program:
@@ -61,6 +62,18 @@ def test_a_program_with_a_large_table_is_left_in_a_file_that_each_worker_loads(t
     [file] = (tmp_path / "programs").iterdir()
     assert file.stat().st_size > 60_000_000
     assert packed.unpack().run_id == "run"
+
+
+@pytest.mark.parametrize("session", [SPARK, CLUSTER], ids=["local", "cluster"])
+def test_no_command_is_so_large_that_spark_broadcasts_it(session: Any, tmp_path: Path) -> None:
+    """Whatever the size of the program: the process that is asked for state variables cannot read a broadcast."""
+    along, serializer = [], cast("Any", CloudPickleSerializer)  # which has no types
+    for size in range(0, 1_100_000, 20_000):
+        packed = ship_program(session, program_with(b"x" * size).pack(), tmp_path, shared=True)
+        assert len(serializer().dumps(processor(session, KeyedStage, packed, 1))) < 1_000_000
+        along.append(bool(packed.blob))
+    assert along[:5] == [True] * 5
+    assert not along[-1]
 
 
 def packed_with_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PackedProgram:
