@@ -10,9 +10,9 @@ from dataflow_model.values.windows import (
     GlobalWindow,
     IntervalWindow,
     Window,
+    check_within_time,
     encode_window,
     interval,
-    within_time,
 )
 
 __all__ = [
@@ -26,11 +26,11 @@ __all__ = [
     "Window",
     "are_alike",
     "as_pair",
+    "check_within_time",
     "checked_pairs",
     "encode_key",
     "encode_window",
     "interval",
     "is_pair",
     "shard_hash",
-    "within_time",
 ]

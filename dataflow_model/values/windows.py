@@ -15,7 +15,15 @@ from dataflow_model.values.pickles import dump
 if TYPE_CHECKING:
     from dataflow_model.time import InstantLike
 
-__all__ = ["GLOBAL_WINDOW", "GlobalWindow", "IntervalWindow", "Window", "encode_window", "interval", "within_time"]
+__all__ = [
+    "GLOBAL_WINDOW",
+    "GlobalWindow",
+    "IntervalWindow",
+    "Window",
+    "check_within_time",
+    "encode_window",
+    "interval",
+]
 
 _MIN: Final = int(MIN_TIMESTAMP)
 _MAX: Final = int(MAX_TIMESTAMP)
@@ -59,9 +67,19 @@ else:
     _Declared = object
 
 
-def within_time(window: Window) -> bool:
-    """Return whether a window lies within −∞ and +∞; those of the package always do."""
-    return int(window.start) >= _MIN and int(window.end) <= _MAX
+def check_within_time(window: Window, fn: object, does: str) -> None:
+    """Raise `InvalidArgument` unless a window lies within −∞ and +∞, as those of the package always do.
+
+    Args:
+        window: the window.
+        fn: the window function that has made it.
+        does: what the function does with such windows, such as `"assign"`, for the message.
+    """
+    if not (int(window.start) >= _MIN and int(window.end) <= _MAX):
+        raise InvalidArgument(
+            f"{fn!r} must {does} windows within −∞ and +∞, got {window!r}",
+            hint="hold the bounds within dm.MIN_TIMESTAMP and dm.MAX_TIMESTAMP, as dm.IntervalWindow does",
+        )
 
 
 @attrs.frozen(order=False, repr=False, cache_hash=True)

@@ -9,7 +9,7 @@ import sys
 import threading
 import types
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import attrs
 import pytest
@@ -67,7 +67,8 @@ def test_a_program_with_a_large_table_is_left_in_a_file_that_each_worker_loads(t
 @pytest.mark.parametrize("session", [SPARK, CLUSTER], ids=["local", "cluster"])
 def test_no_command_is_so_large_that_spark_broadcasts_it(session: Any, tmp_path: Path) -> None:
     """Whatever the size of the program: the process that is asked for state variables cannot read a broadcast."""
-    along, serializer = [], cast("Any", CloudPickleSerializer)  # which has no types
+    serializer: Any = CloudPickleSerializer  # it has no types
+    along = []
     for size in range(0, 1_100_000, 20_000):
         packed = ship_program(session, program_with(b"x" * size).pack(), tmp_path, shared=True)
         assert len(serializer().dumps(processor(session, KeyedStage, packed, 1))) < 1_000_000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidType
 from dataflow_model.runners.engine.columns.chunks import assigned_columns
 from dataflow_model.runners.engine.flow_functions import checked_move
 from dataflow_model.runners.engine.flows import Flow
@@ -15,7 +15,7 @@ from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues
 from dataflow_model.time import EventTime, event_time
-from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair, within_time
+from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair, check_within_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,11 +101,8 @@ def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:
             hint="return [dm.IntervalWindow(start, end)] from its assign, or [] to leave the element out",
         )
     for window in windows:
-        if type(window) not in _WINDOWS and not within_time(window):
-            raise InvalidArgument(
-                f"{node.strategy.window_fn!r} must assign windows within −∞ and +∞, got {window!r}",
-                hint="hold the bounds within dm.MIN_TIMESTAMP and dm.MAX_TIMESTAMP, as dm.IntervalWindow does",
-            )
+        if type(window) not in _WINDOWS:
+            check_within_time(window, node.strategy.window_fn, "assign")
     return windows
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.runners.engine.order import by_window
-from dataflow_model.values import Window, encode_window, is_pair, within_time
+from dataflow_model.values import Window, check_within_time, encode_window, is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,11 +133,7 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
                 f"windows, and the merged window, got {merge!r} for {reprlib.repr(windows)}",
                 hint="yield ([first, second], dm.IntervalWindow(first.start, second.end)) from its merge",
             )
-        if not within_time(target):
-            raise InvalidArgument(
-                f"{fn!r} must merge into windows within −∞ and +∞, got {target!r}",
-                hint="hold the bounds within dm.MIN_TIMESTAMP and dm.MAX_TIMESTAMP, as dm.IntervalWindow does",
-            )
+        check_within_time(target, fn, "merge into")
         yield members, target
 
 
