@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.bundle import Update
-from dataflow_model.runners.engine.core import folding
 from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.testing import strategies
 from tests.support import scripting
@@ -94,12 +93,6 @@ def check_seeds(seeds: range) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
             raise
-
-
-def test_accumulators_are_the_same_however_many_operations_are_folded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for at_once in (1, 2, 5):
-        monkeypatch.setattr(folding, "_AT_ONCE", at_once)
-        check_seeds(range(1_000_000 + at_once, 1_000_000 + at_once + FAST // 2))
 
 
 @given(

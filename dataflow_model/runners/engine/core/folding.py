@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.runners.engine.core.columns import taken
 from dataflow_model.runners.engine.core.operations import (
     ADD,
     CLEAR,
@@ -24,8 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["PythonFold"]
 
-_AT_ONCE: Final = 4_096
-"""Operations whose columns become lists at once, which then stay in the processor's cache."""
+_ADD: Final = ADD
+_MERGE: Final = MERGE
+_FIRE: Final = FIRE
+_CLEAR: Final = CLEAR
+_EXPIRE: Final = EXPIRE
+_TAKE_BACK: Final = TAKE_BACK
+_EXCHANGE: Final = EXCHANGE
+_REPLACE: Final = REPLACE
 
 
 class PythonFold:
@@ -61,44 +66,47 @@ class PythonFold:
             panes: the number of panes in the log.
         """
         self.emitted.extend([None] * (panes - len(self.emitted)))
-        while self._folded < log.count:
-            until = min(self._folded + _AT_ONCE, log.count)
-            while until < log.count and log.kind[until] == MERGE:  # the merges into one slot are folded at once
-                until += 1
-            self._fold_until(until, log, values)
-
-    def _fold_until(self, end: int, log: OperationLog, values: Sequence[Any]) -> None:
-        begin = self._folded
-        kinds, slots, arguments = (taken(of, end)[begin:].tolist() for of in (log.kind, log.slot, log.argument))
         accumulators, add_input, create = self._accumulators, self._combine.add_input, self._combine.create_accumulator
-        place = merged = 0
+        kinds, slots, arguments = log.kind, log.slot, log.argument
+        place = self._folded
         try:
-            for place, (kind, slot, argument) in enumerate(zip(kinds, slots, arguments, strict=True)):
-                if kind == ADD:  # nearly all are
+            while place < log.count:
+                kind = kinds[place]
+                if kind == _ADD:  # nearly all are
+                    slot = slots[place]
                     accumulator = accumulators[slot] if slot in accumulators else create()
-                    accumulators[slot] = add_input(accumulator, values[argument])
-                elif kind != MERGE:
-                    self._fold_one(kind, slot, argument, values)
-                elif place >= merged:
-                    merged = next(
-                        (row for row in range(place, len(kinds)) if kinds[row] != MERGE or slots[row] != slot),
-                        len(kinds),
-                    )
-                    sources = [self._taken(source) for source in arguments[place:merged]]
-                    accumulators[slot] = self._combine.merge_accumulators(sources)
+                    accumulators[slot] = add_input(accumulator, values[arguments[place]])
+                    place += 1
+                elif kind == _MERGE:
+                    place = self.merge(log, place)
+                else:
+                    self.fold_one(kind, slots[place], arguments[place], values)
+                    place += 1
         except BaseException:
-            self.place = begin + place + 1
+            self.place = place + 1
             raise
-        self._folded = end
+        self._folded = place
 
-    def _fold_one(self, kind: int, slot: int, argument: int, values: Sequence[Any]) -> None:
-        if kind == FIRE:
+    def merge(self, log: OperationLog, begin: int) -> int:
+        """Merge accumulators into one slot; return the place in the log after the merges into it."""
+        kinds, slots, arguments = log.kind, log.slot, log.argument
+        place, sources = begin, []
+        while place < log.count and kinds[place] == _MERGE and slots[place] == slots[begin]:
+            sources.append(self.accumulator(arguments[place]))
+            self._accumulators.pop(arguments[place], None)
+            place += 1
+        self._accumulators[slots[begin]] = self._combine.merge_accumulators(sources)
+        return place
+
+    def fold_one(self, kind: int, slot: int, argument: int, values: Sequence[Any]) -> None:
+        """Fold an operation that neither adds nor merges."""
+        if kind == _FIRE:
             self.emitted[argument] = self._combine.extract_output(self.accumulator(slot))
-        elif kind in {CLEAR, EXPIRE}:
+        elif kind in {_CLEAR, _EXPIRE}:
             self._accumulators.pop(slot, None)
-        elif kind in {TAKE_BACK, EXCHANGE}:
+        elif kind in {_TAKE_BACK, _EXCHANGE}:
             self._accumulators[slot] = self._combine.subtract_input(self.accumulator(slot), values[argument])
-        elif kind == REPLACE:
+        elif kind == _REPLACE:
             self._standing[slot] = self.emitted[argument]
         else:
             self.emitted[argument] = self._standing.pop(slot)
@@ -121,8 +129,3 @@ class PythonFold:
         """Restore accumulators by slot and emitted values by standing entry from durable state."""
         self._accumulators.update(accumulators)
         self._standing.update(standing)
-
-    def _taken(self, slot: int) -> Any:
-        accumulator = self.accumulator(slot)
-        self._accumulators.pop(slot, None)
-        return accumulator
