@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dataflow_model.time import Duration, InstantLike
 
 __all__ = [
+    "BoundedLatenessFn",
     "CallableDoFn",
     "DeadLetter",
     "DoFn",
@@ -317,6 +318,16 @@ class FilterFn(CallableDoFn):
         """Yield the element if the function returns true."""
         if self.fn(element, *args, **kwargs):
             yield element
+
+
+class BoundedLatenessFn(DoFn):
+    """A stateful `DoFn` whose input may be late by a bounded time only: later elements are dropped and counted.
+
+    Attributes:
+        lateness: how far the event time of an element may be behind the watermark, in microseconds.
+    """
+
+    lateness: int
 
 
 class SplitFn(DoFn):

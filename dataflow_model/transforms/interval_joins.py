@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.metrics import counter
-from dataflow_model.plan.dofn import DoFn, TimestampedValue
+from dataflow_model.plan.dofn import BoundedLatenessFn, TimestampedValue
 from dataflow_model.plan.state import (
     BagStateSpec,
     TimerSpec,
     ValueStateSpec,
     WatermarkHoldSpec,
-    WatermarkSpec,
     on_timer,
 )
 from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime
@@ -20,7 +18,7 @@ from dataflow_model.triggers import TimeDomain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataflow_model.plan.state_handles import BagState, Timer, ValueState, Watermark, WatermarkHold
+    from dataflow_model.plan.state_handles import BagState, Timer, ValueState, WatermarkHold
 
 __all__ = ["JoinWithin"]
 
@@ -28,7 +26,7 @@ _Kept = tuple[int, Any, bool]
 """An element of one side: its event time, its value, and whether it has had a partner."""
 
 
-class JoinWithin(DoFn):
+class JoinWithin(BoundedLatenessFn):
     """Joins pairs of a key and a side with a value: `(key, (is_right, value))`.
 
     An element waits for partners until none can arrive any more: until the watermark has passed its event time by the
@@ -46,7 +44,6 @@ class JoinWithin(DoFn):
     rights = BagStateSpec[_Kept]()
     due = ValueStateSpec[int | None](default=None)
     over = TimerSpec(TimeDomain.EVENT_TIME)
-    watermark = WatermarkSpec()
     unmatched = WatermarkHoldSpec()
 
     def __init__(self, within: int, lateness: int, keeps: tuple[bool, bool]) -> None:
@@ -63,15 +60,11 @@ class JoinWithin(DoFn):
         rights: BagState[_Kept],
         due: ValueState[int | None],
         over: Timer,
-        watermark: Watermark,
         unmatched: WatermarkHold,
     ) -> Iterator[Any]:
         """Join an element with those of the other side that are there, and keep it for those to come."""
         key, (is_right, value) = element
         time = int(timestamp)
-        if timestamp + Duration(self.lateness) < watermark.read():
-            counter("dropped_because_late").inc()
-            return
         own, others = (rights, lefts) if is_right else (lefts, rights)
         kept = others.read()
         partners = [partner for partner in kept if abs(partner[0] - time) <= self.within]

@@ -108,6 +108,14 @@ def test_elements_that_a_stateful_transform_drops_are_not_expected_in_the_batch_
     assert observed.dropped_anything()
 
 
+def test_elements_that_a_join_by_distance_drops_are_not_expected_in_the_batch_result() -> None:
+    def pipeline(elements: Any) -> Any:
+        return (elements, elements) | dm.Join.inner(within=10)
+
+    observed = _check_in_process(Subject(pipeline), late_element(), [False] * 9, dm.LocalRunner(clock=0))
+    assert observed.dropped_anything()
+
+
 def test_a_pipeline_without_a_grouping_is_compared_as_it_is() -> None:
     prove(lambda elements: elements | dm.Map(lambda pair: pair[1]), DATA, examples=15)
 

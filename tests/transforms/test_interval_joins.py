@@ -115,7 +115,7 @@ def test_a_late_partner_is_taken_within_the_lateness_and_dropped_and_counted_bey
             right = TestStream().watermark(100).add("x", 12, key="k")
             _ = sides(p, left, right, lateness) | dm.Join.left(within=5) | "out" >> dm.io.Collect()
         assert p.result is not None
-        counters = p.result.report().transforms["Join.Left/partners"].user.counters
+        counters = p.result.metrics()["Join.Left/partners"]
         return [record.value[1] for record in p.result.collected("out")], counters.get("dropped_because_late", 0)
 
     assert run(88) == ([("a", "x")], 0)

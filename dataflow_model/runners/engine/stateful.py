@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.metrics.collecting import key_times
+from dataflow_model.plan.dofn import BoundedLatenessFn
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.core.calls import ElementLoop
@@ -78,7 +79,8 @@ class StatefulMachine(StoreMachine):
         self.state = CellStore(self._expiry, holds_to_end=self._has_expiry, thaw=thaw)
         super().__init__(node.label, self.state, percentiles)
         self._calls = UserCalls(node, side_values, self)
-        self._loop = ElementLoop(self, self._calls.elements, sorts=self._sorts)
+        bound = node.fn.lateness if isinstance(node.fn, BoundedLatenessFn) else None
+        self._loop = ElementLoop(self, self._calls.elements, sorts=self._sorts, lateness=bound)
         self._windows: dict[Window, OpenWindow] = {}
         """What is known of the windows of the current chunk, or of the current key of a bounded job."""
         self._quiet_until = int(MIN_TIMESTAMP)

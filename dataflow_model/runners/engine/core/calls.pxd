@@ -26,6 +26,7 @@ cdef class ElementLoop:
     cdef public object engine
     cdef public ElementCalls calls
     cdef public bint sorts
+    cdef public object lateness
 
-    @cython.locals(calls=ElementCalls, call=CurrentCall, dropped=int64_t, row=int64_t)
+    @cython.locals(calls=ElementCalls, call=CurrentCall, dropped=int64_t, row=int64_t, is_late=cython.bint)
     cpdef int64_t run(self, inbox, windows, retractions, now, times, bint follow) except -1

@@ -198,12 +198,14 @@ class ElementLoop:
         engine: the engine.
         calls: calls `process`.
         sorts: whether elements are buffered until their turn in event time.
+        lateness: how far an element may be behind the watermark; `None` if only its windows limit that.
     """
 
-    def __init__(self, engine: _Engine, calls: ElementCalls, *, sorts: bool) -> None:
+    def __init__(self, engine: _Engine, calls: ElementCalls, *, sorts: bool, lateness: int | None = None) -> None:
         self.engine = engine
         self.calls = calls
         self.sorts = sorts
+        self.lateness = lateness
 
     def run(
         self,
@@ -232,8 +234,9 @@ class ElementLoop:
                 now = engine.follow_element(time)
             name = key if type(key) in _PLAIN else engine.encoded(key, value)
             call.row, call.produced, call.is_retraction = row, produced, row in retractions
+            is_late = self.lateness is not None and now - time > self.lateness
             for place in places:
-                if engine.is_late(time, now, place) if self.sorts else now >= place.expiry:
+                if is_late or (engine.is_late(time, now, place) if self.sorts else now >= place.expiry):
                     dropped += 1
                     continue
                 known = place.cells.get(name)
