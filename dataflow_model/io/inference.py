@@ -79,7 +79,7 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
 def json_schema(sample: bytes) -> pa.Schema:
     r"""Infer the types of the fields of JSON lines; whole numbers as `csv_schema` does.
 
-    Lines that are nested too deeply are ignored.
+    Lines that are nested too deeply, or that are `null`, are ignored.
 
     Example:
         >>> json_schema(b'{"id": 18446744073709551615, "parts": [{"share": 1}, {"share": 0.5}]}\n')
@@ -89,6 +89,7 @@ def json_schema(sample: bytes) -> pa.Schema:
               child 0, share: double
     """
     lines = [line for line in sample.split(b"\n") if line.strip() and not _is_deep(line)]
+    lines = [line for line in lines if not line.strip().startswith(b"null")]  # at which Arrow may crash
     schema = pa_json.read_json(pa.BufferReader(b"\n".join(lines) + b"\n")).schema
     if not any(_has_float(field.type) for field in schema):
         return schema

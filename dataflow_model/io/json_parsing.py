@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import decimal
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["array_of", "is_binary", "parse_lines", "problem_of_line"]
 
+_NO_OBJECT: Final = "it is not an object, as in {…}"
+_STARTS_WITH_NULL: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n)[ \t\r\f\v]*null")
 _WORDS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _LONGEST_NUMBER: Final = 100
 """The digits of a whole number at most; Python refuses to read some thousands."""
@@ -40,6 +43,8 @@ def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
         [{'day': datetime.date(2013, 1, 1), 'mean': inf}]
     """
     check_depth(data)
+    if _STARTS_WITH_NULL.search(data):
+        raise ValueError(_NO_OBJECT)  # Arrow would take it for a row of nulls, or crash
     has_words = b'NaN"' in data or b'Infinity"' in data
     quick = [field for field in columns if _is_read_by_arrow(field.type, has_words=has_words)]
     parsed = _parsed_by_arrow(data, pa.schema(quick))
@@ -127,7 +132,7 @@ def _parsed_by_arrow(data: bytes, columns: pa.Schema) -> pa.Table:
 def _object(line: bytes) -> dict[str, Any]:
     value = json.loads(line.decode("utf-8-sig"), parse_int=_integer)
     if not isinstance(value, dict):
-        raise ValueError("it is not an object, as in {…}")  # noqa: TRY004 - about the data
+        raise ValueError(_NO_OBJECT)  # noqa: TRY004 - about the data
     return value
 
 

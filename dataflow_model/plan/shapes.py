@@ -234,11 +234,18 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
             array = pa.array([_nanoseconds(value) for value in values], kind)  # those of a pd.Timestamp are kept
         elif pa.types.is_timestamp(kind) and kind.unit != "us":
             array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
+        elif pa.types.is_duration(kind) and kinds & {Duration, dt.timedelta}:
+            array = pa.array(list(map(_timedelta, values)), pa.duration("us")).cast(kind)
         else:
             array = pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
         return None
     return None if array.null_count and not field.nullable else array
+
+
+def _timedelta(value: Any) -> Any:
+    """Return a duration as Arrow takes it in any unit, and any other value unchanged."""
+    return dt.timedelta(microseconds=int(value)) if isinstance(value, Duration) else value
 
 
 def _nanoseconds(value: Any) -> Any:

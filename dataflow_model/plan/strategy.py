@@ -77,6 +77,16 @@ class LateData(enum.Enum):
     DUPLICATE_WINDOW = "duplicate_window"
 
 
+_OPTIONS: Final[dict[str, type[enum.Enum]]] = {
+    "accumulation_mode": AccumulationMode,
+    "on_time": OnTimeBehavior,
+    "closing": ClosingBehavior,
+    "timestamp_combiner": TimestampCombiner,
+    "late_data": LateData,
+}
+"""The parts of a strategy that are members of an enum."""
+
+
 @attrs.frozen
 class WindowingStrategy:
     """How a collection is windowed and grouped, as one reusable value.
@@ -96,6 +106,7 @@ class WindowingStrategy:
         merged: whether the windows have been merged by an earlier grouping, so that they do not merge again.
 
     Raises:
+        InvalidType: for a part of another type.
         InvalidArgument: for a negative lateness, retractions with a clearing mode, or a trigger that may finish and
             lose data without `may_lose_data`.
 
@@ -125,6 +136,13 @@ class WindowingStrategy:
             raise InvalidType(
                 f"`trigger` must be a trigger, got {self.trigger!r}", hint="pass dm.AfterWatermark(), for example"
             )
+        for name, options in _OPTIONS.items():
+            value = getattr(self, name)
+            if not isinstance(value, options) and (value is not None or name != "late_data"):
+                raise InvalidType(
+                    f"`{name}` must be a member of {options.__name__}, got {value!r}",
+                    hint=f"use {next(iter(options))}, for example",
+                )
         if self.allowed_lateness < Duration(0):
             raise InvalidArgument(
                 f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}",

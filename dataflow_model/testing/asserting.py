@@ -27,7 +27,7 @@ def assert_that(actual: PCollection, matcher: Callable[[list[Any]], Any], label:
 
     Raises:
         InvalidType: if `actual` is not a collection, or `matcher` cannot be called.
-        UserCodeError: by the run, with the matcher's message.
+        UserCodeError: by the run, with the matcher's message, or if the matcher returns `False` or a function.
 
     Source: Beam's `apache_beam.testing.util.assert_that`.
 
@@ -127,4 +127,10 @@ class _Check:
 
     def __call__(self, grouped: Any) -> None:
         _, (_, elements) = grouped
-        self.matcher(elements)
+        outcome = self.matcher(elements)
+        if outcome is False or callable(outcome):
+            raise InvalidType(
+                f"a matcher must raise an AssertionError if the elements are wrong, but {self.matcher!r} returned "
+                f"{outcome!r}",
+                hint="use `assert` in it, or pass equal_to([…])",
+            )

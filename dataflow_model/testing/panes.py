@@ -60,13 +60,27 @@ def _match_any_order(panes: list[Pane], group: list[Any]) -> bool:
     """Return whether each expectation can be matched to a different pane."""
     if len(panes) != len(group):
         return False
-    if not group:
-        return True
-    first, *rest = group
-    return any(
-        _matches(pane, first) and _match_any_order(panes[:place] + panes[place + 1 :], rest)
-        for place, pane in enumerate(panes)
-    )
+    fitting = [[place for place, pane in enumerate(panes) if _matches(pane, entry)] for entry in group]
+    taken: dict[int, int] = {}
+    return all(_is_placed(entry, fitting, taken, set()) for entry in range(len(group)))
+
+
+def _is_placed(entry: int, fitting: Sequence[Sequence[int]], taken: dict[int, int], tried: set[int]) -> bool:
+    """Return whether an expectation gets a pane of its own, for which others may have to move to another pane.
+
+    Args:
+        entry: the number of the expectation.
+        fitting: the panes that match each expectation.
+        taken: the expectation that each pane is matched to; it is changed.
+        tried: the panes that were tried for this expectation.
+    """
+    for place in fitting[entry]:
+        if place not in tried:
+            tried.add(place)
+            if place not in taken or _is_placed(taken[place], fitting, taken, tried):
+                taken[place] = entry
+                return True
+    return False
 
 
 def _matches(pane: Pane, expected: Pane | Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from dataflow_model.errors import InvalidArgument, InvalidType
@@ -30,7 +31,7 @@ from dataflow_model.transforms import PBegin, PCollection, PTransform
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 __all__ = ["TestStream"]
@@ -60,6 +61,15 @@ class TestStream(PTransform[PBegin, PCollection]):
 
     def __init__(self, steps: Sequence[Step] = ()) -> None:
         super().__init__()
+        given: Any = steps
+        if isinstance(given, tuple):  # of a script to which a call has added a step
+            given = given[-1:]
+        wrong = [step for step in given if not isinstance(step, Step)] if isinstance(given, Iterable) else [given]
+        if wrong:
+            raise InvalidType(
+                f"a TestStream consists of steps, got {wrong[0]!r}",
+                hint="chain calls, as in TestStream().add(…), or read text with TestStream.parse([…], day=…)",
+            )
         self.steps = tuple(steps)
 
     def watermark(self, watermark: InstantLike, *, percentile: float = LOW_WATERMARK) -> TestStream:

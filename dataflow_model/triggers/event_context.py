@@ -6,15 +6,15 @@ import enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import EventTime
-from dataflow_model.triggers.contexts import LOW_WATERMARK, FiringMode
+from dataflow_model.triggers.contexts import LOW_WATERMARK, FiringMode, TimeDomain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dataflow_model.time import Instant
-    from dataflow_model.triggers.contexts import ChildResult, PaneView, TimeDomain
+    from dataflow_model.triggers.contexts import ChildResult, PaneView
     from dataflow_model.triggers.evaluator import TriggerMachine
     from dataflow_model.triggers.state import TreeState
     from dataflow_model.values import PaneInfo, Window
@@ -124,6 +124,7 @@ class EventContext:
 
     def now(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> Instant:
         """Return the current time of a domain's clock."""
+        _check_domain(domain)
         return self.machine.now(domain, percentile)
 
     def peek_value(self) -> Any:
@@ -162,6 +163,7 @@ class EventContext:
 
     def set_timer(self, tag: str, time: Instant, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> None:
         """Set a timer."""
+        _check_domain(domain)
         if percentile != LOW_WATERMARK:
             self.machine.check_percentile(percentile)
         self.state.timers[self.number, tag] = (domain, percentile, time)
@@ -179,6 +181,8 @@ class EventContext:
 
     def trigger(self, mode: FiringMode = FiringMode.DEFAULT, at: int | None = None) -> None:
         """Fire."""
+        if not isinstance(mode, FiringMode):
+            raise InvalidType(f"trigger() takes a FiringMode, got {mode!r}", hint="use dm.FiringMode.CLEAR, say")
         if self.event in _SILENT:
             raise self._misuse(f"trigger() in {self.event.value}", "no pane is emitted there", "set a timer instead")
         if self.fired is None or mode is not FiringMode.DEFAULT:
@@ -224,3 +228,11 @@ class EventContext:
     def _misuse(self, request: str, problem: str, way_out: str) -> InvalidArgument:
         trigger = self.machine.trigger_at(self.number)
         return InvalidArgument(f"{trigger!r} asked for {request}: {problem}", hint=way_out)
+
+
+def _check_domain(domain: TimeDomain) -> None:
+    if not isinstance(domain, TimeDomain):
+        raise InvalidType(
+            f"the domain of a timer or a clock must be a TimeDomain, got {domain!r}",
+            hint="use dm.TimeDomain.EVENT_TIME or dm.TimeDomain.PROCESSING_TIME",
+        )

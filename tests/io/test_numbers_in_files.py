@@ -159,3 +159,28 @@ def test_a_time_beyond_datetime_in_a_clock_is_shown_as_a_number() -> None:
     [bad] = columns_of(pa.record_batch({"at": column}), "at", None).bad
     assert bad.reason.startswith(f"column 'at' holds {2**63 - 1}, which is not an instant")
     assert bad.row == {"at": 2**63 - 1}
+
+
+@pytest.mark.parametrize("schema", [None, pa.schema({"at": pa.int64(), "a": pa.int64()})], ids=["inferred", "given"])
+def test_a_json_line_that_is_null_is_a_bad_row_wherever_it_is(tmp_path: pathlib.Path, schema: pa.Schema | None) -> None:
+    for place in range(3):
+        lines = ['{"at": 1, "a": 1}', '{"at": 2, "a": null}']
+        lines.insert(place, " null")
+        (tmp_path / "rows.json").write_text("".join(f"{line}\n" for line in lines))
+        good, reasons = _read(dm.io.ReadJson(str(tmp_path / "rows.json"), event_time="at", schema=schema))
+        assert ([row.a for row in good], len(reasons)) == ([1, None], 1)
+        assert "it is not an object" in reasons[0]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_are_written_in_the_unit_of_the_column_or_not_at_all(tmp_path: pathlib.Path, unit: str) -> None:
+    schema = pa.schema({"value": pa.duration(unit)})
+    with dm.Pipeline() as p:
+        lasting = p | dm.Create([dm.duration(5), dm.duration(7), dm.duration(0.0005)])
+        _ = lasting | "out" >> dm.io.WriteParquet(str(tmp_path), schema=schema)
+    assert p.result is not None
+    written = sum(int(value) for value in pq.read_table(tmp_path)["value"].cast(pa.int64()).to_pylist())
+    fits = unit in {"us", "ns"}
+    factor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    assert written == 12 * factor + (factor // 2_000 if fits else 0)
+    assert p.result.metrics()["out"].get("dead_letters", 0) == int(not fits)

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
@@ -280,3 +281,48 @@ def test_what_a_stream_renames_into_place_is_on_disk_before(tmp_path: Path, monk
     run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)
     # An empty mark of a running process counts as none.
     assert [name for name in unsafe if name != "running"] == []
+
+
+def follow(folder: Path, function: Callable[[Any], Any]) -> Callable[[dm.Pipeline], Any]:
+    """Return what builds a pipeline that sums the numbers in a followed folder."""
+
+    def build(p: dm.Pipeline) -> None:
+        schema = pa.schema({"at": pa.int64(), "n": pa.int64()})
+        rows = p | dm.io.ReadJson(str(folder), event_time="at", schema=schema, follow=True)
+        pairs = rows | dm.Map(lambda row: ("k", function(row.n)))
+        _ = pairs | dm.Window.into(dm.FixedWindows("1 day")) | dm.Sum.per_key() | "out" >> dm.io.Collect()
+
+    return build
+
+
+def arrive(folder: Path, name: str, *numbers: int) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(f'{{"at": {n}, "n": {n}}}\n' for n in numbers))
+
+
+def drained(tmp_path: Path, function: Callable[[Any], Any]) -> PipelineResult:
+    pipeline = dm.Pipeline(runner=dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1))
+    follow(tmp_path / "in", function)(pipeline)
+    return pipeline.run(until="drained")
+
+
+def test_a_start_that_drains_lists_the_sources_anew_after_one_that_failed(tmp_path: Path) -> None:
+    arrive(tmp_path / "in", "1.json", 1, 7)
+    with pytest.raises(UserCodeError):
+        drained(tmp_path, lambda n: n // (n != 7)).wait_until_finish(PATIENCE)
+    arrive(tmp_path / "in", "2.json", 100)
+    result = drained(tmp_path, lambda n: n)
+    assert result.wait_until_finish(PATIENCE) is dm.RunnerState.DRAINED
+    assert [record.value for record in result.collected("out")] == [("k", 108)]
+
+
+def test_a_run_that_has_ended_cannot_be_drained_and_the_next_one_reads_on(tmp_path: Path) -> None:
+    arrive(tmp_path / "in", "1.json", 1)
+    first = start(RUNNERS["stream"](tmp_path), follow(tmp_path / "in", lambda n: n))
+    first.stop()
+    with pytest.raises(dm.InvalidArgument, match="this one is stopped\nHint: start the pipeline again"):
+        first.drain()
+    arrive(tmp_path / "in", "2.json", 100)
+    result = drained(tmp_path, lambda n: n)
+    assert result.wait_until_finish(PATIENCE) is dm.RunnerState.DRAINED
+    assert [record.value for record in result.collected("out")] == [("k", 101)]

@@ -19,7 +19,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.runners.local.workers.failures import WorkerTraceback
+from dataflow_model.runners.local.workers.failures import WorkerTraceback, pack_error, unpack_error
 from dataflow_model.testing import TestStream
 from tests.support.inputs import write_history
 from tests.support.pipelines import counters, run, seen, start
@@ -338,3 +338,9 @@ def test_workers_and_a_checkpoint_are_refused_together() -> None:
     with pytest.raises(dm.InvalidArgument, match="a stream with a checkpoint runs in one process, got workers=2"):
         dm.LocalRunner(workers=2, checkpoint="checkpoints/delays")
     assert repr(dm.LocalRunner(workers=2)) == "LocalRunner(workers=2)"
+
+
+def test_an_error_that_is_its_own_cause_is_sent_once() -> None:
+    error = ValueError("again")
+    error.__cause__ = error
+    assert repr(unpack_error(pack_error(error))) == "ValueError('again')"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.testing import TestStream, assert_that, equal_to
+from dataflow_model.testing import TestStream, assert_panes, assert_that, equal_to, run_script
 
 
 def check(*values: Any, expected: Any) -> None:
@@ -67,3 +67,26 @@ def test_what_cannot_be_checked_is_refused_when_it_is_written() -> None:
         assert_that(numbers, [1])  # type: ignore[arg-type] # the point
     with pytest.raises(dm.InvalidType, match=r"takes the elements in a list, got 'a'\nHint: use equal_to\(\['a'\]\)"):
         equal_to("a")
+
+
+@pytest.mark.parametrize("matcher", [equal_to, lambda elements: elements == [2]], ids=["uncalled", "predicate"])
+def test_a_matcher_that_says_no_instead_of_raising_is_reported(matcher: Any) -> None:
+    with pytest.raises(dm.UserCodeError, match="a matcher must raise an AssertionError"), dm.Pipeline() as p:
+        assert_that(p | dm.Create([1]), matcher)
+
+
+def test_panes_in_any_order_are_matched_in_a_moment_however_many_are_alike() -> None:
+    script = TestStream()
+    for at in range(40):
+        script = script.add(1, at, key="k")
+    panes = run_script(script, dm.Window.into(dm.FixedWindows(1)), dm.Sum())
+    assert_panes(panes, [[{"value": 1}] * 39 + [{"key": "k"}]])
+    assert_panes(panes, [[{"key": "k"}, *[{"value": 1}] * 39]])
+    with pytest.raises(AssertionError):
+        assert_panes(panes, [[{"value": 1}] * 39 + [{"value": 2}]])
+
+
+@pytest.mark.parametrize("steps", [["e 5@12:00:00"], "e 5@12:00:00", 5])
+def test_a_script_of_anything_but_steps_is_refused(steps: Any) -> None:
+    with pytest.raises(dm.InvalidType, match=r"a TestStream consists of steps, got .*\nHint: .*TestStream.parse"):
+        TestStream(steps)

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.testing import TestStream, run_script
 from dataflow_model.triggers import OrFinally, TimeDomain
 from tests.support.triggers.playing import Play, fires_at, merged
 
@@ -92,3 +93,37 @@ def test_any_percentile_above_none_will_do(percentile: float) -> None:
 def test_an_error_names_the_part_that_is_wrong(make: Callable[[], Any], said: str) -> None:
     with pytest.raises(dm.errors.DataflowError, match=said):
         make()
+
+
+@attrs.frozen
+class Misled(dm.Trigger):
+    """Gives an argument of its context as text."""
+
+    how: str
+
+    def on_element(self, context: TriggerContext) -> None:
+        text: Any = "PROCESSING_TIME"
+        if self.how == "set_timer":
+            context.set_timer("due", context.event_time, text)
+        elif self.how == "now":
+            context.now(text)
+        else:
+            context.trigger(text)
+
+    def may_finish(self, *, allowed_lateness: dm.Duration) -> bool:
+        del allowed_lateness
+        return False
+
+
+@pytest.mark.parametrize("how", ["set_timer", "now", "trigger"])
+def test_a_domain_or_a_mode_that_is_text_is_refused(how: str) -> None:
+    script = TestStream().add(1, 1, key="k")
+    with pytest.raises(dm.UserCodeError, match=r"must be a TimeDomain, got 'PROC|takes a FiringMode, got 'PROC"):
+        run_script(script, dm.Window.into(dm.FixedWindows(10)).trigger(Misled(how)))
+
+
+@pytest.mark.parametrize("name", ["accumulation_mode", "on_time", "closing", "timestamp_combiner", "late_data"])
+def test_a_strategy_takes_members_of_its_enums_only(name: str) -> None:
+    text: Any = {name: "ACCUMULATE_ALWAYS"}
+    with pytest.raises(dm.InvalidType, match=rf"`{name}` must be a member of \w+, got 'ACC.*\nHint: use \w+\.\w+"):
+        dm.WindowingStrategy(**text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
@@ -50,7 +51,17 @@ class StreamResult(BackgroundRun, abc.ABC):
         """Stop reading, advance the watermark to +∞, emit all pending panes, and end the run for good.
 
         Waits for the end, except in a function of the run itself.
+
+        Raises:
+            InvalidArgument: for a run that was stopped. One that has failed raises its error.
         """
+        if self._state is RunnerState.FAILED:
+            self.wait_until_finish()
+        if self._state is RunnerState.STOPPED:
+            raise InvalidArgument(
+                f"a run can be drained while it is running, but this one is {self._state.value}",
+                hint="start the pipeline again with the same checkpoint, and drain the new run",
+            )
         with writing(self._checkpoint.requests):
             touch(self._checkpoint.requests / "drain")
         if not self._is_own_thread():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dataflow_model as dm
 from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.integers import IntegerNumbers
 from dataflow_model.runners.engine.core.keys import KeyTable
 from dataflow_model.runners.engine.value_lanes import Pairs, in_columns
+from dataflow_model.testing import TestStream
 from dataflow_model.values import encode_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _COLLIDING = st.integers(-20, 20).map(lambda number: number << 35) | st.integers(-20, 20)
 
@@ -165,3 +170,25 @@ def test_keys_that_come_together_get_the_numbers_that_they_get_one_by_one(
         if is_released:
             together.release(numbers)
             single.release(np.array(expected))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(1, np.int64(1)), (np.int64(1), 1), ("x", np.str_("x")), (np.bool_(True), True)], ids=repr
+)
+@pytest.mark.parametrize("bound", [None, 1])
+def test_of_a_plain_key_and_one_of_numpy_the_first_is_shown_however_input_is_cut(
+    tmp_path: Path, first: Any, second: Any, bound: int | None
+) -> None:
+    def shown(runner: Any) -> list[Any]:
+        p = dm.Pipeline(runner=runner)
+        script = TestStream().add((first, 1), 0).add((second, 2), 1).watermark(20)
+        trigger = dm.AfterWatermark(early=dm.AfterCount(1))
+        windowing = dm.Window.into(dm.FixedWindows(10)).trigger(trigger).accumulating_and_retracting()
+        shown = p | script | windowing | dm.Sum.per_key() | dm.Map(lambda pair: (repr(pair[0]), pair[1]))
+        _ = shown | "out" >> dm.io.Collect()
+        result = p.run()
+        result.wait_until_finish()
+        return [(record.value, record.is_retraction) for record in result.collected("out")]
+
+    stream = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1, max_state_memory=bound)
+    assert shown(stream) == shown(dm.LocalRunner())

@@ -32,7 +32,9 @@ _COLUMNS: Final = {int: pa.int64(), str: pa.string()}
 """The types of columns by that of keys."""
 _FEW_MORE: Final = 4
 _ONE_WAY: Final = frozenset({int, str, bytes, bool, type(None)})
-"""Types for which equal values have the same representation."""
+"""Types for which equal values have the same representation; but a NumPy scalar may be the same key."""
+_NUMPY: Final = b"numpy"
+"""The pickle of a NumPy scalar contains this."""
 
 
 class KeyTable:
@@ -173,11 +175,13 @@ class KeyTable:
 
     def show_as(self, number: int, key: Any) -> None:
         """Set the representation of a key to that of the element that opened the first of its cells."""
-        if type(key) in _ONE_WAY:  # it is shown so already
+        is_other = type(self.shown[number]) is not type(key)
+        if type(key) in _ONE_WAY and not is_other:  # it is shown so already
             return
         self.shown[number] = key
         self._column = None
-        self.varied = self.varied or not _looks_one_way(key)
+        self._pickled.pop(number, None)
+        self.varied = self.varied or is_other or not _looks_one_way(key)
 
     def all_pickled(self, numbers: Sequence[int], freeze: Callable[[Any], bytes]) -> list[bytes]:
         """Return keys as `freeze` pickles them."""
@@ -203,10 +207,15 @@ class KeyTable:
             the places of the other keys, and of those without a number.
         """
         shown: Any = self.shown
-        if None not in numbers and _ONE_WAY.issuperset(map(type, map(shown.__getitem__, numbers))):
+        has_numpy = [_NUMPY in each for each in pickled]
+        is_plain = None not in numbers and not any(has_numpy)
+        if is_plain and _ONE_WAY.issuperset(map(type, map(shown.__getitem__, numbers))):
             self._pickled.update(zip(numbers, pickled, strict=True))
             return []
-        are_known = [number is not None and type(shown[number]) in _ONE_WAY for number in numbers]
+        are_known = [
+            number is not None and type(shown[number]) in _ONE_WAY and not may_be_other
+            for number, may_be_other in zip(numbers, has_numpy, strict=True)
+        ]
         self._pickled.update(itertools.compress(zip(numbers, pickled, strict=True), are_known))
         return [place for place, is_known in enumerate(are_known) if not is_known]
 

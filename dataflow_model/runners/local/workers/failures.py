@@ -26,8 +26,10 @@ def pack_error(error: BaseException) -> bytes:
         (KeyError('delay'), "KeyError: 'delay'")
     """
     chain: list[bytes] = []
+    seen: set[int] = set()
     link: BaseException | None = error
-    while link is not None:
+    while link is not None and id(link) not in seen:  # an error may be its own cause
+        seen.add(id(link))
         chain.append(_pickled(link))
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     return dump((chain, "".join(traceback.format_exception(error))))

@@ -70,7 +70,7 @@ def begin() -> Offset:
         "sequencer": 0,
         "clock": 0,
         "begun": [],
-        "listed": False,
+        "listed": None,  # the start that was to drain and has listed the sources since, by its sequencer
         "step": 0,
         "last": False,
         "signals": [],
@@ -138,8 +138,8 @@ class Feed:
             end["step"] = min(start["step"] + self.rows_per_batch, steps)
             end["last"] = start["step"] >= steps
             return end
-        follows = self._follows() and not (until_drained and start["listed"])
-        end["listed"] = until_drained
+        follows = self._follows() and not (until_drained and start["listed"] == self.sequencer)
+        end["listed"] = self.sequencer if until_drained else None
         begins = not set(end["begun"]) <= set(start["begun"])
         self._list(start, end, committed, polls=begins or follows)
         rows, totals = end["rows"], end["totals"]

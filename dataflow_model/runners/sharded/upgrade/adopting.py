@@ -135,4 +135,4 @@ def _offset(offset: dict[str, Any], labels: set[str]) -> dict[str, Any]:
         name: {label: known for label, known in offset.get(name, {}).items() if label in labels}
         for name in BY_SOURCE  # of which offsets of earlier releases do not have all
     }
-    return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": False}
+    return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": None}
