@@ -224,23 +224,43 @@ def _is_record(kind: type[Any]) -> bool:
 def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
     """Return the values as a column, or `None` when one does not fit."""
     kind = field.type
-    kinds = set(map(type, values))
-    if any(test(kind) and any(issubclass(held, lossy) for held in kinds) for test, lossy in _LOSSY):
-        return None
     try:
         if pa.types.is_nested(kind):
             values = [_plain(value, kind) for value in values]
+        if _changes(values, kind):
+            return None
+        kinds = set(map(type, values))
+        if Duration in kinds and pa.types.is_duration(kind):
+            values = list(map(_timedelta, values))
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
             array = pa.array([_nanoseconds(value) for value in values], kind)  # those of a pd.Timestamp are kept
         elif pa.types.is_timestamp(kind) and kind.unit != "us":
             array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
-        elif pa.types.is_duration(kind) and kinds & {Duration, dt.timedelta}:
-            array = pa.array(list(map(_timedelta, values)), pa.duration("us")).cast(kind)
+        elif pa.types.is_duration(kind) and kinds <= _DURATIONS:
+            array = pa.array(values, pa.duration("us")).cast(kind)
+        elif pa.types.is_time32(kind) and kinds <= _TIMES:
+            array = pa.array(values, pa.time64("us")).cast(kind)
         else:
             array = pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
         return None
     return None if array.null_count and not field.nullable else array
+
+
+def _changes(values: list[Any], kind: pa.DataType) -> bool:
+    """Return whether Arrow would take one of the values, or one inside of them, and change it."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return any(_changes(value, kind.value_type) for value in values if isinstance(value, list))
+    if pa.types.is_map(kind):
+        pairs = [pair for value in values if isinstance(value, list) for pair in value]
+        keys, items = [key for key, _ in pairs], [item for _, item in pairs]
+        return _changes(keys, kind.key_type) or _changes(items, kind.item_type)
+    if pa.types.is_struct(kind):
+        records = [value for value in values if isinstance(value, dict)]
+        fields = (kind.field(place) for place in range(kind.num_fields))
+        return any(_changes([record.get(field.name) for record in records], field.type) for field in fields)
+    kinds = set(map(type, values))
+    return any(test(kind) and any(issubclass(held, lossy) for held in kinds) for test, lossy in _LOSSY)
 
 
 def _timedelta(value: Any) -> Any:
@@ -255,6 +275,8 @@ def _nanoseconds(value: Any) -> Any:
     return int(value) * 1_000
 
 
+_DURATIONS: Final = {Duration, dt.timedelta, type(None)}
+_TIMES: Final = {dt.time, type(None)}
 # What Arrow would take, and round or change in meaning.
 _LOSSY: Final = (
     (pa.types.is_integer, (float, np.floating, decimal.Decimal)),
@@ -302,6 +324,8 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
         raise ValueError(f"it is nested more than {_DEEPEST} deep")
     if type(value) in _SCALARS:
         return value
+    if kind is not None and pa.types.is_duration(kind):
+        return _timedelta(value)
     if kind is not None and pa.types.is_list(kind) and isinstance(value, tuple | list | set | frozenset):
         if depth < _DEEPEST and _SCALARS.issuperset(map(type, value)):
             return list(value)

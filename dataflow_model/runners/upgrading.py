@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING
 
+from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.local.run_file import HOST
 from dataflow_model.runners.local.stopped import StoppedLocalRun
 from dataflow_model.runners.sharded.upgrade.carrying import carry_over
@@ -41,7 +42,7 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
     Raises:
         CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it is running, drained,
             finished, or in the middle of a commit.
-        InvalidArgument: if `new` exists, or `drop` names a transform that the old pipeline did not have.
+        InvalidArgument: if `new` exists, if `drop` names a transform that the old pipeline did not have, or for a URL.
         StateCorruption: if the old state is damaged.
         SinkError: if the new directory cannot be written.
 
@@ -52,12 +53,13 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
         dataflow_model.errors.CheckpointMismatch: 'no/such/checkpoint' contains no checkpoint of a dataflow_model run
         Hint: pass the directory that an earlier run used as checkpoint=
     """
-    return carry_over(old, new, _stopped(old, spark), drop=drop)
+    before = checkpoint_path(old)
+    return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop)
 
 
 def needs_spark(old: str) -> bool:
     """Return whether only Spark can read the state of a stopped run."""
-    return not (pathlib.Path(old).absolute() / HOST).exists()
+    return not (pathlib.Path(checkpoint_path(old)).absolute() / HOST).exists()
 
 
 def _stopped(old: str, spark: SparkSession | None) -> StoppedRun:

@@ -299,7 +299,11 @@ class Pipeline:
     ) -> None:
         if kind is None:
             self._result = self.run()
-            self._result.wait_until_finish()
+            try:
+                self._result.wait_until_finish()
+            except KeyboardInterrupt:  # nobody else has the result yet
+                self._result.stop()
+                raise
 
 
 def _members(pvalue: Any) -> list[PCollection]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -184,3 +185,26 @@ def test_durations_are_written_in_the_unit_of_the_column_or_not_at_all(tmp_path:
     factor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     assert written == 12 * factor + (factor // 2_000 if fits else 0)
     assert p.result.metrics()["out"].get("dead_letters", 0) == int(not fits)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(pa.int64()), [1, 1.5]),
+        (pa.struct({"a": pa.int64()}), {"a": 1.5}),
+        (pa.map_(pa.string(), pa.int64()), {"a": 1.5}),
+        (pa.list_(pa.list_(pa.float64())), [[True]]),
+        (pa.list_(pa.date32()), [dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)]),
+        (pa.time32("s"), dt.time(1, 2, 3, 4)),
+        (pa.duration("s"), dt.timedelta(milliseconds=1)),
+    ],
+    ids=str,
+)
+def test_a_value_that_a_column_would_change_is_a_dead_letter(
+    tmp_path: pathlib.Path, kind: pa.DataType, value: Any
+) -> None:
+    with dm.Pipeline() as p:
+        rows = p | dm.Create([{"v": value}])
+        _ = rows | "out" >> dm.io.WriteParquet(str(tmp_path), schema=pa.schema({"v": kind}))
+    assert p.result is not None
+    assert p.result.metrics()["out"]["dead_letters"] == 1

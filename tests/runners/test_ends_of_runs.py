@@ -326,3 +326,31 @@ def test_a_run_that_has_ended_cannot_be_drained_and_the_next_one_reads_on(tmp_pa
     result = drained(tmp_path, lambda n: n)
     assert result.wait_until_finish(PATIENCE) is dm.RunnerState.DRAINED
     assert [record.value for record in result.collected("out")] == [("k", 101)]
+
+
+def test_an_interrupt_while_a_with_block_waits_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(results.StreamResult, "wait_until_finish", interrupted)
+    arrive(tmp_path / "in", "1.json", 1)
+    pipeline = dm.Pipeline(runner=RUNNERS["stream"](tmp_path))
+    with pytest.raises(KeyboardInterrupt), pipeline:
+        follow(tmp_path / "in", lambda n: n)(pipeline)
+    assert pipeline.result is not None
+    assert pipeline.result.state is dm.RunnerState.STOPPED
+
+
+def test_an_upgrade_takes_no_url(tmp_path: Path) -> None:
+    with pytest.raises(
+        dm.InvalidArgument, match="must be a directory of a mounted file system, got the URL 's3://a/b'"
+    ):
+        dm.upgrade(str(tmp_path), "s3://a/b")
+
+
+def test_a_negative_horizon_of_a_class_is_refused() -> None:
+    class Backward(dm.DoFn):
+        late_data_horizon = dm.duration(-5)
+
+    with pytest.raises(dm.InvalidArgument, match="`late_data_horizon` must not be negative"):
+        dm.ParDo(Backward())

@@ -210,6 +210,8 @@ def write_seed(
     copy_signals(old / "requests", target / "requests")
     if progress:  # micro-batches are numbered from 0 again, and the seed contains the state of the sources
         kept = {name: entry for name, entry in progress.items() if name != FOLLOWED}
+        versions = kept.get("versions", {})  # of files and tables, which may differ where a source starts again
+        kept["versions"] = {label: known for label, known in versions.items() if label not in drop}
         write_progress(str(target), {**kept, "batch": -1}, sync=True)
     return manifest
 
