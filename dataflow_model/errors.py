@@ -28,6 +28,7 @@ __all__ = [
     "UnsupportedOnRunner",
     "UserCodeError",
     "WorkerLost",
+    "chain_of",
     "encodable",
     "explain",
     "shown",
@@ -47,6 +48,21 @@ def explain(problem: str, *, hint: str | None = None) -> str:
         Hint: pass a duration such as '1 minute'
     """
     return encodable(problem if hint is None else f"{problem}\nHint: {hint}")
+
+
+def chain_of(error: BaseException) -> list[BaseException]:
+    """Return an error and those that it was raised from or while handling, as a traceback shows them: each once.
+
+    Example:
+        >>> chain_of(KeyError("delay"))
+        [KeyError('delay')]
+    """
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and not any(link is earlier for earlier in chain):  # an error may be its own cause
+        chain.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    return chain
 
 
 def encodable(text: str) -> str:

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.csv_options import CsvOptions
 
-__all__ = ["check_depth", "csv_schema", "json_schema"]
+__all__ = ["check_depth", "csv_schema", "has_null_line", "json_schema"]
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 _DEEPEST: Final = 100
 _MOST_DIGITS: Final = 40
+_STARTS_WITH_NULL: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n)[ \t\r\f\v]*null")
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
@@ -88,8 +89,7 @@ def json_schema(sample: bytes) -> pa.Schema:
           child 0, item: struct<share: double>
               child 0, share: double
     """
-    lines = [line for line in sample.split(b"\n") if line.strip() and not _is_deep(line)]
-    lines = [line for line in lines if not line.strip().startswith(b"null")]  # at which Arrow may crash
+    lines = [line for line in sample.split(b"\n") if line.strip() and not (_is_deep(line) or has_null_line(line))]
     schema = pa_json.read_json(pa.BufferReader(b"\n".join(lines) + b"\n")).schema
     if not any(_has_float(field.type) for field in schema):
         return schema
@@ -107,6 +107,16 @@ def check_depth(data: bytes) -> None:
     """
     if any(map(_is_deep, data.split(b"\n"))):
         raise ValueError(f"it is nested more than {_DEEPEST} deep")
+
+
+def has_null_line(data: bytes) -> bool:
+    r"""Return whether a JSON line starts with `null`, which Arrow would take for a row of nulls, or crash at.
+
+    Example:
+        >>> has_null_line(b'{"a": null}\n'), has_null_line(b'{"a": 1}\n null\n')
+        (False, True)
+    """
+    return _STARTS_WITH_NULL.search(data) is not None
 
 
 def _is_deep(line: bytes) -> bool:

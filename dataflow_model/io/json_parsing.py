@@ -6,13 +6,12 @@ import base64
 import datetime as dt
 import decimal
 import json
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from dataflow_model.io.inference import check_depth
+from dataflow_model.io.inference import check_depth, has_null_line
 from dataflow_model.io.parsing import cannot_hold
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["array_of", "is_binary", "parse_lines", "problem_of_line"]
 
 _NO_OBJECT: Final = "it is not an object, as in {…}"
-_STARTS_WITH_NULL: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n)[ \t\r\f\v]*null")
 _WORDS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _LONGEST_NUMBER: Final = 100
 """The digits of a whole number at most; Python refuses to read some thousands."""
@@ -43,8 +41,8 @@ def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
         [{'day': datetime.date(2013, 1, 1), 'mean': inf}]
     """
     check_depth(data)
-    if _STARTS_WITH_NULL.search(data):
-        raise ValueError(_NO_OBJECT)  # Arrow would take it for a row of nulls, or crash
+    if has_null_line(data):
+        raise ValueError(_NO_OBJECT)
     has_words = b'NaN"' in data or b'Infinity"' in data
     quick = [field for field in columns if _is_read_by_arrow(field.type, has_words=has_words)]
     parsed = _parsed_by_arrow(data, pa.schema(quick))

@@ -225,23 +225,14 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
     """Return the values as a column, or `None` when one does not fit."""
     kind = field.type
     try:
-        if pa.types.is_nested(kind):
+        if pa.types.is_nested(kind) or pa.types.is_duration(kind):
             values = [_plain(value, kind) for value in values]
         if _changes(values, kind):
             return None
-        kinds = set(map(type, values))
-        if Duration in kinds and pa.types.is_duration(kind):
-            values = list(map(_timedelta, values))
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
             array = pa.array([_nanoseconds(value) for value in values], kind)  # those of a pd.Timestamp are kept
-        elif pa.types.is_timestamp(kind) and kind.unit != "us":
-            array = pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)
-        elif pa.types.is_duration(kind) and kinds <= _DURATIONS:
-            array = pa.array(values, pa.duration("us")).cast(kind)
-        elif pa.types.is_time32(kind) and kinds <= _TIMES:
-            array = pa.array(values, pa.time64("us")).cast(kind)
         else:
-            array = pa.array(values, kind)
+            array = pa.array(values, _in_microseconds(values, kind)).cast(kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
         return None
     return None if array.null_count and not field.nullable else array
@@ -263,9 +254,14 @@ def _changes(values: list[Any], kind: pa.DataType) -> bool:
     return any(test(kind) and any(issubclass(held, lossy) for held in kinds) for test, lossy in _LOSSY)
 
 
-def _timedelta(value: Any) -> Any:
-    """Return a duration as Arrow takes it in any unit, and any other value unchanged."""
-    return dt.timedelta(microseconds=int(value)) if isinstance(value, Duration) else value
+def _in_microseconds(values: list[Any], kind: pa.DataType) -> pa.DataType:
+    """Return a type of time to make an array in, whose cast fails where Arrow would drop a fraction; or else `kind`."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    kinds = set(map(type, values))
+    if pa.types.is_duration(kind) and kinds <= {dt.timedelta, type(None)}:  # a number counts units of the column
+        return pa.duration("us")
+    return pa.time64("us") if pa.types.is_time32(kind) and kinds <= {dt.time, type(None)} else kind
 
 
 def _nanoseconds(value: Any) -> Any:
@@ -275,8 +271,6 @@ def _nanoseconds(value: Any) -> Any:
     return int(value) * 1_000
 
 
-_DURATIONS: Final = {Duration, dt.timedelta, type(None)}
-_TIMES: Final = {dt.time, type(None)}
 # What Arrow would take, and round or change in meaning.
 _LOSSY: Final = (
     (pa.types.is_integer, (float, np.floating, decimal.Decimal)),
@@ -325,7 +319,7 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
     if type(value) in _SCALARS:
         return value
     if kind is not None and pa.types.is_duration(kind):
-        return _timedelta(value)
+        return dt.timedelta(microseconds=int(value)) if isinstance(value, Duration) else value
     if kind is not None and pa.types.is_list(kind) and isinstance(value, tuple | list | set | frozenset):
         if depth < _DEEPEST and _SCALARS.issuperset(map(type, value)):
             return list(value)

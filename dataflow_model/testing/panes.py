@@ -74,7 +74,7 @@ def _is_placed(entry: int, fitting: Sequence[Sequence[int]], taken: dict[int, in
         taken: the expectation that each pane is matched to; it is changed.
         tried: the panes that were tried for this expectation.
     """
-    for place in fitting[entry]:
+    for place in sorted(fitting[entry], key=taken.__contains__):  # free ones first
         if place not in tried:
             tried.add(place)
             if place not in taken or _is_placed(taken[place], fitting, taken, tried):

@@ -62,8 +62,6 @@ class TestStream(PTransform[PBegin, PCollection]):
     def __init__(self, steps: Sequence[Step] = ()) -> None:
         super().__init__()
         given: Any = steps
-        if isinstance(given, tuple):  # of a script to which a call has added a step
-            given = given[-1:]
         wrong = [step for step in given if not isinstance(step, Step)] if isinstance(given, Iterable) else [given]
         if wrong:
             raise InvalidType(
@@ -155,7 +153,9 @@ class TestStream(PTransform[PBegin, PCollection]):
         return collection
 
     def _then(self, step: Step) -> Self:
-        return type(self)((*self.steps, step))
+        script = type(self)()
+        script.steps = (*self.steps, step)  # not checked again: long scripts are built step by step
+        return script
 
     @classmethod
     def parse(cls, steps: Iterable[str], *, day: str, key: Any = _NO_KEY) -> TestStream:

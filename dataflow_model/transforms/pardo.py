@@ -89,12 +89,12 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             )
         if not isinstance(fn, DoFn):
             fn = FlatMapFn(_callable(fn, self))
-        if fn.late_data_horizon is not None and not isinstance(fn.late_data_horizon, Duration):
-            raise InvalidType(
-                f"`late_data_horizon` of {type(fn).__name__} must be a Duration, got {fn.late_data_horizon!r}",
-                hint=f"write late_data_horizon = dm.duration({fn.late_data_horizon!r})",
-            )
         if fn.late_data_horizon is not None:
+            if not isinstance(fn.late_data_horizon, Duration):
+                raise InvalidType(
+                    f"`late_data_horizon` of {type(fn).__name__} must be a Duration, got {fn.late_data_horizon!r}",
+                    hint=f"write late_data_horizon = dm.duration({fn.late_data_horizon!r})",
+                )
             checked_horizon(fn.late_data_horizon)
         _check_retractable(fn.retractable, f"`retractable` of {type(fn).__name__}")
         check_named_percentiles(fn.watermark_percentiles, f"`watermark_percentiles` of {type(fn).__name__}")

@@ -208,3 +208,9 @@ def test_a_value_that_a_column_would_change_is_a_dead_letter(
         _ = rows | "out" >> dm.io.WriteParquet(str(tmp_path), schema=pa.schema({"v": kind}))
     assert p.result is not None
     assert p.result.metrics()["out"]["dead_letters"] == 1
+
+
+def test_a_first_line_that_is_null_behind_a_byte_order_mark_is_a_bad_row(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "rows.json").write_bytes(b'\xef\xbb\xbfnull\n{"at": 1, "a": 1}\n')
+    good, reasons = _read(dm.io.ReadJson(str(tmp_path / "rows.json"), event_time="at"))
+    assert ([row.a for row in good], len(reasons)) == ([1], 1)

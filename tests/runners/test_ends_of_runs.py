@@ -339,18 +339,3 @@ def test_an_interrupt_while_a_with_block_waits_stops_the_run(tmp_path: Path, mon
         follow(tmp_path / "in", lambda n: n)(pipeline)
     assert pipeline.result is not None
     assert pipeline.result.state is dm.RunnerState.STOPPED
-
-
-def test_an_upgrade_takes_no_url(tmp_path: Path) -> None:
-    with pytest.raises(
-        dm.InvalidArgument, match="must be a directory of a mounted file system, got the URL 's3://a/b'"
-    ):
-        dm.upgrade(str(tmp_path), "s3://a/b")
-
-
-def test_a_negative_horizon_of_a_class_is_refused() -> None:
-    class Backward(dm.DoFn):
-        late_data_horizon = dm.duration(-5)
-
-    with pytest.raises(dm.InvalidArgument, match="`late_data_horizon` must not be negative"):
-        dm.ParDo(Backward())

@@ -121,3 +121,13 @@ def test_an_error_is_shown_even_if_its_log_cannot_be_written(tmp_path: Path, mon
     error = find_our_error(RuntimeError(SPARKS))
     assert isinstance(error, dm.UserCodeError)
     assert "Spark's own error" not in text_of(error)
+
+
+def test_a_lone_surrogate_in_an_error_that_is_its_own_cause_is_escaped() -> None:
+    @reported
+    def read() -> None:
+        error = ValueError(NAME)
+        raise error from error
+
+    with pytest.raises(RuntimeError, match=r"caf\\udce9\.parquet"):
+        read()

@@ -90,3 +90,12 @@ def test_panes_in_any_order_are_matched_in_a_moment_however_many_are_alike() -> 
 def test_a_script_of_anything_but_steps_is_refused(steps: Any) -> None:
     with pytest.raises(dm.InvalidType, match=r"a TestStream consists of steps, got .*\nHint: .*TestStream.parse"):
         TestStream(steps)
+
+
+def test_thousands_of_panes_in_any_order_are_matched_though_one_has_to_make_room() -> None:
+    script = TestStream()
+    for at in range(1_500):
+        script = script.add(1, at, key="k")
+    panes = run_script(script, dm.Window.into(dm.FixedWindows(1)), dm.Sum())
+    first = {"window": panes[0].window}
+    assert_panes(panes, [[*[{"value": 1}] * 1_499, first]])

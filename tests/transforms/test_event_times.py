@@ -80,3 +80,11 @@ def test_a_move_further_back_than_declared_is_refused() -> None:
 def test_a_negative_horizon_is_refused() -> None:
     with pytest.raises(dm.InvalidArgument, match="must not be negative"):
         dm.Map(earlier).late_data_horizon(-1)
+
+
+def test_a_negative_horizon_of_a_class_is_refused() -> None:
+    class Backward(dm.DoFn):
+        late_data_horizon = dm.duration(-5)
+
+    with pytest.raises(dm.InvalidArgument, match="`late_data_horizon` must not be negative"):
+        dm.ParDo(Backward())

@@ -151,3 +151,10 @@ def test_requests_for_signals_are_carried_too(old: Run) -> None:
 def test_the_command_tells_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["upgrade", str(tmp_path / "none"), str(tmp_path / "new")]) == 1
     assert "contains no checkpoint of a dataflow_model run" in capsys.readouterr().err
+
+
+def test_an_upgrade_takes_no_url(tmp_path: Path) -> None:
+    with pytest.raises(
+        dm.InvalidArgument, match="must be a directory of a mounted file system, got the URL 's3://a/b'"
+    ):
+        dm.upgrade(str(tmp_path), "s3://a/b")

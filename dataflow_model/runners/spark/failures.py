@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from dataflow_model import errors
-from dataflow_model.errors import DataflowError, SessionStopped, encodable
+from dataflow_model.errors import DataflowError, SessionStopped, chain_of, encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,11 +143,11 @@ def _encodable(error: BaseException) -> BaseException:
 
 def _cause(error: BaseException) -> BaseException | None:
     """Return the chain of causes of an error, with escaped texts."""
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if before is None:
-        return None
-    cause = _encodable(before)
-    cause.__cause__ = _cause(before)
+    cause: BaseException | None = None
+    for before in reversed(chain_of(error)[1:]):
+        copy = _encodable(before)
+        copy.__cause__ = cause
+        cause = copy
     return cause
 
 

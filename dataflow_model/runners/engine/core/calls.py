@@ -201,7 +201,7 @@ class ElementLoop:
         lateness: how far an element may be behind the watermark; `None` if only its windows limit that.
     """
 
-    def __init__(self, engine: _Engine, calls: ElementCalls, *, sorts: bool, lateness: int | None = None) -> None:
+    def __init__(self, engine: _Engine, calls: ElementCalls, *, sorts: bool, lateness: int | None) -> None:
         self.engine = engine
         self.calls = calls
         self.sorts = sorts

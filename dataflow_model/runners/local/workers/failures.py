@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 
+from dataflow_model.errors import chain_of
 from dataflow_model.values.pickles import dump, load
 
 __all__ = ["WorkerTraceback", "pack_error", "unpack_error"]
@@ -25,14 +26,7 @@ def pack_error(error: BaseException) -> bytes:
         >>> unpacked, str(unpacked.__cause__).strip()
         (KeyError('delay'), "KeyError: 'delay'")
     """
-    chain: list[bytes] = []
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:  # an error may be its own cause
-        seen.add(id(link))
-        chain.append(_pickled(link))
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-    return dump((chain, "".join(traceback.format_exception(error))))
+    return dump((list(map(_pickled, chain_of(error))), "".join(traceback.format_exception(error))))
 
 
 def unpack_error(packed: bytes) -> BaseException:
