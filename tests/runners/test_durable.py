@@ -64,7 +64,8 @@ def test_only_the_owner_can_read_what_a_run_keeps_whatever_the_umask(umask: int,
     del umask
     checkpoint = Checkpoint.open(str(tmp_path / "parent" / "checkpoint"), staged(), 2, HOST, is_input_over)
     take_sequencer(checkpoint.ours)
-    RunningMark(checkpoint.ours).beat()
+    mark = RunningMark(checkpoint.ours)
+    mark.start()
     write_progress(checkpoint.ours, {"batch": 0})
     permissions = modes(tmp_path)
     assert {mode for name, mode in permissions.items() if (tmp_path / name).is_dir()} == {0o700}
@@ -72,6 +73,7 @@ def test_only_the_owner_can_read_what_a_run_keeps_whatever_the_umask(umask: int,
     assert set(files.values()) == {0o600}
     assert len(files) == 4
     assert "parent/checkpoint/spark" in permissions
+    mark.end()
 
 
 def test_only_the_owner_can_read_the_requests_of_a_run_whatever_the_umask(umask: int, tmp_path: Path) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
+from dataflow_model.runners.sharded.checkpoint import running
 from dataflow_model.runners.upgrading import upgrade
 from tests.support.folders import content
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.runners.local_streams import Stepped
 from tests.support.upgrade.pipelines import PIPELINES, Build, chained, retracting, stateful
-from tests.support.waiting import wait_for_batch
+from tests.support.waiting import PATIENCE, wait_for_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +63,23 @@ def test_a_stream_goes_to_another_host_with_more_shards_and_back(
     back = Stepped(build, sharded.carried_over(tmp_path / "3"), rows=ROWS_PER_BATCH)
     back.steps()
     assert not difference(expected, seen(back.collected("panes")))
+
+
+def test_a_stream_in_a_micro_batch_that_takes_long_is_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_SILENT_SECONDS", -1.0)  # every mark looks like that of a dead process
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait(values: list[str]) -> None:
+        entered.set()
+        leave.wait(PATIENCE)
+
+    checkpoint = tmp_path / "checkpoint"
+    result = start(dm.LocalRunner(checkpoint=checkpoint), lambda p: p | dm.Create(["x"]) | dm.io.ForeachBundle(wait))
+    assert entered.wait(PATIENCE)
+    with pytest.raises(dm.CheckpointMismatch, match=f"is running, in process {os.getpid()} on"):
+        upgrade(str(checkpoint), str(tmp_path / "new"))
+    leave.set()
+    result.wait_until_finish(PATIENCE)
 
 
 def test_a_stream_whose_input_is_over_is_not_carried_over(rows: Path, tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
+from dataflow_model.runners.sharded.checkpoint import running
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.progress import write_progress
 from dataflow_model.runners.sharded.upgrade import carrying
@@ -17,6 +20,7 @@ from dataflow_model.runners.spark.stopped import StoppedSparkRun
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen
 from tests.support.upgrade.pipelines import plain
+from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,12 +68,29 @@ def test_a_stopped_run_goes_on(old: Run, rows: Path) -> None:
 
 def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old: Run) -> None:
     mark = RunningMark(str(old.folder / "dataflow"))
-    mark.beat()
+    mark.start()
     with pytest.raises(dm.CheckpointMismatch, match=r"is running, in process \d+ on .*\nHint: stop it first"):
         upgrade(old)
+    mark.end(superseded=True)
     path = old.folder / "dataflow" / "running"
     path.write_text(json.dumps({**json.loads(path.read_text()), "process": 2**30}))
     assert upgrade(old).exists()
+
+
+def test_the_mark_of_a_run_is_renewed_while_it_runs_whatever_its_micro_batch_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_BEAT_SECONDS", 0.001)
+    mark, path = RunningMark(str(tmp_path)), tmp_path / "running"
+    mark.start()
+    for _ in range(2):
+        path.unlink()
+        deadline = time.monotonic() + PATIENCE
+        while not path.exists() and time.monotonic() < deadline:
+            threading.Event().wait(0.001)
+        assert path.exists()
+    mark.end()
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("request_", ["drain", "drained"])

@@ -14,7 +14,7 @@ from dataflow_model.errors import CheckpointMismatch, SinkError
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
-__all__ = ["RunLock", "check_file_system"]
+__all__ = ["RunLock", "check_file_system", "who_holds"]
 
 _NAME: Final = "lock"
 _MOUNTS: Final = pathlib.Path("/proc/self/mounts")
@@ -105,6 +105,26 @@ def _release_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_release_in_child)
+
+
+def who_holds(folder: pathlib.Path) -> str | None:
+    """Return the process on this machine that holds the lock in a folder; `None` if no process does.
+
+    Args:
+        folder: the host's part of a checkpoint.
+    """
+    try:
+        descriptor = os.open(folder / _NAME, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, and not only when a forked child closes its copy
+    except BlockingIOError:
+        return _who(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
 
 
 def _who(descriptor: int) -> str:

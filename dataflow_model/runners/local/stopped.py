@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.errors import StateCorruption
+from dataflow_model.runners.local.lock import who_holds
 from dataflow_model.runners.local.run_file import HOST, RunFile
+from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 
@@ -34,6 +36,10 @@ class StoppedLocalRun:
 
     checkpoint: pathlib.Path
 
+    def who_runs(self) -> str | None:
+        """Return the process that holds the lock, or has marked the run as running on another machine."""
+        return who_holds(self.checkpoint / HOST) or who_runs(self._ours)
+
     def last_committed(self) -> int | None:
         """Return the last committed micro-batch."""
         commit, _ = self._last()
@@ -44,7 +50,7 @@ class StoppedLocalRun:
         commit, is_published = self._last()
         if commit is None or is_published:
             return None
-        progress = read_progress(str(self.checkpoint / "dataflow"))
+        progress = read_progress(self._ours)
         return None if progress.get("batch", -1) >= commit.number else commit.number
 
     def offset(self, batch: int) -> tuple[Offset, int]:
@@ -81,3 +87,7 @@ class StoppedLocalRun:
     @property
     def _own(self) -> str:
         return str(self.checkpoint / HOST)
+
+    @property
+    def _ours(self) -> str:
+        return str(self.checkpoint / "dataflow")

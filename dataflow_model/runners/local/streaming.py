@@ -148,7 +148,7 @@ class LocalStreamResult(StreamResult):
         self._stopping = threading.Event()
         self._doorbell = Doorbell(stream.feed.alarms())
         self._mark = RunningMark(stream.checkpoint.ours)
-        self._mark.beat()
+        self._mark.start()
         self._start()
 
     def stop(self) -> None:
@@ -179,8 +179,7 @@ class LocalStreamResult(StreamResult):
         with contextlib.ExitStack() as released:
             released.callback(self._lock.release)
             released.callback(self._doorbell.close)
-            if not isinstance(self._error, SupersededRun):  # otherwise the mark belongs to the newer run
-                self._mark.remove()
+            self._mark.end(superseded=isinstance(self._error, SupersededRun))
 
     def _run(self) -> None:
         """Run micro-batches until the input ends or the run is stopped."""
@@ -188,7 +187,6 @@ class LocalStreamResult(StreamResult):
         eager_until = 0.0
         stream.roll_forward()
         while not stream.is_over and not self._stopping.is_set():
-            self._mark.beat()
             if stream.step():
                 eager_until = time.monotonic() + _EAGER_SECONDS
             else:

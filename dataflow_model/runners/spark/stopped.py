@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import StateCorruption
+from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
 from dataflow_model.runners.spark.labels import shard_labels
@@ -39,13 +40,17 @@ class StoppedSparkRun:
     path: str
     spark: SparkSession | None = None
 
+    def who_runs(self) -> str | None:
+        """Return the driver that has marked the run as running."""
+        return who_runs(self._ours)
+
     def last_committed(self) -> int | None:
         """Return the last committed micro-batch."""
         return last_committed(self.path)
 
     def half_published(self) -> int | None:
         """Return the micro-batch whose publishing has started but whose commit Spark has not logged."""
-        return half_published(str(pathlib.Path(self.path).parent / "dataflow"), self.last_committed())
+        return half_published(self._ours, self.last_committed())
 
     def offset(self, batch: int) -> tuple[Offset, int]:
         """Return our sources' offset, and the number of streaming DataFrames."""
@@ -70,6 +75,10 @@ class StoppedSparkRun:
                 for label, rows in itertools.groupby(parts.toLocalIterator(), key=_shard):
                     records = {(row[1][0], row[1][1]): bytes(row[2][0]) for row in rows}
                     yield read_shard(record, labels, label, Snapshot(heads[label], records))
+
+    @property
+    def _ours(self) -> str:
+        return str(pathlib.Path(self.path).parent / "dataflow")
 
     def _state(self, spark: SparkSession, batch: int, operator: int, variable: str) -> DataFrame:
         options = {"operatorId": str(operator), "stateVarName": variable, "batchId": str(batch)}

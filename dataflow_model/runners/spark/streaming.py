@@ -147,7 +147,7 @@ class StreamingResult(StreamResult):
         self._is_stopping = False
         self._fence = program.fence
         self._mark = RunningMark(checkpoint.ours)
-        self._mark.beat()
+        self._mark.start()
         self._start()
 
     def stop(self) -> None:
@@ -171,7 +171,6 @@ class StreamingResult(StreamResult):
 
     def _execute(self) -> RunnerState:
         while self.query.isActive and not self._is_last():
-            self._mark.beat()
             time.sleep(_POLL_SECONDS)
         finished = self._is_last()
         if self.query.isActive:
@@ -204,8 +203,7 @@ class StreamingResult(StreamResult):
             check_newest(self._checkpoint.ours, self._fence)
 
     def _release(self) -> None:
-        if not isinstance(self._error, SupersededRun):  # otherwise the mark belongs to the newer start
-            self._mark.remove()
+        self._mark.end(superseded=isinstance(self._error, SupersededRun))
 
     def _pending_since(self) -> int | None:
         """Return when the current micro-batch started, which is when Spark logged its offsets."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import platform
+import threading
 import time
 from typing import Final
 
@@ -24,28 +25,37 @@ _SILENT_SECONDS: Final = 60.0
 
 @attrs.define
 class RunningMark:
-    """The mark of this process, which must call `beat` regularly.
+    """The mark of this process; a thread renews it, however long a micro-batch takes.
 
     Args:
         folder: our part of the checkpoint.
     """
 
     folder: str
-    _last: float = attrs.field(init=False, default=float("-inf"))
+    _ended: threading.Event = attrs.field(init=False, factory=threading.Event)
+    _thread: threading.Thread = attrs.field(init=False)
 
-    def beat(self) -> None:
-        """Record that the run is alive; a disk that is temporarily full does not stop the run."""
-        now = time.monotonic()
-        if now - self._last < _BEAT_SECONDS:
-            return
-        self._last = now
-        with contextlib.suppress(OSError):
+    def start(self) -> None:
+        """Record that the run is alive, now and regularly until `end`."""
+        self._write()
+        self._thread = threading.Thread(target=self._renew, name="dataflow_model: mark of a run", daemon=True)
+        self._thread.start()
+
+    def end(self, *, superseded: bool = False) -> None:
+        """Record that the run has ended, unless a newer start of it has taken over, to which the mark belongs now."""
+        self._ended.set()
+        self._thread.join()
+        if not superseded:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(_BEAT_SECONDS):
+            self._write()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):  # a disk that is temporarily full does not stop the run
             write_file(self._path, Process().content())
-
-    def remove(self) -> None:
-        """Record that the run has ended."""
-        with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
 
     @property
     def _path(self) -> pathlib.Path:
@@ -59,9 +69,9 @@ def who_runs(folder: str) -> str | None:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     mark = RunningMark(folder)
-        ...     mark.beat()
+        ...     mark.start()
         ...     str(os.getpid()) in who_runs(folder)
-        ...     mark.remove()
+        ...     mark.end()
         ...     who_runs(folder)
         True
     """

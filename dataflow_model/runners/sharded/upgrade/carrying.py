@@ -15,7 +15,6 @@ from dataflow_model.runners.engine.resharding import count_keys
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
-from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.feed.followed import rows_read
 from dataflow_model.runners.sharded.progress import read_progress, write_progress
 from dataflow_model.runners.sharded.restoring import check_progress
@@ -98,7 +97,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
 def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, dict[str, Any]]:
     """Return the last committed micro-batch and its offset; raise if the run cannot be upgraded from there."""
     folder = str(before / "dataflow")
-    who = who_runs(folder)
+    who = stopped.who_runs()
     if who is not None:
         raise _refusal(f"the run in {old!r} is running, in {who}", "stop it first: result.stop()")
     for request in ("drained", "drain"):

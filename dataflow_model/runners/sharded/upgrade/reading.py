@@ -22,6 +22,10 @@ __all__ = ["ShardFound", "Snapshot", "StoppedRun", "read_shard"]
 class StoppedRun(Protocol):
     """A host's part of a stopped run's checkpoint."""
 
+    def who_runs(self) -> str | None:
+        """Return the process in which the run is running after all; `None` if it is stopped."""
+        ...
+
     def last_committed(self) -> int | None:
         """Return the last committed micro-batch, from 0; `None` if there is none."""
         ...
