@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
+from urllib.parse import quote
 
 import attrs
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AfterSignal"]
 
+_LONGEST: Final = 225
+"""The most characters of a quoted name: in a checkpoint, the request for a signal is a file that has it in its name."""
+
 
 @attrs.frozen(repr=False)
 class AfterSignal(Trigger):
@@ -23,10 +27,10 @@ class AfterSignal(Trigger):
     not kept for windows or turns that begin later.
 
     Args:
-        name: the name of the signal; not empty.
+        name: the name of the signal; not empty, and at most 225 characters long when it is quoted as in a URL.
 
     Raises:
-        InvalidArgument: if the name is empty.
+        InvalidArgument: if the name is empty or too long.
         InvalidType: if the name is not a string.
 
     Source: the papers' external signals, such as data injection requests and the completion of remote calls.
@@ -48,6 +52,12 @@ class AfterSignal(Trigger):
         if not name:
             raise InvalidArgument(
                 f"`name` must not be empty, got {name!r}", hint="use AfterSignal('flush'), for example"
+            )
+        length = len(quote(name, safe=""))
+        if length > _LONGEST:
+            raise InvalidArgument(
+                f"`name` must have at most {_LONGEST} characters when it is quoted as in a URL, got {length}: {name!r}",
+                hint="use a shorter name, such as AfterSignal('flush')",
             )
 
     @property

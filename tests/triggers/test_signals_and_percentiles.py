@@ -21,6 +21,14 @@ def test_a_signal_fires_the_trigger_that_waits_for_its_name() -> None:
     assert fires_at(dm.Repeatedly(FLUSH), "e 1@1, s flush, e 2@1, s flush") == ["s flush", "s flush"]
 
 
+def test_a_signal_whose_name_is_too_long_for_the_file_of_its_request_is_rejected() -> None:
+    dm.AfterSignal("x" * 225)
+    with pytest.raises(
+        dm.InvalidArgument, match=r"at most 225 characters when it is quoted .*, got 228: 'ä+'\nHint: use a"
+    ):
+        dm.AfterSignal("ä" * 38)
+
+
 def test_a_signal_is_one_event_for_the_whole_tree() -> None:
     both = dm.AfterAll(FLUSH, dm.AfterAny(FLUSH, dm.AfterSignal("other")))
     assert fires_at(both, "e 1@1, s flush") == ["s flush"]

@@ -16,7 +16,7 @@ from tests.support.folders import content
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.runners.local_streams import Stepped
-from tests.support.upgrade.pipelines import PIPELINES, Build, chained, retracting, stateful
+from tests.support.upgrade.pipelines import PIPELINES, Build, chained, pairs, retracting, stateful
 from tests.support.waiting import PATIENCE, wait_for_batch
 
 if TYPE_CHECKING:
@@ -80,6 +80,19 @@ def test_a_stream_in_a_micro_batch_that_takes_long_is_running(tmp_path: Path, mo
         upgrade(str(checkpoint), str(tmp_path / "new"))
     leave.set()
     result.wait_until_finish(PATIENCE)
+
+
+def test_a_stream_with_labels_that_are_too_long_for_names_of_files_is_carried_over(rows: Path, tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        windows = pairs(p, rows) | dm.Window.into(dm.FixedWindows("20 microseconds"))
+        _ = windows | "ä/" * 100 >> dm.Sum.per_key() | "x" * 300 >> dm.io.Collect()
+
+    expected = seen(run(dm.LocalRunner(), build).collected("x" * 300))
+    Stepped(build, tmp_path / "old", rows=ROWS_PER_BATCH).steps(3)
+    upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
+    new = Stepped(build, tmp_path / "new", rows=ROWS_PER_BATCH)
+    new.steps()
+    assert not difference(expected, seen(new.collected("x" * 300)))
 
 
 def test_a_stream_whose_input_is_over_is_not_carried_over(rows: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import pathlib
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import quote
 
 import attrs
 
@@ -20,6 +19,7 @@ from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.removing import remove_all
 from dataflow_model.runners.sharded.checkpoint.durable import (
     corrupt,
+    file_name,
     make_folder,
     seal,
     unseal,
@@ -330,7 +330,7 @@ def _with_parts(pending: Sequence[Pending]) -> list[Pending]:
 
 
 def _collected(directory: str, label: str) -> pathlib.Path:
-    return pathlib.Path(directory, "collected", quote(label, safe=""))
+    return pathlib.Path(directory, "collected", file_name(label))
 
 
 def _keep(directory: pathlib.Path, commit_id: str, kept: Sequence[Record | KeptRecords], *, sync: bool) -> None:

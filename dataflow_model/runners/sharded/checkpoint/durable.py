@@ -7,10 +7,12 @@ envelope is the same in every format, so that any version can recognise the form
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import uuid
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from urllib.parse import quote
 
 from dataflow_model.errors import CheckpointMismatch, SinkError, StateCorruption
 from dataflow_model.values.pickles import dump, load
@@ -23,6 +25,7 @@ __all__ = [
     "FORMAT",
     "check_format",
     "corrupt",
+    "file_name",
     "make_folder",
     "open_new",
     "seal",
@@ -46,6 +49,9 @@ _BODY: Final = len(_MAGIC) + _CHECKSUM_BYTES
 _BARE_PICKLE: Final = b"\x80\x05"
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
+_LONGEST_NAME: Final = 255
+"""The most bytes that file systems allow in a name."""
+_DIGEST_BYTES: Final = 8
 
 
 @contextlib.contextmanager
@@ -65,6 +71,27 @@ def writing(place: str | pathlib.Path) -> Iterator[None]:
             f"{str(place)!r} in the checkpoint directory cannot be written: {error}",
             hint="check free space and permissions, and start the run again: it resumes where it stopped",
         ) from error
+
+
+def file_name(label: str, ending: str = "") -> str:
+    """Return the name of a file or folder for a label; if it would be too long, a digest replaces the rest of it.
+
+    Args:
+        label: the label of a transform.
+        ending: how the name of the file ends; `write_file` can write a file with such an ending.
+
+    Example:
+        >>> file_name("daily/sums")
+        'daily%2Fsums'
+        >>> len(file_name("x" * 300)), file_name("x" * 300)[-20:]
+        (255, 'xxx+12b539c1cad94615')
+    """
+    name = quote(label, safe="")
+    longest = _LONGEST_NAME - (len(ending) + len(_temporary("")) if ending else 0)
+    if len(name) > longest:
+        digest = hashlib.blake2b(label.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+        name = f"{name[: longest - len(digest) - 1]}+{digest}"  # no short name has a plus
+    return name + ending
 
 
 def make_folder(path: pathlib.Path, *, sync: bool = False) -> None:
@@ -95,7 +122,7 @@ def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> Non
         content: the new content.
         sync: whether to return only when content and name are on disk.
     """
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    fresh = path.with_name(_temporary(path.name))
     try:
         write_new(fresh, content, sync=sync)
         fresh.replace(path)
@@ -104,6 +131,11 @@ def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> Non
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def _temporary(name: str) -> str:
+    """Return the name that a file has until it is complete."""
+    return f".{name}.{uuid.uuid4().hex[:8]}"
 
 
 def write_new(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:

@@ -11,7 +11,6 @@ import json
 import pathlib
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import quote
 
 import attrs
 
@@ -21,6 +20,7 @@ from dataflow_model.runners.engine.resharding import Share
 from dataflow_model.runners.sharded.checkpoint.durable import (
     FORMAT,
     check_format,
+    file_name,
     make_folder,
     seal,
     unseal,
@@ -195,7 +195,7 @@ class Seed:
 
 
 def _place_of(label: str, shard: int) -> str:
-    return f"keys/{quote(label, safe='')}/{shard:04d}.pickle"
+    return f"keys/{file_name(label)}/{shard:04d}.pickle"
 
 
 def _damaged(path: pathlib.Path, problem: str) -> StateCorruption:
