@@ -23,7 +23,7 @@ from dataflow_model.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["named_row_type", "row_type", "rows_of", "values_of"]
+__all__ = ["kind_of", "named_row_type", "row_type", "rows_of", "values_of"]
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _KINDS: Final[dict[str, Any]] = {
@@ -104,6 +104,16 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
 
 _OWN: Final = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace", "__match_args__", "__dict__"})
 """The attributes of every named tuple; a column with such a name can only be read as `row["_fields"]`."""
+
+
+def kind_of(type_: Any) -> str:
+    """Return the kind of a Python type for `named_row_type`, `Any` if it has none.
+
+    Example:
+        >>> kind_of(float), kind_of(complex)
+        ('float', 'Any')
+    """
+    return next((kind for kind, known in _KINDS.items() if known is type_), "Any")
 
 
 def _item_getter(names: tuple[str, ...]) -> Callable[[Any, Any], Any]:

@@ -15,6 +15,7 @@ from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.typehints import without_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -204,7 +205,8 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
 
     def output_type(self, value_type: Any) -> Any:
         """Return `float` for numbers."""
-        return float if value_type in (int, float, bool) else Any
+        kinds = without_none(value_type)  # `None` is rejected as an element
+        return float if kinds and all(kind in (int, float, bool) for kind in kinds) else Any
 
 
 class _Extreme(Combiner[Any, Any, Any]):

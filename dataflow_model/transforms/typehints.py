@@ -38,6 +38,7 @@ __all__ = [
     "type_name",
     "type_of_values",
     "unwrapped",
+    "without_none",
 ]
 
 _NUMBERS: Final = (int, float, complex)
@@ -105,10 +106,8 @@ def item_type(iterable: Any) -> Any:
         (<class 'int'>, typing.Any, <class 'str'>)
     """
     items: list[Any] = []
-    for member in _members(iterable):
+    for member in without_none(iterable):
         arguments = get_args(member)
-        if member is None or member is types.NoneType:
-            continue
         if get_origin(member) in _ITERABLES and arguments:
             items.append(arguments[0])
         elif get_origin(member) is tuple and arguments:
@@ -298,6 +297,16 @@ def _members(hint: Any) -> list[Any]:
     if get_origin(hint) is typing.Literal:
         return list(dict.fromkeys(type(value) for value in get_args(hint)))
     return [hint]
+
+
+def without_none(hint: Any) -> list[Any]:
+    """Return the alternatives of a type apart from `None`.
+
+    Example:
+        >>> without_none(int | None), without_none(int | str)
+        ([<class 'int'>], [<class 'int'>, <class 'str'>])
+    """
+    return [member for member in _members(hint) if member is not None and member is not types.NoneType]
 
 
 def either(members: Iterable[Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, NamedTuple, Optional, TypeVar
+from typing import Any, Generic, NamedTuple, Optional, TypeVar, get_type_hints
 
 import attrs
 import pytest
@@ -108,6 +108,27 @@ def test_types_follow_the_hints(transform: dm.PTransform, expected: Any) -> None
 )
 def test_types_of_pairs_follow_through_groupings(transform: dm.PTransform, expected: Any) -> None:
     assert (created([("a", 1)]) | transform).element_type == expected
+
+
+@pytest.mark.parametrize("values", [[1], [1.5, None], [1, 1.5, True, None]])
+def test_a_mean_of_numbers_that_may_be_missing_is_a_float(values: list[Any]) -> None:
+    assert (created(values) | dm.Mean.globally()).element_type is float
+
+
+def test_the_type_of_a_mean_of_other_values_is_not_known() -> None:
+    assert (created([dt.timedelta(1), None]) | dm.Mean.globally()).element_type is Any
+
+
+def test_combiners_together_give_a_row_with_their_types() -> None:
+    both = dm.Together(count=dm.Count(), mean=dm.Mean(), most=dm.Max(), span=Span(), all=dm.ToSet())
+    known = (created([1, None]) | both.globally()).element_type
+    assert get_type_hints(known) == {
+        "count": int | None,
+        "mean": float | None,
+        "most": int | None,
+        "span": str | None,
+        "all": Any,
+    }
 
 
 @pytest.mark.parametrize("values", [[1], ["ab"], [Flight("UA", 1.0, "JFK")], [("a", 1, 2)], [Plane("N1")], [None]])
