@@ -296,6 +296,59 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
     assert ended.stderr == ""
 
 
+def test_what_workers_have_printed_is_there_when_one_of_them_fails(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+            import os, threading
+            import dataflow_model as dm
+
+            def show(pair):
+                print(pair)
+                return pair
+
+            def fail(pair):
+                try:
+                    os.mkdir("failed")
+                except FileExistsError:
+                    threading.Event().wait()  # the other worker has failed, and its error ends this one
+                raise ValueError(pair)
+
+            p = dm.Pipeline(runner=dm.LocalRunner(workers=2))
+            shown = p | dm.Create([(n, n) for n in range(8)]) | dm.Map(show)
+            _ = shown | dm.Sum.per_key() | "fail" >> dm.Map(fail) | dm.io.Collect()
+            p.run().wait_until_finish()
+        """)
+    )
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, env=buffered, cwd=tmp_path
+    )
+    assert "ValueError" in ended.stderr
+    assert sorted(ended.stdout.splitlines()) == [f"({n}, {n})" for n in range(8)]
+
+
+def open_files() -> int:
+    return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+
+def test_the_pipe_of_a_run_that_has_ended_is_closed_and_stop_does_nothing() -> None:
+    before = open_files()
+    results = [run(dm.LocalRunner(workers=2), doing(tuple)) for _ in range(3)]
+    assert open_files() < before + len(results)
+    for result in results:
+        result.stop()
+        assert result.state is RunnerState.DONE
+
+
+def test_workers_without_a_working_directory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"working directory, which no longer exists\nHint: .*os\.chdir"):
+        run(dm.LocalRunner(workers=2), doing(tuple))
+
+
 def test_a_signal_while_it_runs_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "processes"
     folder.mkdir()

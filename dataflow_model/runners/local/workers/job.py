@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.engine.bounded.execution import static_sides
@@ -62,7 +63,9 @@ class Job:
 
         Raises:
             PlanError: for a plan that cannot be sent to workers.
+            UnsupportedOnRunner: if the working directory no longer exists.
         """
+        directory = _directory()
         check_functions(plan)
         cut = cut_into_stages(plan, dynamic_sides(plan))
         sides = static_sides(cut, clock)
@@ -97,7 +100,7 @@ class Job:
                     listed,
                     parts,
                     tuple(sys.path),
-                    str(pathlib.Path.cwd()),
+                    directory,
                     dict(os.environ),
                 )
                 for number, parts in enumerate(divided(listed, workers))
@@ -107,6 +110,17 @@ class Job:
     def remove_folder(self) -> None:
         """Remove the folder of the run."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _directory() -> str:
+    """Return the working directory, in which workers run too."""
+    try:
+        return str(pathlib.Path.cwd())
+    except FileNotFoundError as error:
+        raise UnsupportedOnRunner(
+            "LocalRunner(workers=…) runs its workers in the working directory, which no longer exists",
+            hint="change to another directory with os.chdir(…), or use dm.LocalRunner() without workers",
+        ) from error
 
 
 def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Part, ...]]:

@@ -114,7 +114,7 @@ def serve(descriptor: int) -> None:
     Args:
         descriptor: the file descriptor of the socket by which requests arrive, each with the socket for the worker.
     """
-    from dataflow_model.runners.local.workers.worker import work
+    from dataflow_model.runners.local.workers.worker import flush_output, work
 
     if importlib.util.find_spec("pandas") is not None:  # where it is installed, Arrow imports it to convert columns
         importlib.import_module("pandas")
@@ -133,7 +133,6 @@ def serve(descriptor: int) -> None:
                 requests.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 work(Connection(theirs))
-                sys.stdout.flush()
-                sys.stderr.flush()
             finally:
+                flush_output()
                 os._exit(0)  # the parent knows from the worker's messages how it ended

@@ -37,7 +37,9 @@ class WorkersResult(BoundedRun):
         super().__init__(job.program.staged, f"LocalRunner, {len(job.assignments)} workers")
         self._job = job
         self._stops, self._stop_request = multiprocessing.Pipe(duplex=False)
-        self._is_stopping = threading.Event()
+        self._may_stop = True
+        self._lock = threading.Lock()
+        """Guards the pipe, which is open as long as the run may be stopped."""
         self._team = Team(job.assignments, self._stops, self._note)
         self._progress_of: dict[int, Progress] = {}
         self._published: dict[str, Counter[str]] = {}
@@ -56,9 +58,10 @@ class WorkersResult(BoundedRun):
 
     def stop(self) -> None:
         """End the workers, without output: a bounded run commits at its end."""
-        if not self._is_stopping.is_set():
-            self._is_stopping.set()
-            self._stop_request.send_bytes(b"")
+        with self._lock:
+            if self._may_stop:
+                self._may_stop = False
+                self._stop_request.send_bytes(b"")
         if not self._is_own_thread():
             self._thread.join()
 
@@ -140,6 +143,12 @@ class WorkersResult(BoundedRun):
             return RunnerState.STOPPED
         self._published = output.counts
         return RunnerState.DONE
+
+    def _release(self) -> None:
+        with self._lock:
+            self._may_stop = False
+            self._stops.close()
+            self._stop_request.close()
 
     def _take(self, output: Output) -> None:
         """Take what the workers have written."""

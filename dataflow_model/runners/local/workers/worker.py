@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import queue
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.records import JoinedRecords
     from dataflow_model.runners.sharded.program import PackedProgram
 
-__all__ = ["run_assignment", "work"]
+__all__ = ["flush_output", "run_assignment", "work"]
 
 
 def work(connection: Connection) -> None:
@@ -59,6 +60,13 @@ def work(connection: Connection) -> None:
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it
         report = Failed(pack_error(error))
     send(connection, report)
+
+
+def flush_output() -> None:
+    """Write out what was printed, which `os._exit` would discard."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # whatever it is, the process ends here
+            stream.flush()
 
 
 def run_assignment(assignment: Assignment, barrier: Callable[[Arrived], None]) -> Done:
@@ -137,4 +145,5 @@ class _Parent:
                 self._passed.put(message)
         except (EOFError, OSError):
             shutil.rmtree(self.folder, ignore_errors=True)  # the parent has died, so nobody else will
+        flush_output()
         os._exit(1)
