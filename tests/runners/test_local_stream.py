@@ -20,6 +20,7 @@ from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.core.durable import DurableMachine
+from dataflow_model.runners.local import streaming
 from dataflow_model.runners.local.lock import check_file_system
 from dataflow_model.runners.local.run_file import Commit, RunFile
 from dataflow_model.testing import ManualClock, TestStream
@@ -166,6 +167,21 @@ def test_a_second_run_on_a_checkpoint_is_refused_by_the_process_that_has_it(tmp_
     result.stop()
     assert result.state is dm.RunnerState.STOPPED
     start(runner(checkpoint), build).stop()
+
+
+def test_a_stream_that_could_not_be_started_can_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(alarms: Any) -> None:
+        raise OSError(24, "Too many open files")
+
+    build, checkpoint = sums(tmp_path / "rows"), tmp_path / "checkpoint"
+    with monkeypatch.context() as patched:
+        patched.setattr(streaming, "Doorbell", fail)
+        with pytest.raises(OSError, match="Too many open files") as failure:
+            start(runner(checkpoint), build)
+    start(runner(checkpoint), build).stop()
+    del failure  # it holds what could not be started
 
 
 def test_a_checkpoint_of_spark_is_left_as_it_is(tmp_path: Path) -> None:

@@ -66,7 +66,12 @@ class Options:
 def start(plan: Plan, options: Options, *, until: str | None) -> LocalStreamResult:
     """Start the stream of a plan in its own thread."""
     lock, stream = open_stream(plan, options, until=until)
-    return LocalStreamResult(stream, lock, int(options.poll_interval) / 1_000_000)
+    with contextlib.ExitStack() as undone:
+        undone.callback(lock.release)
+        undone.callback(stream.close)
+        result = LocalStreamResult(stream, lock, int(options.poll_interval) / 1_000_000)
+        undone.pop_all()
+    return result
 
 
 def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tuple[RunLock, LocalStream]:
@@ -148,7 +153,6 @@ class LocalStreamResult(StreamResult):
         self._stopping = threading.Event()
         self._doorbell = Doorbell(stream.feed.alarms())
         self._mark = RunningMark(stream.checkpoint.ours)
-        self._mark.start()
         self._start()
 
     def stop(self) -> None:
@@ -165,6 +169,7 @@ class LocalStreamResult(StreamResult):
         return self._stream.began
 
     def _execute(self) -> RunnerState:
+        self._mark.start()
         try:
             with collecting_rarely():
                 self._run()
