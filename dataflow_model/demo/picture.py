@@ -15,6 +15,7 @@ from dataflow_model.demo.answers import answer_of
 from dataflow_model.demo.choice import ZONE, choose, local, worst_day
 from dataflow_model.demo.pipeline import DELAY, EARLY_AFTER
 from dataflow_model.demo.scene import HOUR, Scene, scene_of
+from dataflow_model.errors import SinkError
 from dataflow_model.time import duration_text
 from dataflow_model.values import PaneTiming
 
@@ -60,6 +61,9 @@ def draw(path: Path, outcome: Outcome, target: Path) -> None:
         path: the flights.
         outcome: a run with early and late panes.
         target: the file to write; the suffix of its name determines the format.
+
+    Raises:
+        SinkError: if the file cannot be written, or the format is not known.
     """
     day = worst_day(outcome.hourly)
     if day is None:
@@ -83,7 +87,13 @@ def draw(path: Path, outcome: Outcome, target: Path) -> None:
             x=0.012, ha="left", fontsize=16, fontweight="bold",
         )  # fmt: skip
         figure.text(0.012, 0.016, _caption(shown), fontsize=10.5, color="#3c4651", linespacing=1.45)
-        figure.savefig(target, dpi=105, facecolor="white", pil_kwargs={"optimize": True})
+        try:
+            figure.savefig(target, dpi=105, facecolor="white", pil_kwargs={"optimize": True})
+        except (OSError, ValueError) as error:
+            raise SinkError(
+                f"the picture could not be written to {target}: {error}",
+                hint="choose another file with --out demo.png",
+            ) from error
 
 
 def _draw_day(axes: Axes, scene: Scene, shown: Shown) -> None:

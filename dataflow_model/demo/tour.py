@@ -46,13 +46,18 @@ def show(
         whether all results agree, and enough panes are early and late for that to be meaningful.
 
     Raises:
-        InvalidArgument: if `data` is not a file.
+        InvalidArgument: if `data` is not a file, or the directory of `picture` does not exist.
         UnsupportedOnRunner: if `runner` is one on Spark, and PySpark or Java is missing.
     """
     console = console or Console()
     path = flights_file() if data is None else data
     if not path.is_file():
         raise InvalidArgument(f"there is no flights file {path}", hint="omit --data to use the package's own flights")
+    if picture is not None and not picture.parent.is_dir():
+        raise InvalidArgument(
+            f"the picture {picture} cannot be written: there is no directory {picture.parent}",
+            hint="create it, or choose another file with --out demo.png",
+        )
     if runner in {"batch", "streaming"} and (missing := missing_for_spark()) is not None:
         raise UnsupportedOnRunner(
             f"--runner {runner} runs on Spark: {missing.problem}", hint=f"{missing.hint}, or use --runner local"

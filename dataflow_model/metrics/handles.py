@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from typing import Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.metrics.collecting import current
 
 __all__ = ["Counter", "Distribution", "Gauge", "counter", "distribution", "gauge"]
+
+_MOST: Final = sys.float_info.max
 
 
 @attrs.frozen
@@ -44,7 +48,8 @@ class Distribution:
         """Add a number to the distribution; outside of a run this does nothing.
 
         Raises:
-            InvalidArgument: for infinity and NaN, which would hide all other numbers.
+            InvalidArgument: for infinity and NaN, which would hide all other numbers, and for an int beyond the range
+                of a float.
             InvalidType: if `value` is not a number.
         """
         _check_number("distribution", self.name, value)
@@ -63,7 +68,7 @@ class Gauge:
         """Set the gauge; outside of a run this does nothing.
 
         Raises:
-            InvalidArgument: for infinity and NaN.
+            InvalidArgument: for infinity and NaN, and for an int beyond the range of a float.
             InvalidType: if `value` is not a number.
         """
         _check_number("gauge", self.name, value)
@@ -162,8 +167,8 @@ def _checked(name: object) -> str:
 def _check_number(kind: str, name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidType(f"the {kind} {name!r} takes numbers, got {value!r}", hint="pass an int or a float")
-    if not -_LIMIT < value < _LIMIT:
-        raise InvalidArgument(f"the {kind} {name!r} takes finite numbers, got {value!r}", hint="skip such values")
-
-
-_LIMIT = float("inf")
+    if not -_MOST <= value <= _MOST:
+        raise InvalidArgument(
+            f"the {kind} {name!r} takes finite numbers in the range of a float, got {shown(value)}",
+            hint="skip such values",
+        )

@@ -44,6 +44,24 @@ def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.C
     assert "Hint: omit --data" in printed
 
 
+def test_a_picture_in_no_directory_is_refused_before_anything_runs(
+    some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["demo", "--runner", "local", "--data", str(some_flights), "--out", str(tmp_path / "none" / "a.png")]
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert f"there is no directory {tmp_path / 'none'}\nHint: create it" in err
+
+
+def test_a_picture_of_no_known_format_is_an_error_with_the_way_out(
+    some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["demo", "--runner", "local", "--data", str(some_flights), "--out", str(tmp_path / "a.unknown")]
+    assert main(arguments) == 1
+    assert "a.unknown: Format 'unknown' is not supported" in capsys.readouterr().err
+
+
 def test_a_spark_runner_without_java_is_refused_before_anything_runs(
     some_flights: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

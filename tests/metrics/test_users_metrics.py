@@ -117,5 +117,7 @@ def test_wrong_amounts_are_refused_with_the_way_out() -> None:
         dm.metrics.counter("n").inc(0.5)  # type: ignore[arg-type]
     with pytest.raises(dm.InvalidType, match=r"takes numbers, got 'two'"):
         dm.metrics.distribution("d").update("two")  # type: ignore[arg-type]
-    with pytest.raises(dm.InvalidArgument, match=r"finite numbers, got nan"):
+    with pytest.raises(dm.InvalidArgument, match=r"finite numbers in the range of a float, got nan"):
         dm.metrics.gauge("g").set(float("nan"))
+    with pytest.raises(dm.InvalidArgument, match=r"finite numbers in the range of a float, got -10+\.*"):
+        dm.metrics.distribution("d").update(-(10**5000))
