@@ -137,8 +137,13 @@ class BackgroundRun(abc.ABC):
         """Release what the run holds, however it has ended."""
 
     def _start(self) -> None:
-        """Start the thread of the run."""
-        self._begin()
+        """Start the threads of the run and of what shows and logs it."""
+        self._log = RunLog(self._staged.plan, self._runner, self.report)
+        self._progress = live_progress()
+        self._watcher: threading.Thread | None = None
+        if is_observed():
+            self._watcher = threading.Thread(target=self._watch, name=f"{self._runner}: watcher", daemon=True)
+            self._watcher.start()
         self._thread.start()
 
     def _work(self) -> None:
@@ -154,15 +159,6 @@ class BackgroundRun(abc.ABC):
         finally:
             self._state = ended_as
             self._end()
-
-    def _begin(self) -> None:
-        """Note that the run starts now; called in the thread that has asked for it."""
-        self._log = RunLog(self._staged.plan, self._runner, self.report)
-        self._progress = live_progress()
-        self._watcher: threading.Thread | None = None
-        if is_observed():
-            self._watcher = threading.Thread(target=self._watch, name=f"{self._runner}: watcher", daemon=True)
-            self._watcher.start()
 
     def _watch(self) -> None:
         """Show how far the run is, and log what it has dropped, again and again."""

@@ -119,5 +119,5 @@ def test_wrong_amounts_are_refused_with_the_way_out() -> None:
         dm.metrics.distribution("d").update("two")  # type: ignore[arg-type]
     with pytest.raises(dm.InvalidArgument, match=r"finite numbers in the range of a float, got nan"):
         dm.metrics.gauge("g").set(float("nan"))
-    with pytest.raises(dm.InvalidArgument, match=r"finite numbers in the range of a float, got -10+\.*"):
+    with pytest.raises(dm.InvalidArgument, match=r"finite numbers in the range of a float, got <int of 16610 bits>"):
         dm.metrics.distribution("d").update(-(10**5000))

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["LocalRunner"]
 
 _MODES: Final = ("streaming", "microbatch")
-_ONE_TASK: Final = "0"
 _ROWS: Final = 400_000
 _POLL: Final = "10 milliseconds"
 

@@ -251,7 +251,7 @@ class Publisher:
                 rows[write.label]["elements_in"] += count
             if count and write.sink.keeps_records:
                 kept = write.sink.kept(messages)
-                _keep(self._collected(write.label), commit_id(self.program, batch), kept, sync=self.syncs)
+                _keep(_collected(self.directory, write.label), commit_id(self.program, batch), kept, sync=self.syncs)
             self.program.fault.reach("while_publishing", batch)
         self.program.fault.reach("after_publishing", batch)
         for part in pending:
@@ -283,9 +283,6 @@ class Publisher:
             (write.label, functools.partial(write.sink.abort, commit, messages[write.label]))
             for write in self.program.staged.sinks
         )
-
-    def _collected(self, label: str) -> pathlib.Path:
-        return _collected(self.directory, label)
 
 
 def last_published(directory: str) -> int | None:

@@ -201,7 +201,8 @@ def _least_position(positions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _merged_join(joins: Sequence[JoinState]) -> JoinState:
     """Merge the shards of a join: each has received all of the side inputs, and a part of the elements."""
-    windows = [{window: values for side in sides for window, values in side.items()} for sides in _by_side(joins)]
+    by_side = zip(*(join.windows for join in joins), strict=True)
+    windows = [{window: values for side in sides for window, values in side.items()} for sides in by_side]
     joined = JoinState(windows, [min(marks) for marks in zip(*(join.watermarks for join in joins), strict=True)])
     for join in joins:
         for asking, waiting in join.waiting.items():
@@ -209,10 +210,6 @@ def _merged_join(joins: Sequence[JoinState]) -> JoinState:
     joined.instants = max(join.instants for join in joins)
     joined.main = Watermarks.least(join.main for join in joins)
     return joined
-
-
-def _by_side(joins: Sequence[JoinState]) -> list[tuple[dict[Any, Any], ...]]:
-    return list(zip(*(join.windows for join in joins), strict=True))
 
 
 def _join_of_share(join: JoinState, share: Share) -> JoinState:
