@@ -160,7 +160,7 @@ def _figure(options: argparse.Namespace) -> bool:
 
 def _add_prepare_spark(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Archive the classes that Spark loads (160 MB in this Python environment, half a minute), so that sessions of "
+        "Archive the classes that Spark loads (180 MB in this Python environment, half a minute), so that sessions of "
         "local_session and their first jobs start in about half the time. Does nothing if that was done before; after "
         "an upgrade of Java or PySpark, run it again."
     )

@@ -16,9 +16,10 @@ __all__ = ["ManualClock"]
 class ManualClock:
     """A processing clock that stands still until a test advances it.
 
-    `LocalRunner(clock=ManualClock(…))` reads it once per run: elements of files and `Create` arrive at that instant.
-    Advance the clock between two runs to make the second one later. A function that needs the time can be given
-    `clock.now` instead of the wall clock. Within a run, use a `TestStream` to advance time.
+    Without a checkpoint, `LocalRunner(clock=ManualClock(…))` reads it once, when the run starts: elements of files and
+    `Create` arrive at that instant. Advance the clock between two runs to make the second one later, or use a
+    `TestStream` to advance time within a run. With a checkpoint, the stream reads the clock in each micro-batch. A
+    function that needs the time can be given `clock.now` instead of the wall clock.
 
     Args:
         start: the initial time; by default the epoch.

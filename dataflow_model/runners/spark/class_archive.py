@@ -61,7 +61,7 @@ def create_archive(command: Sequence[str]) -> Path:
         command: the program and its arguments.
 
     Returns:
-        the archive, about 160 MB; those before it, which may be for other installations, are deleted.
+        the archive, about 180 MB; those before it, which may be for other installations, are deleted.
 
     Raises:
         InvalidArgument: if the folder of the environment cannot be written to.
