@@ -45,7 +45,7 @@ class FileSink(Sink):
     Attributes:
         path: the directory; driver and workers must see the same one.
         schema: the columns, those of `panes` and `retractions` apart; `None` means inferred from the first rows, which
-            only a bounded run can do.
+            a stream cannot do.
         panes: whether window and pane are columns too.
         retractions: whether values may be taken back; the column `is_retraction` then says which rows do so.
         label: what dead letters call the transform.

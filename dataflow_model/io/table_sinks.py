@@ -42,7 +42,7 @@ class TableSink(Sink):
         url: of the database.
         table: the table's name, with that of its schema in front if it has one.
         keys: the columns that tell rows apart.
-        schema: the rows' columns, those of `panes` apart; `None` means inferred, which only a bounded run can do.
+        schema: the rows' columns, those of `panes` apart; `None` means inferred, which a stream cannot do.
         panes: whether window and pane are columns too.
         label: what dead letters and the bookkeeping call the transform.
         fence: the start of a run that writes.

@@ -92,13 +92,13 @@ class WriteParquet(WriteColumns):
 
     Args:
         path: the directory; the driver and all workers must see the same one.
-        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else, in a bounded run,
-            from the first rows.
+        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else from the first rows,
+            which a stream cannot do.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
 
     Raises:
         SinkError: at `run()`, when the directory cannot be written.
-        PlanError: at `run()`, for an unbounded collection whose columns are not known.
+        PlanError: at `run()`, for a stream that writes rows whose columns are not known.
         InvalidArgument: for rows that have a column of a name that is added.
 
     Source: Beam's `WriteToParquet`.
@@ -274,15 +274,15 @@ class WriteTable(WriteColumns):
         table: the table's name, with its schema's in front if it has one; it is made if it is not there. One that is
             there needs all columns, and a primary key or unique constraint on the keys; further columns are left alone.
         keys: the column, or columns, that tell rows apart; with `panes=True` the window's may be among them.
-        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else, in a bounded run,
-            from the rows.
+        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else from the rows,
+            which a stream cannot do.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
 
     Raises:
         InvalidArgument: for a database that is neither, a key that is no column, a type that databases do not have.
         SinkError: at `run()`, when the database cannot be reached or the table does not take the rows.
         SupersededRun: during the run, when a newer one has started on its checkpoint.
-        PlanError: at `run()`, for an unbounded collection whose columns are not known.
+        PlanError: at `run()`, for a stream that writes rows whose columns are not known.
 
     Source: Beam's `WriteToJdbc`, which only inserts; the sequencers of the MillWheel paper, section 5.2.
 

@@ -46,8 +46,12 @@ def check(plan: Plan, *, drained: bool = False) -> None:
         _check_that_groupings_fire(plan)
 
 
-def check_sinks(plan: Plan) -> None:
-    """Check that each sink can be written to, and that it accepts a stream if its input is one.
+def check_sinks(plan: Plan, *, streaming: bool) -> None:
+    """Check that each sink can be written to, and that it accepts a stream if it is written to by one.
+
+    Args:
+        plan: the plan.
+        streaming: whether the run is a stream, which writes to its sinks commit by commit, also from bounded inputs.
 
     Raises:
         SinkError: for an output that cannot be written.
@@ -57,7 +61,7 @@ def check_sinks(plan: Plan) -> None:
     for node in plan.nodes:
         if isinstance(node, Write):
             node.sink.check()
-            if node.input in unbounded:
+            if streaming or node.input in unbounded:
                 node.sink.check_unbounded()
 
 

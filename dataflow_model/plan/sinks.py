@@ -192,7 +192,7 @@ class Sink(abc.ABC):
         """Raise `SinkError` if the sink cannot be written to; runs at plan time."""
 
     def check_unbounded(self) -> None:  # noqa: B027 - most sinks have nothing to check
-        """Raise `PlanError` if the sink does not accept a stream; runs at plan time."""
+        """Raise `PlanError` if a stream, even one of bounded inputs, cannot write to the sink; runs at plan time."""
 
     def place(self) -> str | None:
         """Return the directory to which no other sink of the pipeline may write, or `None`.

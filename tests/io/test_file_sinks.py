@@ -26,6 +26,7 @@ from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Repeated
 from dataflow_model.runners.engine.records import BundleRecords
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues
+from dataflow_model.runners.local import LocalRunner
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Create
@@ -284,6 +285,14 @@ def test_a_stream_needs_to_know_its_columns(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"the columns of .* are not known.*\nHint: pass schema="):
         ParquetSink(path=tmp_path).check_unbounded()
     ParquetSink(path=tmp_path, schema=PAIRS).check_unbounded()
+
+
+def test_a_stream_of_a_bounded_input_needs_to_know_its_columns_too(tmp_path: Path) -> None:
+    """Each commit would infer its own, so the files of one sink would have different columns."""
+    pipeline = Pipeline(runner=LocalRunner(checkpoint=tmp_path / "checkpoint"))
+    _ = pipeline | Create([1, 2]) | Map(lambda number: (number, None)) | WriteParquet(tmp_path / "out")
+    with pytest.raises(PlanError, match=r"the columns of 'WriteParquet' are not known.*\nHint: pass schema="):
+        pipeline.run()
 
 
 def test_the_transform_takes_columns_from_the_element_type_and_its_label(tmp_path: Path) -> None:

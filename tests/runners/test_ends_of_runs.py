@@ -31,6 +31,7 @@ RUNNERS: dict[str, Callable[[Path], Runner]] = {
     "two workers": lambda folder: dm.LocalRunner(workers=2),
     "stream": lambda folder: dm.LocalRunner(checkpoint=folder / "checkpoint"),
 }
+SUMS = pa.schema({"key": pa.string(), "value": pa.int64()})
 ON_ALL = pytest.mark.parametrize("runner", RUNNERS)
 BOUNDED = pytest.mark.parametrize("runner", ["bounded", "two workers"])
 
@@ -276,7 +277,7 @@ def test_what_a_stream_renames_into_place_is_on_disk_before(tmp_path: Path, monk
         del lines
         words = p | dm.Create(["a", "b"])
         _ = words | dm.io.WriteText(tmp_path / "text")
-        _ = words | dm.Map(lambda word: (word, 1)) | dm.Sum.per_key() | dm.io.WriteJson(tmp_path / "json")
+        _ = words | dm.Map(lambda word: (word, 1)) | dm.Sum.per_key() | dm.io.WriteJson(tmp_path / "json", schema=SUMS)
 
     run(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), build)
     # An empty mark of a running process counts as none.

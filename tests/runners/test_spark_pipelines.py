@@ -57,7 +57,7 @@ def every_shape(rows: Path, out: Path | None = None) -> Callable[[dm.Pipeline], 
             | "windows"
             >> dm.Window.into(dm.FixedWindows(10)).trigger(EARLY_AND_LATE).allowed_lateness(15).accumulating()
         )
-        summed = windowed | "sums" >> dm.Sum.per_key()
+        summed = windowed | "sums" >> dm.Sum.per_key().with_output_types(tuple[str, int])
         _ = summed | "summed" >> dm.io.Collect()
         _ = (
             summed

@@ -163,7 +163,7 @@ class LocalRunner:
         support = bounded if self._checkpoint is None else STREAMING
         plan = self.rewritten(plan)
         support.check(plan)
-        check_sinks(plan)
+        check_sinks(plan, streaming=self._checkpoint is not None)
         if self._checkpoint is not None:
             return self._stream(plan, self._checkpoint, until)
         clock = self._clock.now() if isinstance(self._clock, Clock) else self._clock

@@ -149,7 +149,7 @@ class SparkRunner:
             check_weak(plan)
         support = BATCH if self.mode == "batch" else STREAMING
         support.check(plan)
-        check_sinks(plan)
+        check_sinks(plan, streaming=self.mode != "batch")
         check_functions(plan)
         if not hasattr(self.spark, "conf") or isinstance(self.spark, type):
             raise InvalidType(
