@@ -347,6 +347,12 @@ class FileSource(ColumnSource):
 
     def _check_columns(self, schema: pa.Schema) -> None:
         row_type(schema)  # refuses names that cannot be fields
+        if not schema.names:  # Arrow keeps no number of rows without columns
+            where = f"the {self.kind} files in {', '.join(self.paths)} have" if self.given is None else "`schema` has"
+            raise InvalidArgument(
+                f"a row must have at least one column, but {where} none",
+                hint="pass schema=pa.schema({…}) with the columns to read",
+            )
         if isinstance(self.event_time, str):
             check_time_column(schema, self.event_time, "event_time")
         if self.processing_time is not None:

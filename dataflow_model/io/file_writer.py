@@ -152,7 +152,7 @@ class FileSinkWriter(SinkWriter):
         """Write records whose values are columns of the schema's types; tell whether they are."""
         sink = self._sink
         table = columns_of(records)
-        if table is None:
+        if table is None or not table.num_columns:
             return False
         added = pane_arrays(records, panes=sink.panes, retractions=sink.retractions)
         if not added.keys().isdisjoint(table.column_names):

@@ -112,6 +112,9 @@ def fit_places(
                 cause = "marks retractions" if name == RETRACTION_FIELD.name else "`panes=True` adds"
                 bad.setdefault(row, f"it has a field {name!r}, which is the name of the column that {cause}")
     batch = fitted_columns({**columns, **made}, len(kept), schema, bad)
+    if not schema.names:  # Arrow keeps no number of rows without columns
+        for row in range(len(kept)):
+            bad.setdefault(row, "it has no fields, and a row must have at least one column")
     if bad:
         misfits.extend(_misfit(records[kept[row]], reason) for row, reason in sorted(bad.items()))
         good = [row for row in range(len(kept)) if row not in bad]

@@ -123,7 +123,7 @@ def fitted_columns(
             if value is not MISSING:
                 bad.setdefault(row, f"the schema has no column {name!r}; it has {', '.join(schema.names)}")
     lists = [values for values in columns.values() if isinstance(values, list)]
-    ragged = len(lists) > 1 and any(_Missing in set(map(type, values)) for values in lists)
+    ragged = any(_Missing in set(map(type, values)) for values in lists)
     arrays = []
     for field in schema:
         values = columns.get(field.name)

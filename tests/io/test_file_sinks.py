@@ -122,6 +122,27 @@ def test_a_commit_without_rows_writes_nothing(sink: FileSink) -> None:
     assert [file for file in Path(sink.path).rglob("*") if file.is_file()] == []
 
 
+@pytest.mark.parametrize("kind", [ParquetSink, JsonSink, CsvSink])
+@pytest.mark.parametrize("schema", [None, pa.schema([])])
+def test_records_without_fields_are_dead_letters_where_there_are_no_columns(
+    tmp_path: Path, kind: Any, schema: pa.Schema | None
+) -> None:
+    sink = kind(path=tmp_path, schema=schema)
+    messages = written(sink, "0", [{}, {}])
+    sink.commit("0", messages)
+    assert sink.counts(messages) == {"rows": 0, "dead_letters": 2}
+    [file] = (tmp_path / "_dead_letters").iterdir()
+    reasons = {json.loads(line)["reason"] for line in file.read_text().splitlines()}
+    assert reasons == {"it has no fields, and a row must have at least one column"}
+
+
+def test_a_record_without_fields_is_a_row_of_nulls_where_there_are_columns(sink: FileSink) -> None:
+    messages = written(attrs.evolve(sink, schema=pa.schema({"value": pa.int64()})), "0", [{}, {"value": 1}, {}])
+    sink.commit("0", messages)
+    assert sink.counts(messages) == {"rows": 3, "dead_letters": 0}
+    assert rows(sink) == [{"value": None}, {"value": 1}, {"value": None}]
+
+
 def test_rows_that_do_not_fit_go_to_the_dead_letters_and_are_counted(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int32())])
     sink = ParquetSink(path=tmp_path, schema=schema, label="Out/WriteParquet")

@@ -170,6 +170,25 @@ def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
     assert read_all(a_source("json", tmp_path / "a.json"), "a.json", 1, 5).to_pylist() == [{"at": 2}]
 
 
+def test_files_without_columns_are_refused_as_are_schemas_without_any(tmp_path: Path) -> None:
+    """Their rows could not be counted."""
+    (tmp_path / "a.json").write_text("{}\n{}\n")
+    pq.write_table(pa.table({"n": [1, 2]}).select([]), tmp_path / "a.parquet")
+    for read, name in ((ReadJson, "a.json"), (ReadParquet, "a.parquet")):
+        with pytest.raises(InvalidArgument, match=r"a row must have .* files in .* have none\nHint: pass schema="):
+            read(tmp_path / name, event_time=None)
+        with pytest.raises(InvalidArgument, match=r"a row must have .* but `schema` has none\nHint: pass schema="):
+            read(tmp_path / name, event_time=None, schema=pa.schema([]))
+
+
+def test_objects_without_fields_are_rows_of_nulls(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}\n{}\n")
+    for kind in (pa.int64(), pa.date32()):
+        source = JsonSource(paths=(tmp_path,), event_time=None, given=pa.schema({"value": kind}))
+        [batch] = source.read("a.json", 0, None)
+        assert batch.to_pylist() == [{"value": None}, {"value": None}]
+
+
 def test_projection_reads_the_named_columns_and_the_time_columns(files: dict[str, Path]) -> None:
     for kind, file in files.items():
         source = a_source(kind, file, given=SCHEMA, processing_time="seen").project(["delay"])
