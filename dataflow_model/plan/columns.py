@@ -9,7 +9,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, shown
+from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -211,13 +212,17 @@ def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processi
         event_times, known = instants(batch.column(event_time))
         if known is not None:
             _explain_missing(reasons, batch, event_time, known, "event time")
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        for place in places_beyond(column):
+            [number] = _held(column.slice(place, 1))
+            reasons.setdefault(place, f"column {field.name!r} is {field.type} and holds {shown(number)}; {RANGE}")
     if not reasons:
         return Columns(batch, event_times, clock)
     places = sorted(reasons)
     valid = np.ones(batch.num_rows, np.bool_)
     valid[places] = False
     rows = batch.take(pa.array(places, pa.int64()))
-    columns = [values_of(column) for column in rows.columns]
+    columns = list(map(_held, rows.columns))
     bad = tuple(
         BadRow(
             place,
@@ -259,13 +264,18 @@ def _explain_missing(
     reasons: dict[int, str], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], time_name: str
 ) -> None:
     for place in np.flatnonzero(~known).tolist():
-        [value] = values_of(batch.column(column).slice(place, 1))
+        [value] = _held(batch.column(column).slice(place, 1))
         reasons.setdefault(
             place,
             f"column {column!r} holds {value!r}, which is not an instant: the row has no {time_name}"
             if value is not None
             else f"column {column!r} is null: the row has no {time_name}",
         )
+
+
+def _held(column: pa.Array) -> list[Any]:
+    """Return the values of a column, as numbers if one of them is a time that Python cannot hold."""
+    return values_of(in_numbers(column) if places_beyond(column) else column)
 
 
 def _carried_forward(clock: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond, with_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -185,6 +186,9 @@ def values_of(column: pa.Array) -> list[Any]:
     Timestamps in structs, lists and maps are in UTC too, whatever their zone, which for a DataFrame is that of the
     Spark session.
 
+    Raises:
+        InvalidArgument: for another time that Python cannot hold; the rows of a source with such a time are bad rows.
+
     Example:
         >>> values_of(pa.array([0, None], pa.timestamp("us", "UTC")))
         [datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc), None]
@@ -193,31 +197,33 @@ def values_of(column: pa.Array) -> list[Any]:
         return _datetimes(column)
     if pa.types.is_dictionary(column.type):
         return values_of(column.dictionary_decode())
-    kind = _in_utc(column.type)
-    result: list[Any] = (column if kind == column.type else column.cast(kind)).to_pylist()
+    kind = with_times(column.type, _in_utc)
+    try:
+        result: list[Any] = (column if kind == column.type else column.cast(kind)).to_pylist()
+    except OverflowError as error:
+        raise _beyond(column) from error
     return result
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
-    """Return a type with UTC in place of the zones of all timestamps in it."""
-    if pa.types.is_timestamp(kind):
-        return kind if kind.tz is None else pa.timestamp(kind.unit, "UTC")
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_in_utc(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        key, item = kind.key_field, kind.item_field
-        return pa.map_(key.with_type(_in_utc(key.type)), item.with_type(_in_utc(item.type)), kind.keys_sorted)
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_in_utc(kind.value_type)), kind.list_size)
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_in_utc(kind.value_type)))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_in_utc(kind.value_type)))
-    return kind
+    """Return a type of time with UTC in place of its zone."""
+    has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
+    return pa.timestamp(kind.unit, "UTC") if has_zone else kind
+
+
+def _beyond(column: pa.Array) -> InvalidArgument:
+    """Return the error for a column with a time that Python cannot hold."""
+    number = in_numbers(column.take(pa.array(places_beyond(column)[:1], pa.int64()))).to_pylist()
+    return InvalidArgument(
+        f"a column of type {column.type} holds {', '.join(map(str, number))}; {RANGE}",
+        hint="change the value, leave the column out, or convert it to a type of whole numbers",
+    )
 
 
 def _datetimes(column: pa.Array) -> list[Any]:
     zone = column.type.tz
+    if column.type.unit in {"s", "ms"} and places_beyond(column):
+        raise _beyond(column)
     micros = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
     numbers = micros.fill_null(0).to_numpy()
     values: list[Any]

@@ -12,9 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataflow_model.errors import InvalidArgument, SourceError
+from dataflow_model.io import Collect, ReadParquet
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.text_sources import CsvSource, JsonSource
 from dataflow_model.plan.columns import columns_of, decode_columns, instants
+from dataflow_model.plan.rows import values_of
+from dataflow_model.plan.watermarks import ARRIVAL
+from dataflow_model.transforms.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +58,64 @@ def test_the_error_and_the_dead_letter_name_file_row_column_and_value(tmp_path: 
         letter.reason
         == "a.parquet, row 1: column 'at' holds 'soon', which is not an instant: the row has no event time"
     )
+
+
+DAYS = pa.array([1, None, 3_000_000], pa.int32()).cast(pa.date32())
+BEYOND = {
+    "a date": (DAYS, "3000000"),
+    "a date before the year 1": (pa.array([1, None, -3_000_000], pa.int32()).cast(pa.date32()), "-3000000"),
+    "a date in milliseconds": (DAYS.cast(pa.date64()), "259200000000000"),
+    "a duration": (pa.array([1, None, 2**60]).cast(pa.duration("s")), "1152921504606846976"),
+    "an instant": (pa.array([1, None, 2**60]).cast(pa.timestamp("s")), "1152921504606846976"),
+    "a list": (pa.array([[1], None, [2, 2**60]]).cast(pa.list_(pa.timestamp("us", "UTC"))), "[2, 1152921504606846976]"),
+    "a map": (
+        pa.array([[("a", 1)], None, [("a", 2**60)]], pa.map_(pa.string(), pa.int64())).cast(
+            pa.map_(pa.string(), pa.timestamp("us"))
+        ),
+        "[('a', 1152921504606846976)]",
+    ),
+    "a struct": (pa.array([{"t": None}, None, {"t": 2**60}]).cast(pa.struct({"t": pa.duration("s")})), "{'t': 115"),
+    "a dictionary": (DAYS.dictionary_encode(), "3000000"),
+}
+
+
+@pytest.mark.parametrize("kind", BEYOND)
+def test_a_time_that_python_cannot_hold_makes_a_bad_row(kind: str) -> None:
+    column, shown = BEYOND[kind]
+    rows = columns_of(pa.record_batch({"n": [10, 20, 30], "t": column}), ARRIVAL, None)
+    [bad] = rows.bad
+    assert (bad.index, decode_columns(rows).positions.tolist()) == (2, [0, 1])
+    assert bad.reason.startswith(f"column 't' is {column.type} and holds {shown}")
+    assert bad.reason.endswith(
+        "Python holds dates and instants of the years 1 to 9999, and durations of up to 999,999,999 days"
+    )
+    assert str(bad.row).startswith(f"{{'n': 30, 't': {shown}")
+    with pytest.raises(InvalidArgument, match=r"a column of type .* holds .*years 1 to 9999.*\nHint: change the value"):
+        values_of(column)
+
+
+@pytest.mark.parametrize("name", ["event_time", "processing_time"])
+def test_a_time_column_beyond_64_bits_of_microseconds_makes_a_bad_row(name: str) -> None:
+    times = pa.array([1, 2**60]).cast(pa.timestamp("s"))
+    rows = columns_of(pa.record_batch({"at": times}), **{"event_time": "at", "processing_time": None} | {name: "at"})
+    assert [bad.row for bad in rows.bad] == [{"at": 2**60}]
+
+
+def test_the_run_stops_at_a_time_that_python_cannot_hold_or_its_row_is_a_dead_letter(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"day": DAYS, "n": [1, 2, 3]}), tmp_path / "a.parquet")
+    read = "days" >> ReadParquet(tmp_path, event_time=None)
+    pipeline = Pipeline()
+    _ = pipeline | read | "rows" >> Collect()
+    with pytest.raises(SourceError, match=r"'days' cannot read row 2 of a.parquet: column 'day' .*3000000.*\nHint: "):
+        pipeline.run().wait_until_finish()
+    pipeline = Pipeline()
+    rows, letters = pipeline | read.with_exception_handling()
+    _ = rows | "rows" >> Collect()
+    _ = letters | "letters" >> Collect()
+    result = pipeline.run()
+    result.wait_until_finish()
+    assert [record.value.n for record in result.collected("rows")] == [1, 2]
+    assert [record.value.element for record in result.collected("letters")] == [{"day": 3_000_000, "n": 3}]
 
 
 def test_values_of_another_type_are_bad_rows_of_csv(tmp_path: Path) -> None:
