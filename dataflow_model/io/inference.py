@@ -7,13 +7,15 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from dataflow_model.io.time_formats import inferred_kind
+from dataflow_model.plan.python_range import with_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from dataflow_model.io.csv_options import CsvOptions
 
@@ -23,6 +25,7 @@ _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 _DEEPEST: Final = 100
 _MOST_DIGITS: Final = 40
 _STARTS_WITH_NULL: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n)[ \t\r\f\v]*null")
+_OFFSET: Final = r"[T ][0-9:.]+([Zz]|[+-][0-9:]+)$"
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
@@ -80,7 +83,9 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
 def json_schema(sample: bytes) -> pa.Schema:
     r"""Infer the types of the fields of JSON lines; whole numbers as `csv_schema` does.
 
-    Lines that are nested too deeply, or that are `null`, are ignored.
+    Text is an instant where all of it is written as one: in UTC if some of it has an offset, otherwise without a zone.
+    Lines that are nested too deeply, that are `null` or no JSON, or whose values are of other kinds than those of the
+    lines before, are ignored: they are bad rows.
 
     Example:
         >>> json_schema(b'{"id": 18446744073709551615, "parts": [{"share": 1}, {"share": 0.5}]}\n')
@@ -88,9 +93,18 @@ def json_schema(sample: bytes) -> pa.Schema:
         parts: list<item: struct<share: double>>
           child 0, item: struct<share: double>
               child 0, share: double
+        >>> json_schema(b'{"at": "2013-01-01T05:00:00.5Z"}\n{"at": 5}\n')
+        at: timestamp[us, tz=UTC]
     """
     lines = [line for line in sample.split(b"\n") if line.strip() and not (_is_deep(line) or has_null_line(line))]
-    schema = pa_json.read_json(pa.BufferReader(b"\n".join(lines) + b"\n")).schema
+    try:
+        schema = _read(lines).schema
+    except pa.ArrowInvalid:
+        lines = _alike(lines)
+        if not lines:
+            raise
+        schema = _read(lines).schema
+    schema = _with_instants(lines, schema)
     if not any(_has_float(field.type) for field in schema):
         return schema
     rows = [json.loads(line, parse_int=_number) for line in lines]
@@ -128,6 +142,82 @@ def _is_deep(line: bytes) -> bool:
         if depth > _DEEPEST:
             return True
     return False
+
+
+def _read(lines: list[bytes], columns: pa.Schema | None = None) -> pa.Table:
+    parsing = pa_json.ParseOptions(explicit_schema=columns)
+    return pa_json.read_json(pa.BufferReader(b"\n".join(lines) + b"\n"), parse_options=parsing)
+
+
+def _alike(lines: list[bytes]) -> list[bytes]:
+    """Return the lines that are JSON objects, without those that differ in the kind of a value from a line before."""
+    kinds: dict[tuple[str, ...], str] = {}
+    alike = []
+    for line in lines:
+        try:
+            row = json.loads(line, parse_int=_number, object_pairs_hook=_distinct)
+        except ValueError:
+            continue
+        of_line: dict[tuple[str, ...], str] = {}
+        is_alike = all(
+            of_line.setdefault(path, kinds.get(path, kind)) == kind for path, kind in _kinds_of(row, ()) if path
+        )
+        if is_alike and isinstance(row, dict):
+            kinds |= of_line
+            alike.append(line)
+    return alike
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a field is there twice")
+    return fields
+
+
+def _kinds_of(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path and the kind of each value that is not null."""
+    if value is None:
+        return
+    yield path, "number" if type(value) in {int, float} else type(value).__name__
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _kinds_of(inner, (*path, name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _kinds_of(inner, (*path, "[]"))
+
+
+def _with_instants(lines: list[bytes], schema: pa.Schema) -> pa.Schema:
+    """Return the columns of lines, with instants where text is written as such; Arrow drops their offsets."""
+    as_texts = pa.schema([field.with_type(with_times(field.type, lambda _: pa.string())) for field in schema])
+    texts = _read(lines, as_texts)
+    return pa.schema([field.with_type(_of_texts(texts[field.name].combine_chunks())) for field in as_texts])
+
+
+def _of_texts(column: pa.Array) -> pa.DataType:
+    """Return the type of a column, with instants for the texts in it that are all written as such."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        types = map(_of_texts, column.flatten())
+        return pa.struct([field.with_type(inner) for field, inner in zip(kind, types, strict=True)])
+    if pa.types.is_list(kind):
+        return pa.list_(_of_texts(column.flatten()))
+    return _instants(column.drop_null()) or kind if pa.types.is_string(kind) else kind
+
+
+def _instants(texts: pa.Array) -> pa.DataType | None:
+    """Return the type of texts that are all instants, in UTC if one of them has an offset; `None` for others."""
+    have_offsets = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions(_OFFSET))
+    zoned, local = texts.filter(have_offsets), texts.filter(pc.call_function("invert", [have_offsets]))
+    try:
+        zoned.cast(pa.timestamp("us", "UTC"))
+        local.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return None
+    if not len(texts):
+        return None
+    return pa.timestamp("us", "UTC" if len(zoned) else None)
 
 
 def _has_float(kind: pa.DataType) -> bool:

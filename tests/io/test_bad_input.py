@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataflow_model.errors import InvalidArgument, SourceError
-from dataflow_model.io import Collect, ReadParquet
+from dataflow_model.io import Collect, ReadJson, ReadParquet
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.text_sources import CsvSource, JsonSource
 from dataflow_model.plan.columns import columns_of, decode_columns, instants
@@ -147,6 +147,34 @@ def test_values_of_another_type_are_bad_rows_of_json(tmp_path: Path) -> None:
         (6, "column 'n' is int64 and cannot hold 0.5"),
         (7, "column 'n' is int64 and cannot hold {'x': 1}"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{not json", "it is not JSON"),
+        ("[6, 60]", "it is not an object"),
+        ('{"n": "two"}', "column 'n' is int64 and cannot hold 'two'"),
+        ('{"n": {"x": 1}}', "column 'n' is int64 and cannot hold"),
+        ('{"n": 3, "more": [1, "x"]}', "column 'more' is list"),
+        ('{"n": 3, "n": 4}', ""),
+    ],
+)
+def test_a_bad_row_of_json_does_not_keep_the_columns_from_being_inferred(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    good = '{"n": 1, "more": [null, 0.5]}\n'
+    (tmp_path / "a.json").write_text(f'{good}{line}\n{{"n": 2}}\n')
+    rows, bad = decoded(JsonSource(paths=tmp_path, event_time=None).bound(), "a.json")
+    assert rows == [(1, [None, 0.5]), (2, None)]
+    assert [place for place, _ in bad] == [1]
+    assert bad[0][1].startswith(reason)
+
+
+def test_a_file_without_a_line_of_json_has_no_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("carrier,delay\nUA,4\n")
+    with pytest.raises(SourceError, match=r"a\.json cannot be inferred: JSON parse error.*\nHint: pass schema="):
+        ReadJson(tmp_path, event_time=None)
 
 
 @pytest.mark.parametrize(("kind", "content"), [("csv", "at,n\n1,x\n,2\n"), ("json", '{"at": 1, "n": "x"}\n{"n": 2}\n')])

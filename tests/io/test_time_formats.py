@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
+from dataflow_model.io.text_sources import JsonSource
 from dataflow_model.io.time_formats import TimeFormat, times_of
 
 if TYPE_CHECKING:
@@ -221,3 +223,36 @@ def test_the_error_for_a_format_that_does_not_fit_names_column_and_value(tmp_pat
         dm.Pipeline() as p,
     ):
         _ = p | dm.io.ReadCsv(tmp_path, event_time="at", timestamp_formats=["%Y-%m-%d"]) | dm.io.Collect()
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["2013-01-01T05:00:00Z"], pa.timestamp("us", "UTC")),
+        (["2013-01-01T05:00:00-05:00", None], pa.timestamp("us", "UTC")),
+        (["2013-01-01T05:00:00.5Z", "2013-01-01T05:00:00Z"], pa.timestamp("us", "UTC")),
+        (["2013-01-01", "2013-01-01 05:00:00Z"], pa.timestamp("us", "UTC")),
+        (["2013-01-01", "2013-01-01T05:00"], pa.timestamp("us")),
+        (["2013-01-01T05:00:00.123456"], pa.timestamp("us")),
+        (["2013-01-01T05:00:00.123456789Z"], pa.string()),
+        (["2013-01-01T05:00:00Z", "soon"], pa.string()),
+        ([[], ["2013-01-01T05:00:00Z"]], pa.list_(pa.timestamp("us", "UTC"))),
+        ([{"at": "2013-01-01T05:00:00.5Z"}], pa.struct({"at": pa.timestamp("us", "UTC")})),
+        ([None], pa.string()),
+        ([""], pa.string()),
+    ],
+)
+def test_times_of_json_are_in_utc_if_one_of_them_has_an_offset(tmp_path: Path, texts: list[Any], kind: Any) -> None:
+    (tmp_path / "a.json").write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
+    source = JsonSource(paths=tmp_path, event_time=None).bound()
+    assert source.schema() == pa.schema({"t": kind})
+    rows = [row for batch in source.read("a.json", 0, None) for row in source.decode(batch).values]
+    assert len(rows) == len(texts)
+
+
+def test_an_offset_of_json_is_applied(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"t": "2013-01-01T05:00:00.5-05:00"}\n{"t": "2013-01-01T10:00:00"}\n')
+    source = JsonSource(paths=tmp_path, event_time=None).bound()
+    [batch] = source.read("a.json", 0, None)
+    ten = dt.datetime(2013, 1, 1, 10, tzinfo=dt.UTC)
+    assert [row.t for row in source.decode(batch).values] == [ten + dt.timedelta(seconds=0.5), ten]
