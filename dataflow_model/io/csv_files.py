@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.io.json_lines import json_text, json_values, plain
+from dataflow_model.io.json_lines import json_text, json_values, plain, seconds_text
 from dataflow_model.io.text_files import TextFile
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class CsvWriter:
                 text = repr(value)
             case list() | dict() | tuple():
                 text = json_text(value)
+            case dt.timedelta():
+                text = seconds_text(value)
             case _:
                 text = str(plain(value))
         return self._quoted(text)

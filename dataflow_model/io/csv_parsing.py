@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from dataflow_model.io.json_parsing import array_of, is_binary
-from dataflow_model.io.parsing import cannot_hold
+from dataflow_model.io.parsing import cannot_hold, in_microseconds
 from dataflow_model.io.time_formats import times_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
         options: how the file is written.
     """
     texts = {field.name for field in columns if _is_read_as_text(field.type, options)}
-    kinds = {field.name: pa.string() if field.name in texts else field.type for field in columns}
+    kinds = {field.name: pa.string() if field.name in texts else in_microseconds(field.type) for field in columns}
     conversion = options.conversion(column_types=kinds, include_columns=columns.names)
 
     def parse(data: bytes) -> pa.Table:
@@ -43,7 +44,7 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
             if field.name in texts:
                 converted = _converted(table.column(place).combine_chunks(), field.type, options)
                 table = table.set_column(place, field, converted)
-        return table
+        return table.cast(columns)
 
     return parse
 
@@ -89,7 +90,7 @@ def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: C
 def _is_read_as_text(kind: pa.DataType, options: CsvOptions) -> bool:
     if pa.types.is_timestamp(kind):
         return options.describes_times
-    return is_binary(kind) or pa.types.is_nested(kind) or pa.types.is_duration(kind)
+    return is_binary(kind) or pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_float16(kind)
 
 
 def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Array:
@@ -101,5 +102,16 @@ def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Ar
         texts = pc.call_function("if_else", [is_null, pa.scalar(None, pa.string()), texts])
     if pa.types.is_timestamp(kind):
         return times_of(texts, kind, options.time_formats, options.zone)
-    read: Callable[[str], Any] = float if pa.types.is_duration(kind) else json.loads
+    read: Callable[[str], Any] = json.loads
+    if pa.types.is_duration(kind):
+        read = _seconds
+    elif pa.types.is_float16(kind):
+        read = float
     return array_of([None if text is None else read(text) for text in texts.to_pylist()], kind)
+
+
+def _seconds(text: str) -> decimal.Decimal:
+    try:
+        return decimal.Decimal(text)
+    except decimal.InvalidOperation as error:
+        raise ValueError(f"{text!r} is not a number of seconds") from error

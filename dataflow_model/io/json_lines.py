@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["JsonLinesWriter", "json_text", "json_values", "plain"]
+__all__ = ["JsonLinesWriter", "json_text", "json_values", "plain", "seconds_text"]
+
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 class JsonLinesWriter:
@@ -76,7 +78,27 @@ def json_values(column: pa.Array) -> list[Any]:
 
 def _text_of(value: Any) -> str:
     """Return one of `json_values` as JSON."""
+    if isinstance(value, dt.timedelta):
+        return seconds_text(value)
     return _TEXTS.get(type(value), json_text)(value)
+
+
+def seconds_text(value: dt.timedelta) -> str:
+    """Return the seconds of a duration, all digits of them where a float has too few.
+
+    Example:
+        >>> import pandas as pd
+        >>> seconds_text(dt.timedelta(seconds=1.5)), seconds_text(pd.Timedelta(10**18 + 1, "ns"))
+        ('1.5', '1000000000.000000001')
+    """
+    text = repr(plain(value))
+    exact = decimal.Decimal(_nanoseconds(value)).scaleb(-9)
+    return text if decimal.Decimal(text) == exact else f"{exact:f}"
+
+
+def _nanoseconds(value: Any) -> int:
+    """Return a duration in nanoseconds, which only a `pd.Timedelta` has."""
+    return int(value.value if hasattr(value, "nanoseconds") else value // _MICROSECOND * 1_000)
 
 
 def _word(value: float) -> str:
@@ -96,7 +118,7 @@ def plain(value: Any) -> Any:
         case dt.date() | dt.time():
             return value.isoformat()
         case dt.timedelta():
-            return value.total_seconds()
+            return _nanoseconds(value) / 10**9
         case bytes():
             return base64.b64encode(value).decode("ascii")
         case decimal.Decimal():

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from dataflow_model.io.inference import check_depth, has_null_line
-from dataflow_model.io.parsing import cannot_hold
+from dataflow_model.io.parsing import cannot_hold, in_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,6 +21,7 @@ __all__ = ["array_of", "is_binary", "parse_lines", "problem_of_line"]
 
 _NO_OBJECT: Final = "it is not an object, as in {…}"
 _WORDS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_NUMBERS: Final = frozenset({int, float, decimal.Decimal})
 _LONGEST_NUMBER: Final = 100
 """The digits of a whole number at most; Python refuses to read some thousands."""
 
@@ -58,7 +59,7 @@ def problem_of_line(data: bytes, columns: pa.Schema, error: str) -> str:
     """Return what is wrong with a line: that it is not JSON, or a value and its column; otherwise the given `error`."""
     try:
         check_depth(data)
-        row = _object(data)
+        row = _object(data, parse_float=float)
     except UnicodeDecodeError:
         return "it is not UTF-8"
     except json.JSONDecodeError as problem:
@@ -86,7 +87,7 @@ def array_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
         [[('UA', datetime.timedelta(seconds=1, microseconds=500000))]]
     """
     try:
-        return pa.array(list(map(_restorer(kind), values)), kind)
+        return pa.array(list(map(_restorer(kind), values)), in_microseconds(kind)).cast(kind)
     except (pa.ArrowException, TypeError, AttributeError, OverflowError, decimal.InvalidOperation) as error:
         raise ValueError(str(error)) from error
 
@@ -122,13 +123,14 @@ _READ_BY_ARROW: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 
 
 def _parsed_by_arrow(data: bytes, columns: pa.Schema) -> pa.Table:
-    parsing = pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="ignore")
+    fine = pa.schema([field.with_type(in_microseconds(field.type)) for field in columns])
+    parsing = pa_json.ParseOptions(explicit_schema=fine, unexpected_field_behavior="ignore")
     reading = pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
-    return pa_json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
+    return pa_json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing).cast(columns)
 
 
-def _object(line: bytes) -> dict[str, Any]:
-    value = json.loads(line.decode("utf-8-sig"), parse_int=_integer)
+def _object(line: bytes, parse_float: Callable[[str], Any] = decimal.Decimal) -> dict[str, Any]:
+    value = json.loads(line.decode("utf-8-sig"), parse_int=_integer, parse_float=parse_float)
     if not isinstance(value, dict):
         raise ValueError(_NO_OBJECT)  # noqa: TRY004 - about the data
     return value
@@ -170,9 +172,18 @@ def _whole(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    if type(value) not in {int, float} and value not in _WORDS:
+    if type(value) not in _NUMBERS and value not in _WORDS:
         raise ValueError(f"{value!r} is not a number")
     return float(value)
+
+
+def _in_units(per_second: int) -> Callable[[Any], int]:
+    def restore(seconds: Any) -> int:
+        if type(seconds) not in _NUMBERS:
+            raise ValueError(f"{seconds!r} is not a number of seconds")
+        return round(decimal.Decimal(seconds) * per_second)
+
+    return restore
 
 
 _SCALARS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]] = (
@@ -181,7 +192,8 @@ _SCALARS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]
     (pa.types.is_timestamp, dt.datetime.fromisoformat),
     (pa.types.is_date, dt.date.fromisoformat),
     (pa.types.is_time, dt.time.fromisoformat),
-    (pa.types.is_duration, lambda seconds: dt.timedelta(seconds=seconds)),
+    (lambda kind: kind == pa.duration("ns"), _in_units(10**9)),
+    (pa.types.is_duration, _in_units(10**6)),
     (pa.types.is_decimal, lambda number: decimal.Decimal(str(number))),
     (is_binary, lambda text: base64.b64decode(text, validate=True)),
 )

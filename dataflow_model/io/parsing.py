@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from dataflow_model.errors import shown
 from dataflow_model.plan.columns import BAD_COLUMN, BAD_TYPE
+from dataflow_model.plan.python_range import with_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dataflow_model.io.records import Records
 
-__all__ = ["cannot_hold", "parse_records"]
+__all__ = ["cannot_hold", "in_microseconds", "parse_records"]
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d{1,38}\s*")
 
@@ -65,6 +66,27 @@ def cannot_hold(field: pa.Field, value: Any) -> str:
     problem = f"column {field.name!r} is {field.type} and cannot hold {shown(value)}"
     is_whole = pa.types.is_integer(field.type) and _WHOLE.fullmatch(str(value)) is not None
     return f"{problem}; pa.decimal128(38, 0) in `schema` could" if is_whole and not _is_int64(int(value)) else problem
+
+
+def in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """Return a type with microseconds in place of coarser units of time, also in lists, structs and maps.
+
+    Arrow reads no text with more digits than a unit has, even if these are zeros, and drops those of values. A cast to
+    the coarser unit fails only where a digit would be lost.
+
+    Example:
+        >>> in_microseconds(pa.list_(pa.time32("ms")))
+        ListType(list<item: time64[us]>)
+    """
+    return with_times(kind, _in_microseconds)
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_time32(kind):
+        return pa.time64("us")
+    if pa.types.is_date(kind) or kind.unit not in {"s", "ms"}:
+        return kind
+    return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else pa.duration("us")
 
 
 def _is_int64(number: int) -> bool:

@@ -9,6 +9,7 @@ import math
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 _TIMES = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))  # noqa: DTZ001
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["NaN", '"NaN"', "NA", ""])
 _DURATIONS = st.timedeltas(dt.timedelta(days=-36_500), dt.timedelta(days=36_500))
+
+
+def _cut(time: Any) -> Any:
+    """Return a time in whole milliseconds."""
+    return time.replace(microsecond=time.microsecond // 1_000 * 1_000)
+
+
 COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "flag": (pa.bool_(), st.booleans()),
     "number": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
@@ -42,9 +50,15 @@ COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "day": (pa.date32(), st.dates()),
     "clock": (pa.time64("us"), st.times()),
     "length": (pa.duration("us"), _DURATIONS),
+    "at in ms": (pa.timestamp("ms", "UTC"), _TIMES.map(lambda time: _cut(time).replace(tzinfo=dt.UTC))),
+    "clock in ms": (pa.time32("ms"), st.times().map(_cut)),
+    "half": (pa.float16(), st.floats(width=16)),
+    "length in ms": (pa.duration("ms"), st.integers(-(2**40), 2**40).map(lambda ms: dt.timedelta(milliseconds=ms))),
+    "length in ns": (pa.duration("ns"), st.integers(-(2**62), 2**62).map(lambda ns: pd.Timedelta(ns, "ns"))),
     "price": (pa.decimal128(10, 2), st.decimals(-1000, 1000, places=2)),
     "shares": (pa.list_(pa.float64()), st.lists(st.floats() | st.none(), max_size=2)),
     "days": (pa.list_(pa.date32()), st.lists(st.dates(), max_size=2)),
+    "moments": (pa.list_(pa.timestamp("ms")), st.lists(_TIMES.map(_cut), max_size=2)),
     "lengths": (pa.map_(pa.string(), pa.duration("us")), st.dictionaries(_TEXTS, _DURATIONS, max_size=2)),
     "row": (
         pa.struct({"text": pa.string(), "data": pa.binary(), "share": pa.float64()}),
@@ -144,3 +158,26 @@ def test_numbers_of_json_are_decimals_and_large_whole_numbers_floats(tmp_path: P
     [part] = [source.decode(batch) for batch in source.read("a.json", 0, None)]
     assert part.values[0] == (decimal.Decimal(12345678901234567890123), 1.2345678901234568e22)
     assert math.isnan(part.values[1].share)
+
+
+FINE: list[tuple[pa.DataType, Any, Any]] = [
+    (pa.timestamp("ms"), "2013-01-01T05:00:00.000500", "2013-01-01T05:00:00.500000"),
+    (pa.timestamp("s", "UTC"), "2013-01-01T05:00:00.500000Z", "2013-01-01T05:00:00.000000Z"),
+    (pa.time32("ms"), "05:00:00.000500", "05:00:00.500000"),
+    (pa.duration("ms"), 0.0005, 0.5),
+]
+
+
+@pytest.mark.parametrize(("kind", "finer", "held"), FINE)
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_fraction_that_is_too_fine_for_its_column_makes_a_bad_row(
+    tmp_path: Path, form: str, kind: pa.DataType, finer: Any, held: Any
+) -> None:
+    lines = ["value", str(finer), str(held)] if form == "csv" else [json.dumps({"value": v}) for v in (finer, held)]
+    (tmp_path / f"a.{form}").write_text("\n".join([*lines, ""]))
+    source_type = CsvSource if form == "csv" else JsonSource
+    source = source_type(paths=tmp_path, event_time=None, given=pa.schema({"value": kind}))
+    [part] = [source.decode(batch) for batch in source.read(f"a.{form}", 0, None)]
+    shown = repr(str(finer) if form == "csv" else finer)
+    assert [bad.reason for bad in part.bad] == [f"column 'value' is {kind} and cannot hold {shown}"]
+    assert part.positions.tolist() == [1]
