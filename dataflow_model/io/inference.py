@@ -24,6 +24,8 @@ __all__ = ["check_depth", "csv_schema", "has_null_line", "json_schema"]
 _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 _DEEPEST: Final = 100
 _MOST_DIGITS: Final = 40
+_EXACT: Final = 2**53
+"""Floats hold all whole numbers up to this one."""
 _STARTS_WITH_NULL: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n)[ \t\r\f\v]*null")
 _OFFSET: Final = r"[T ][0-9:.]+([Zz]|[+-][0-9:]+)$"
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
@@ -33,7 +35,8 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
     r"""Infer the types of CSV columns; rows with another number of values are ignored.
 
     Arrow reads a column of whole numbers as floats, and rounds, as soon as one of them has more than 64 bits. Here the
-    type is unsigned if that holds all of them, otherwise signed; rows whose number does not fit are bad rows.
+    type is unsigned if that holds all of them, otherwise signed; rows whose number does not fit are bad rows. Arrow
+    reads no whole numbers with a plus sign: a column with one holds floats, or text if floats would round a number.
 
     Args:
         sample: rows, without a header.
@@ -73,7 +76,7 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
         kind = inferred_kind(column, options.time_formats) if options.timestamp_formats else None
         if kind is None and name in floats:
             written = column.to_pylist()
-            kind = _whole_type(map(_number, written)) if all(map(_WHOLE.fullmatch, written)) else None
+            kind = _type_of_texts(written) if all(map(_WHOLE.fullmatch, written)) else None
         if kind is not None:
             at = schema.get_field_index(name)
             schema = schema.set(at, schema.field(at).with_type(kind))
@@ -239,6 +242,13 @@ def _whole(kind: pa.DataType, values: list[Any]) -> pa.DataType:
     if pa.types.is_floating(kind) and present and all(type(value) is int for value in present):
         return _whole_type(present)
     return kind
+
+
+def _type_of_texts(texts: list[str]) -> pa.DataType:
+    numbers = list(map(_number, texts))
+    if not any("+" in text for text in texts):
+        return _whole_type(numbers)
+    return pa.float64() if all(abs(number) <= _EXACT for number in numbers) else pa.string()
 
 
 def _whole_type(numbers: Iterable[int]) -> pa.DataType:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.plan.columns import columns_of
 from dataflow_model.testing import TestStream
 
@@ -214,3 +215,20 @@ def test_a_first_line_that_is_null_behind_a_byte_order_mark_is_a_bad_row(tmp_pat
     (tmp_path / "rows.json").write_bytes(b'\xef\xbb\xbfnull\n{"at": 1, "a": 1}\n')
     good, reasons = _read(dm.io.ReadJson(str(tmp_path / "rows.json"), event_time="at"))
     assert ([row.a for row in good], len(reasons)) == ([1], 1)
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (["+1", "2", "-3"], [1.0, 2.0, -3.0]),
+        (["+1.5"], [1.5]),
+        (["1", "+18446744073709551615"], ["1", "+18446744073709551615"]),
+    ],
+)
+def test_whole_numbers_with_a_plus_sign_are_floats_or_text_if_floats_would_round_them(
+    tmp_path: pathlib.Path, texts: list[str], values: list[Any]
+) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(["n", *texts, ""]))
+    source = CsvSource(paths=tmp_path, event_time=None).bound()
+    [batch] = source.read("a.csv", 0, None)
+    assert [row.n for row in source.decode(batch).values] == values
