@@ -157,7 +157,10 @@ class TriggerContext(Protocol):
         ...
 
     def set_timer(self, tag: str, time: Instant, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> None:
-        """Set the timer with this tag: `on_timer` is called when the clock of `domain` reaches `time`."""
+        """Set the timer with this tag: `on_timer` is called when the clock of `domain` reaches `time`.
+
+        `time` is an `EventTime` or a `ProcessingTime`, like the domain; numbers are rejected.
+        """
         ...
 
     def get_timer(self, tag: str) -> Instant | None:

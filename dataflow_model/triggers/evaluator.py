@@ -267,9 +267,9 @@ class TriggerMachine:
         """Return the trigger at a place."""
         return self._places[number].trigger
 
-    def child_of(self, number: int, child: int) -> int:
-        """Return the number of a child."""
-        return self._places[number].children[child]
+    def children_of(self, number: int) -> Sequence[int]:
+        """Return the numbers of the children of a place."""
+        return self._places[number].children
 
     def now(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> Instant:
         """Return the current time of a domain's clock."""

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.time import EventTime
+from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.triggers.contexts import LOW_WATERMARK, FiringMode, TimeDomain
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Event(enum.Enum):
 
 _SILENT = frozenset({Event.MERGE, Event.RESET})
 """Callbacks that only build state and cannot emit a pane."""
+_INSTANTS: Final = {TimeDomain.EVENT_TIME: EventTime, TimeDomain.PROCESSING_TIME: ProcessingTime}
 _NO_TIMERS: Final[Mapping[int, Sequence[tuple[int, str]]]] = MappingProxyType({})
 _NO_SOURCES: Final[Mapping[Window, TreeState]] = MappingProxyType({})
 
@@ -164,6 +165,8 @@ class EventContext:
     def set_timer(self, tag: str, time: Instant, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> None:
         """Set a timer."""
         _check_domain(domain)
+        if not isinstance(time, _INSTANTS[domain]):
+            raise self._wrong_time(time, domain)
         if percentile != LOW_WATERMARK:
             self.machine.check_percentile(percentile)
         self.state.timers[self.number, tag] = (domain, percentile, time)
@@ -202,7 +205,7 @@ class EventContext:
 
     def is_finished(self, child: int | None = None) -> bool:
         """Return whether this place or a child has finished."""
-        number = self.number if child is None else self.machine.child_of(self.number, child)
+        number = self.number if child is None else self._place_of(child)
         return bool(self.state.finished >> number & 1)
 
     def invoke_child(self, child: int) -> ChildResult:
@@ -211,19 +214,38 @@ class EventContext:
             raise self._misuse(
                 f"invoke_child() in {self.event.value}", "there is no event to pass on", "leave the call out"
             )
-        return self.machine.invoke(self.machine.child_of(self.number, child), self)
+        return self.machine.invoke(self._place_of(child), self)
 
     def reset_child(self, child: int) -> None:
         """Begin a new turn of a child."""
-        self.machine.reset(self.machine.child_of(self.number, child), self)
+        self.machine.reset(self._place_of(child), self)
 
     def finish_child(self, child: int) -> None:
         """Mark a child as finished."""
-        self.machine.finish(self.machine.child_of(self.number, child), self)
+        self.machine.finish(self._place_of(child), self)
 
     def reopen(self) -> None:
         """Mark this place as unfinished."""
         self.state.finished &= ~(1 << self.number)
+
+    def _place_of(self, child: int) -> int:
+        """Return the number of a child's place in the tree."""
+        places = self.machine.children_of(self.number)
+        if child not in range(len(places)):
+            trigger = self.machine.trigger_at(self.number)
+            raise InvalidArgument(
+                f"{trigger!r} asked for child {child!r}, but it has {len(places)} children",
+                hint="a child is identified by its index in `children`, from 0",
+            )
+        return places[child]
+
+    def _wrong_time(self, time: object, domain: TimeDomain) -> InvalidType:
+        trigger = self.machine.trigger_at(self.number)
+        return InvalidType(
+            f"{trigger!r} set a timer in {domain.value}, whose time must be of type {_INSTANTS[domain].__name__}, "
+            f"got {time!r} of type {type(time).__name__}",
+            hint=f"compute it from an instant of that clock: context.now(dm.{domain}) + dm.duration('1 minute')",
+        )
 
     def _misuse(self, request: str, problem: str, way_out: str) -> InvalidArgument:
         trigger = self.machine.trigger_at(self.number)

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.time import Duration
+from dataflow_model.time import Duration, EventTime
 from dataflow_model.triggers.base import Trigger, check_trigger_type
 from dataflow_model.triggers.contexts import LOW_WATERMARK, TimeDomain, TriggerContext
 
@@ -118,7 +118,7 @@ class AfterWatermark(Trigger):
         return int(context.now(_EVENT_TIME, self.percentile)) >= int(context.window.end)
 
     def _wait(self, context: TriggerContext) -> None:
-        context.set_timer(_TAG, context.window.end, _EVENT_TIME, self.percentile)
+        context.set_timer(_TAG, EventTime(context.window.end), _EVENT_TIME, self.percentile)
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
         """Return whether data may arrive after the trigger has finished.

@@ -311,6 +311,26 @@ def test_nothing_can_be_emitted_as_a_turn_begins() -> None:
         fires_at(again, "e 1@1")
 
 
+@pytest.mark.parametrize(
+    ("time", "domain", "what"),
+    [
+        (5, EVENT, "set a timer in event time, whose time must be of type EventTime, got 5 of type int"),
+        (
+            2.5,
+            CLOCK,
+            "set a timer in processing time, whose time must be of type ProcessingTime, got 2.5 of type float",
+        ),
+        (dm.ProcessingTime(5), EVENT, "must be of type EventTime, got ProcessingTime"),
+        (dm.EventTime(5), CLOCK, "must be of type ProcessingTime, got EventTime"),
+        (dm.Duration(5), CLOCK, r"must be of type ProcessingTime, got Duration\(5us\)"),
+        (None, CLOCK, "must be of type ProcessingTime, got None"),
+    ],
+)
+def test_a_timer_takes_an_instant_of_its_own_clock(time: Any, domain: TimeDomain, what: str) -> None:
+    with pytest.raises(dm.InvalidType, match=what):
+        fires_at(Leaf(element=lambda context: context.set_timer("t", time, domain)), "e 1@1")
+
+
 # Composites.
 
 
@@ -405,6 +425,18 @@ def test_a_composite_may_set_timers_of_its_own() -> None:
             context.reset_child(0)
 
     assert fires_at(Timeout(dm.Repeatedly(dm.AfterCount(2))), "e 1@1, p 6, e 2@1, e 3@1, p 20") == ["p 6", "e 3@1"]
+
+
+@pytest.mark.parametrize("child", [2, -1, "first"])
+@pytest.mark.parametrize("ask", ["invoke_child", "reset_child", "finish_child", "is_finished"])
+def test_a_child_that_a_composite_does_not_have_is_refused(ask: str, child: Any) -> None:
+    @attrs.frozen
+    class Lost(Both):
+        def on_element(self, context: TriggerContext) -> None:
+            getattr(context, ask)(child)
+
+    with pytest.raises(dm.InvalidArgument, match=rf"Lost\(.*\) asked for child {child!r}, but it has 2 children"):
+        fires_at(Lost((dm.AfterCount(1), dm.AfterCount(2))), "e 1@1")
 
 
 def test_a_trigger_without_attrs_still_has_a_name_without_an_address() -> None:
