@@ -18,6 +18,8 @@ from dataflow_model.plan.combine import CombineFn
 from dataflow_model.runners.engine import columns as kernels
 from dataflow_model.testing.comparing import identical, same
 from dataflow_model.testing.drawing import Broken, check_subject, drawn_cases, require_hypothesis, smallest_broken
+from dataflow_model.transforms.associative import AssociativeFn, as_combine_fn, user_function
+from dataflow_model.transforms.code_names import code_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +35,10 @@ _NO_TIME: Final = np.int64(0)
 
 
 def check_combine_fn(
-    fn: CombineFn[Any, Any, Any], inputs: Iterable[Any] | SearchStrategy[Any], *, by: Callable[[Any], Any] | None = None
+    fn: CombineFn[Any, Any, Any] | Callable[[Iterable[Any]], Any],
+    inputs: Iterable[Any] | SearchStrategy[Any],
+    *,
+    by: Callable[[Any], Any] | None = None,
 ) -> None:
     """Check that a combiner follows the rules that the engine and the runners rely on.
 
@@ -45,7 +50,8 @@ def check_combine_fn(
     * inputs are never changed, nor any accumulator but the first of a merge;
     * accumulators and the combiner can be pickled;
     * `subtract_input`, if it is defined, undoes `add_input` in any order;
-    * the `kernel`, if one is named, gives the same results on columns.
+    * the `kernel`, if one is named, gives the same results on columns;
+    * a function, which `CombinePerKey` takes too, gives the same result if results of it are among its inputs.
 
     `setup` is called first, and `teardown` at the end, as in a run.
 
@@ -53,7 +59,7 @@ def check_combine_fn(
     This needs the package hypothesis (the extra `testing`).
 
     Args:
-        fn: the combiner.
+        fn: the combiner, or a function over an iterable.
         inputs: values to draw from, or a hypothesis strategy for one.
         by: a function of an output that returns the part to compare; by default the whole output is compared.
 
@@ -65,9 +71,15 @@ def check_combine_fn(
     Example:
         >>> import dataflow_model as dm
         >>> check_combine_fn(dm.Mean(), [1, 2, 5])
+        >>> check_combine_fn(len, [1, 2, 5])
+        Traceback (most recent call last):
+        ...
+        AssertionError: len must return the same over the results of [1, 1], got 2 and 1
+          inputs: [1, 1]
+        Hint: the function gets results as inputs: fn([fn([a, b]), c]) must be fn([a, b, c]); write a CombineFn instead
     """
-    check_subject(fn, CombineFn, "check_combine_fn", "dm.Mean(), [1, 2, 5]")
     require_hypothesis("check_combine_fn")
+    combine = _combiner(fn)
     from hypothesis import strategies as st
 
     if isinstance(inputs, st.SearchStrategy):
@@ -78,9 +90,9 @@ def check_combine_fn(
             raise InvalidArgument("checking a combiner needs inputs, got none", hint="pass a few values")
         values = st.sampled_from(examples)
     drawn = st.tuples(st.lists(values, max_size=_MOST_INPUTS), st.lists(st.integers(0, 2), max_size=_MOST_INPUTS))
-    checked = _Checked(fn, by or _whole, _unpickled(fn))
+    checked = _Checked(combine, by or _whole, _unpickled(combine))
     with contextlib.ExitStack() as lifetimes:
-        for each in (fn, checked.unpickled):
+        for each in (combine, checked.unpickled):
             each.setup()
             lifetimes.callback(each.teardown)
         _check_fresh(checked, drawn_cases(st.lists(values, min_size=1, max_size=1), 1)[0])
@@ -88,8 +100,19 @@ def check_combine_fn(
         failure = smallest_broken(drawn, check, _EXAMPLES)
     if failure is not None:
         (smallest, _), broken = failure
-        problem = f"{fn!r} {broken.problem}\n  inputs: {smallest!r}"
+        problem = f"{_name(combine)} {broken.problem}\n  inputs: {smallest!r}"
         raise AssertionError(explain(problem, hint=broken.law or None)) from broken.__cause__
+
+
+def _combiner(fn: Any) -> CombineFn[Any, Any, Any]:
+    """Return what `CombinePerKey` makes of a combiner or a function; a class of combiners is rejected."""
+    if not callable(fn) or (isinstance(fn, type) and issubclass(fn, CombineFn)):
+        check_subject(fn, CombineFn, "check_combine_fn", "dm.Mean(), [1, 2, 5]")
+    return as_combine_fn(fn, "check_combine_fn")
+
+
+def _name(fn: CombineFn[Any, Any, Any]) -> str:
+    return code_name(user_function(fn)) if isinstance(fn, AssociativeFn) else repr(fn)
 
 
 def _unpickled(fn: CombineFn[Any, Any, Any]) -> CombineFn[Any, Any, Any]:
@@ -97,7 +120,7 @@ def _unpickled(fn: CombineFn[Any, Any, Any]) -> CombineFn[Any, Any, Any]:
     try:
         copied: CombineFn[Any, Any, Any] = pickle.loads(cloudpickle.dumps(fn))
     except Exception as error:
-        raise AssertionError(f"{fn!r} must be picklable: {error}") from error
+        raise AssertionError(f"{_name(fn)} must be picklable: {error}") from error
     return copied
 
 
@@ -112,8 +135,16 @@ def _check_fresh(checked: _Checked, inputs: Sequence[Any]) -> None:
     except Exception:  # noqa: BLE001 - any error is reported later, with the smallest inputs
         return
     if not same(empty, now):
-        problem = f"{fn!r} must create a new accumulator each time, got {empty!r} and {now!r}\n  inputs: {inputs!r}"
+        problem = (
+            f"{_name(fn)} must create a new accumulator each time, got {empty!r} and {now!r}\n  inputs: {inputs!r}"
+        )
         raise AssertionError(explain(problem, hint="create_accumulator must not return the same object twice"))
+
+
+def _grouped(inputs: Sequence[Any], parts: Sequence[int]) -> list[list[Any]]:
+    """Return the inputs of each of three accumulators; inputs without a part are of the first."""
+    numbers = [*parts, *[0] * len(inputs)]
+    return [[value for value, part in zip(inputs, numbers, strict=False) if part == number] for number in range(3)]
 
 
 def _scale(inputs: Iterable[Any]) -> float:
@@ -145,7 +176,9 @@ class _Checked:
         inputs = copy.deepcopy(list(inputs))  # so that a combiner that changes inputs cannot change the drawn ones
         try:
             self._check_adding(inputs)
-            self._check_merging(inputs, [*parts, *[0] * len(inputs)][: len(inputs)])
+            groups = _grouped(inputs, parts)
+            self._check_function(inputs, groups)
+            self._check_merging(inputs, groups)
             self._check_pickles(inputs)
             self._check_subtracting(inputs)
             self._check_kernel(inputs)
@@ -193,9 +226,25 @@ class _Checked:
                 self.equal(self.by(output), self.by(raw), "must not change an output after returning it", hint)
                 accumulator = self.added(inputs[: count + 1])
 
-    def _check_merging(self, inputs: Sequence[Any], parts: Sequence[int]) -> None:
+    def _check_function(self, inputs: Sequence[Any], groups: Sequence[list[Any]]) -> None:
+        """Check what `AssociativeFn` relies on, which calls it a first time only when it has many values."""
+        if not isinstance(self.fn, AssociativeFn) or not inputs:
+            return
+        fn = self.fn.fn
+        parts = [group for group in groups if group]
+        text = " + ".join(map(repr, parts))
+        hint = (
+            "the function gets results as inputs: fn([fn([a, b]), c]) must be fn([a, b, c]); write a CombineFn instead"
+        )
+        expected = self.by(fn(copy.deepcopy(list(inputs))))
+        try:
+            actual = self.by(fn([fn(copy.deepcopy(part)) for part in parts]))
+        except Exception as error:
+            raise Broken(f"must take its own results, of {text}, as inputs: {error}", law=hint) from error
+        self.equal(expected, actual, f"must return the same over the results of {text}", hint)
+
+    def _check_merging(self, inputs: Sequence[Any], groups: Sequence[list[Any]]) -> None:
         whole = self.output(self.added(inputs))
-        groups = [[value for value, part in zip(inputs, parts, strict=True) if part == number] for number in range(3)]
 
         def pieces() -> list[Any]:
             return [self.added(piece) for piece in groups]

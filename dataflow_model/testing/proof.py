@@ -12,7 +12,7 @@ from dataflow_model.testing import laws
 from dataflow_model.testing.arrivals import Case, Grounds, all_at_once, cases_of, elements_of, recut, script_text
 from dataflow_model.testing.drawing import Broken, require_hypothesis, smallest_broken
 from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule, can_stream
-from dataflow_model.testing.proof_runs import Observed, Subject, groupings_of, nearest_groupings
+from dataflow_model.testing.proof_runs import Observed, Subject, groupings_of, nearest_groupings, reducing_early
 from dataflow_model.testing.runner_proof import RESTART, RUNNERS, differing_on
 from dataflow_model.testing.streams import TestStream
 
@@ -153,7 +153,7 @@ def _check(subject: Subject, case: Case, runner: Runner) -> None:
 def _check_in_process(subject: Subject, script: TestStream, cuts: Sequence[bool], runner: Runner) -> Observed:
     """Check the laws on one process, and return its output."""
     plan, result = subject.plan(script)
-    groupings = groupings_of(plan)
+    groupings = groupings_of(reducing_early(plan))
     stream = _observe(subject, script, runner)
     other = _running(lambda: subject.run(recut(script, cuts), runner))
     difference = _difference(stream, other, laws.BUNDLING, "the same events in other bundles")

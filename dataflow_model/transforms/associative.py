@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AssociativeFn", "as_combine_fn"]
 
-_BUFFERED: Final = 32
-
 
 @attrs.frozen
 class AssociativeFn(CombineFn[Any, list[Any], Any]):
     """An associative and commutative function over an iterable, as a combiner.
 
-    Results are fed back as inputs, so `fn([fn([a, b]), c])` must be `fn([a, b, c])`. The value of an empty pane is
-    `fn([])`, or `None` where the function does not take nothing.
+    Results are fed back as inputs, so `fn([fn([a, b]), c])` must be `fn([a, b, c])`, which
+    `testing.check_combine_fn(fn, inputs)` checks. The value of an empty pane is `fn([])`, or `None` where the function
+    does not take nothing.
 
     Source: Beam's `CallableWrapperCombineFn`.
 
@@ -37,6 +36,9 @@ class AssociativeFn(CombineFn[Any, list[Any], Any]):
         >>> AssociativeFn(prod).extract_output([2, 3, 4])
         24
     """
+
+    buffered: ClassVar[int] = 32
+    """The number of values at which the buffer is reduced."""
 
     fn: Callable[[Iterable[Any]], Any]
 
@@ -47,12 +49,12 @@ class AssociativeFn(CombineFn[Any, list[Any], Any]):
     def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
         """Buffer, and reduce the buffer when it is full."""
         accumulator.append(element)
-        return accumulator if len(accumulator) < _BUFFERED else [self.fn(accumulator)]
+        return accumulator if len(accumulator) < self.buffered else [self.fn(accumulator)]
 
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
         """Put the buffers together."""
         merged = [value for accumulator in accumulators for value in accumulator]
-        return merged if len(merged) < _BUFFERED else [self.fn(merged)]
+        return merged if len(merged) < self.buffered else [self.fn(merged)]
 
     def extract_output(self, accumulator: list[Any]) -> Any:
         """Reduce what is buffered."""

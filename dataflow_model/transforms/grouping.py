@@ -64,6 +64,9 @@ class GroupByKey(PTransform):
 class CombinePerKey(PTransform, Generic[InputT, OutputT]):
     """Combine the values of each key and window.
 
+    A plain function gets its own results as inputs again, so it must be associative and commutative, which `len` and
+    `statistics.mean` are not; `testing.check_combine_fn(fn, inputs)` checks it.
+
     Args:
         fn: a `CombineFn`, its class, or an associative function over an iterable, such as `sum`.
         args, kwargs: further arguments: of the function, or of each method of the `CombineFn`.

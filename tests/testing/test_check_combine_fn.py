@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
+import statistics
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -179,6 +183,30 @@ def test_only_a_part_of_the_output_may_be_compared() -> None:
 def test_a_check_without_inputs_is_refused() -> None:
     with pytest.raises(dm.InvalidArgument, match="checking a combiner needs inputs, got none"):
         check_combine_fn(dm.Sum(), [])
+
+
+@pytest.mark.parametrize(
+    "function", [sum, max, math.prod, lambda values: max(0, *values), functools.partial(sum, start=0)]
+)
+def test_an_associative_function_is_a_combiner(function: Any) -> None:
+    check_combine_fn(function, [1, 2, 5])
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (len, r"^len must return the same over the results of \[.*\n  inputs: .*\nHint: .* write a CombineFn instead"),
+        (statistics.mean, "^mean must return the same over the results of"),
+        (lambda values: {value % 2 for value in values}, "must take its own results, of .*, as inputs: "),
+        (
+            lambda values: functools.reduce(operator.sub, values),
+            "must return the same over|must not depend on the order",
+        ),
+    ],
+)
+def test_a_function_that_is_not_associative_is_found_with_few_inputs(function: Any, words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        check_combine_fn(function, [1, 2, 5])
 
 
 class NeedsItsSetup(dm.CombineFn[int, int, int]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
@@ -71,9 +72,14 @@ MISFITS: dict[str, tuple[Any, type[Exception], str]] = {
         r"an instance of CombineFn, got <class .*\nHint: write check_combine_fn\(Sum\(…\)\)",
     ),
     "no combiner": (
-        lambda: check_combine_fn(max, [1]),  # type: ignore[arg-type] # the point
+        lambda: check_combine_fn("max", [1]),  # type: ignore[arg-type] # the point
         dm.InvalidType,
-        r"an instance of CombineFn, got <built-in function max>\nHint: write check_combine_fn\(dm\.Mean\(\), ",
+        r"an instance of CombineFn, got 'max'\nHint: write check_combine_fn\(dm\.Mean\(\), ",
+    ),
+    "a function of two values as a combiner": (
+        lambda: check_combine_fn(operator.add, [1]),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"check_combine_fn calls its function with an iterable of values, which add\(.*\) does not take",
     ),
     "a transform as the pipeline of a proof": (
         lambda: prove(dm.Sum.per_key(), [(("a", 1), 0)]),  # type: ignore[arg-type] # the point

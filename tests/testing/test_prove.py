@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +185,17 @@ def test_a_combiner_that_is_not_associative_is_found(combine: dm.CombineFn[Any, 
     breach = broken(lambda elements: elements | windowed(dm.Sessions(10)) | dm.CombinePerKey(combine))
     assert breach.law == "law 1, batch ≡ stream"
     assert len(breach.elements) <= 3
+
+
+@pytest.mark.parametrize("function", [len, statistics.mean])
+def test_a_function_that_is_not_associative_is_found_although_it_is_called_with_up_to_31_values(function: Any) -> None:
+    breach = broken(lambda elements: elements | windowed().accumulating() | dm.CombinePerKey(function))
+    assert breach.law == "law 1, batch ≡ stream"
+    assert len(breach.elements) <= 3
+
+
+def test_an_associative_function_keeps_the_laws() -> None:
+    prove(lambda elements: elements | windowed(dm.Sessions(10)) | dm.CombinePerKey(math.prod), DATA, examples=20)
 
 
 class FirstOfEachKey(dm.DoFn):
