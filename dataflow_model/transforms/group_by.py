@@ -115,13 +115,14 @@ class GroupBy(PTransform):
         if not self._aggregates:
             pairs: Any = tuple[key_type, row]  # type: ignore[valid-type] # built at run time
             return pcoll | "keys" >> Map(_Pair(key, None)).with_output_types(pairs) | GroupByKey()
-        for field, _ in self._aggregates.values():
-            _type_of(field, row, label)
+        for name, (field, combiner) in self._aggregates.items():
+            kinds[name] = typehints.combined_type(combiner, _type_of(field, row, label))
         values = _Key(tuple(field for field, _ in self._aggregates.values()), tuple)
         combine = _ByPlace(tuple(combine for _, combine in self._aggregates.values()))
         made = named_row_type(_any({**self._keys, **self._aggregates}))
+        rows = typehints.rows_of_types(kinds)
         keyed = pcoll | "keys" >> Map(_Pair(key, values)).with_output_types(tuple[key_type, tuple[Any, ...]])
-        return keyed | CombinePerKey(combine) | "rows" >> Map(_Row(made, plain=self._is_plain)).with_output_types(made)
+        return keyed | CombinePerKey(combine) | "rows" >> Map(_Row(made, plain=self._is_plain)).with_output_types(rows)
 
 
 def _add(named: dict[str, Any], name: Any, expression: Any) -> None:

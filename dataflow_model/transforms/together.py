@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.combine import CombineFn, KernelForm, WrappingFn
-from dataflow_model.plan.rows import kind_of, named_row_type
+from dataflow_model.plan.rows import named_row_type
 from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.combiner_forms import Combiner
-from dataflow_model.transforms.typehints import combined_type, without_none
+from dataflow_model.transforms.typehints import combined_type, rows_of_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,9 +114,8 @@ class Together(SideBySide, Combiner[Any, tuple[Any, ...], Any]):
 
     def output_type(self, value_type: Any) -> Any:
         """Return rows with the types of the combiners' outputs, as far as these are known."""
-        types = [without_none(combined_type(part, value_type)) for part in self.parts]
-        kinds = [kind_of(*known) if len(known) == 1 else "Any" for known in types]
-        return named_row_type(tuple(zip(self.names, kinds, strict=True)))
+        parts = zip(self.names, self.parts, strict=True)
+        return rows_of_types({name: combined_type(part, value_type) for name, part in parts})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Together) and (self.names, self.parts) == (other.names, other.parts)

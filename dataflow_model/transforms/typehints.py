@@ -17,6 +17,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, TaggedOutput, TimestampedValue
+from dataflow_model.plan.rows import kind_of, named_row_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ __all__ = [
     "may_be_pair",
     "pair_types",
     "return_type",
+    "rows_of_types",
     "type_name",
     "type_of_values",
     "unwrapped",
@@ -180,6 +182,17 @@ def combined_type(combine: CombineFn[Any, Any, Any], value_type: Any) -> Any:
     """Return the type of what a combiner gives for inputs of `value_type`."""
     declared = getattr(combine, "output_type", None)
     return declared(value_type) if callable(declared) else declared_types(combine)[1]
+
+
+def rows_of_types(types: Mapping[str, Any]) -> Any:
+    """Return the type of rows with columns of these types, as far as they are known; each column may hold `None`.
+
+    Example:
+        >>> rows_of_types({"carrier": str, "total": int | None, "parts": list[int]}).__qualname__
+        'Row(carrier: str, total: int, parts: Any)'
+    """
+    known = {name: without_none(kind) for name, kind in types.items()}
+    return named_row_type(tuple((name, kind_of(*kinds) if len(kinds) == 1 else "Any") for name, kinds in known.items()))
 
 
 def declared_types(combine: CombineFn[Any, Any, Any]) -> tuple[Any, Any]:

@@ -131,6 +131,14 @@ def test_combiners_together_give_a_row_with_their_types() -> None:
     }
 
 
+def test_grouping_by_fields_gives_a_row_with_the_types_of_keys_and_aggregates() -> None:
+    totals = dm.GroupBy("carrier", day=lambda flight: len(flight.carrier)).aggregate_field(
+        "dep_delay", dm.Mean(), "mean"
+    )
+    known = (created([Flight("UA", 1.0, "JFK")]) | totals).element_type
+    assert get_type_hints(known) == {"carrier": str | None, "day": Any, "mean": float | None}
+
+
 @pytest.mark.parametrize("values", [[1], ["ab"], [Flight("UA", 1.0, "JFK")], [("a", 1, 2)], [Plane("N1")], [None]])
 def test_grouping_what_is_certainly_no_pair_is_refused(values: list[Any]) -> None:
     for transform in (dm.GroupByKey(), dm.Sum.per_key(), dm.Keys(), dm.Distinct.per_key()):
