@@ -10,7 +10,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidType, SinkError, UserCodeError
-from dataflow_model.io.schemas import full_schema
+from dataflow_model.io.schemas import checked_schema, full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
 
@@ -110,7 +110,7 @@ class ArrowTableSink(DataFrameSink):
         label: what an error calls the transform.
     """
 
-    schema: pa.Schema | None = None
+    schema: pa.Schema | None = attrs.field(default=None, converter=checked_schema)
     panes: bool = False
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = "ToDataFrame"

@@ -165,6 +165,18 @@ class FileSink(Sink):
 class ParquetSink(FileSink):
     """Parquet files."""
 
+    def __attrs_post_init__(self) -> None:
+        """Check that Parquet has the types of all columns."""
+        for field in self.full_schema or ():
+            try:
+                pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+            except pa.ArrowException as error:
+                raise InvalidArgument(
+                    f"{self.label!r} has a column {field.name!r} of type {field.type}, which Parquet does not have: "
+                    f"{error}",
+                    hint="pass schema=pa.schema({…}) with another type, or leave the column out",
+                ) from error
+
     @property
     def suffix(self) -> str:
         """How the names of Parquet files end."""

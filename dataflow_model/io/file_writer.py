@@ -228,7 +228,7 @@ def _written(value: Any) -> str:
 
 @attrs.frozen
 class _Explained:
-    """Turns an `OSError` inside a `with` into a `SinkError`."""
+    """Turns an error of the file system or of Arrow inside a `with` into a `SinkError`."""
 
     problem: str
 
@@ -238,6 +238,10 @@ class _Explained:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError):
             raise SinkError(f"{self.problem}: {error}", hint="check free space and permissions") from error
+        if isinstance(error, pa.ArrowException):
+            raise SinkError(
+                f"{self.problem}: {error}", hint="pass schema=pa.schema({…}) with types that the format has"
+            ) from error
 
 
 def _not_retracted(table: pa.Table) -> pa.Table:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidType, PlanError, SinkError
+from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, SinkError
+from dataflow_model.plan.rows import check_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,13 +65,25 @@ def checked_schema(value: Any) -> pa.Schema | None:
 
     Raises:
         InvalidType: for anything else.
+        InvalidArgument: for two columns of one name, and for a column that cannot be filled with values of Python.
     """
-    if value is None or isinstance(value, pa.Schema):
-        return value
-    raise InvalidType(
-        f"`schema` must be a pyarrow.Schema, got {value!r}",
-        hint="use pa.schema({'key': pa.string(), 'value': pa.int64()})",
-    )
+    if value is None:
+        return None
+    if not isinstance(value, pa.Schema):
+        raise InvalidType(
+            f"`schema` must be a pyarrow.Schema, got {value!r}",
+            hint="use pa.schema({'key': pa.string(), 'value': pa.int64()})",
+        )
+    check_names(value.names, "give each column of `schema` a name of its own")
+    for field in value:
+        try:
+            pa.array([], field.type)
+        except pa.ArrowNotImplementedError as error:
+            raise InvalidArgument(
+                f"`schema` has a column {field.name!r} of type {field.type}, which no value of Python can be",
+                hint="use another type, such as pa.string() or a struct with a field for each kind of value",
+            ) from error
+    return value
 
 
 def unified_schema(schemas: Iterable[pa.Schema], label: str) -> pa.Schema:

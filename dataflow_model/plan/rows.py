@@ -22,9 +22,9 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond, with_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["kind_of", "named_row_type", "row_type", "rows_of", "values_of"]
+__all__ = ["check_names", "kind_of", "named_row_type", "row_type", "rows_of", "values_of"]
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _KINDS: Final[dict[str, Any]] = {
@@ -77,12 +77,9 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
         'Row(carrier: str)'
     """
     names = tuple(name for name, _ in fields)
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidArgument(
-                f"there are {names.count(name)} columns named {name!r}; the columns are {', '.join(names)}",
-                hint="give each column a name of its own; for CSV files, ReadCsv does so with columns=[…], header=True",
-            )
+    check_names(
+        names, "give each column a name of its own; for CSV files, ReadCsv does so with columns=[…], header=True"
+    )
     # Some names cannot be attributes; the base class then has a placeholder, and `__getitem__` finds the name.
     base: Any = collections.namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 - made from data
     body: dict[str, Any] = {
@@ -158,6 +155,15 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     parts = [part.split(": ") for part in name[4:-1].split(", ") if part]
     return named_row_type(tuple((unquote(field), kind) for field, kind in parts))
+
+
+def check_names(names: Sequence[str], hint: str) -> None:
+    """Raise `InvalidArgument` if two columns have the same name."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgument(
+                f"there are {names.count(name)} columns named {name!r}; the columns are {', '.join(names)}", hint=hint
+            )
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Any]:

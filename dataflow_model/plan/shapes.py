@@ -235,7 +235,22 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
             array = pa.array(values, _in_microseconds(values, kind)).cast(kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
         return None
-    return None if array.null_count and not field.nullable else array
+    return None if _lacks_value(array, field) else array
+
+
+def _lacks_value(array: pa.Array, field: pa.Field) -> bool:
+    """Return whether there is a null where there may be none, also inside of a value."""
+    kind = field.type
+    if array.null_count and not field.nullable:
+        return True
+    if pa.types.is_struct(kind):
+        rows = array.drop_null()
+        return any(_lacks_value(rows.field(place), inner) for place, inner in enumerate(kind))
+    if pa.types.is_map(kind):
+        return _lacks_value(array.keys, kind.key_field) or _lacks_value(array.items, kind.item_field)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _lacks_value(array.flatten(), kind.value_field)
+    return False
 
 
 def _changes(values: list[Any], kind: pa.DataType) -> bool:

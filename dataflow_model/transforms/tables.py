@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.rows import rows_of, values_of
+from dataflow_model.plan.rows import check_names, rows_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,6 +82,8 @@ def _library_of(source: Any) -> str | None:
 
 def _from_pandas(frame: Any, name: str) -> pa.Table:
     named = [level for level, name in enumerate(frame.index.names) if name is not None]
+    names = [str(name) for name in (*(frame.index.names[level] for level in named), *frame.columns)]
+    check_names(names, "rename the columns, or the index, so that each name is there once")
     try:
         return pa.Table.from_pandas(frame.reset_index(level=named) if named else frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
-from dataflow_model.io import WriteJson, WriteParquet
+from dataflow_model.io import ToDataFrame, WriteJson, WriteParquet
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
 from dataflow_model.plan.nodes import Write as WriteNode
 from dataflow_model.plan.sinks import Record
@@ -300,6 +300,55 @@ def test_a_sink_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Pat
         ParquetSink(path=tmp_path / "out").check()
     with pytest.raises(SinkError, match=r"cannot write below .*out"):
         written(ParquetSink(path=tmp_path / "out"), "0", [("UA", 1)])
+
+
+@pytest.mark.parametrize("kind", [pa.struct([]), pa.list_(pa.struct([])), pa.month_day_nano_interval()])
+def test_a_type_that_parquet_does_not_have_is_refused_at_construction(kind: pa.DataType) -> None:
+    with pytest.raises(InvalidArgument, match=r"'WriteParquet' has a column 'v' of type .*, which Parquet .*\nHint: "):
+        WriteParquet("out", schema=pa.schema({"n": pa.int64(), "v": kind}))
+
+
+def test_the_error_for_an_inferred_type_that_parquet_does_not_have_names_the_transform(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match=r"'Write' cannot write below .*struct type 'v'.*\nHint: pass schema="):
+        written(ParquetSink(path=tmp_path), "0", [{"v": {}}])
+
+
+def test_two_columns_of_one_name_in_a_schema_are_refused_at_construction() -> None:
+    twice = pa.schema([("n", pa.int64()), ("v", pa.int64()), ("n", pa.string())])
+    for write in (WriteJson, WriteParquet):
+        with pytest.raises(InvalidArgument, match=r"2 columns named 'n'.* n, v, n\nHint: give each column of `schema`"):
+            write("out", schema=twice)
+    with pytest.raises(InvalidArgument, match="2 columns named 'n'"):
+        ToDataFrame(schema=twice)
+
+
+def test_a_type_that_no_value_has_is_refused_at_construction() -> None:
+    union = pa.dense_union([pa.field("n", pa.int64())])
+    with pytest.raises(InvalidArgument, match=r"a column 'v' of type list<.*union.*no value of Python can be\nHint: "):
+        WriteJson("out", schema=pa.schema({"v": pa.list_(union)}))
+
+
+_FILLED = pa.struct([pa.field("n", pa.int64(), nullable=False)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "good"),
+    [
+        (_FILLED, {}, {"n": 1}),
+        (_FILLED, {"n": None}, None),
+        (pa.struct({"inner": _FILLED}), {"inner": {}}, {"inner": None}),
+        (pa.list_(pa.field("item", pa.int64(), nullable=False)), [1, None], [1]),
+        (pa.list_(_FILLED), [{"n": 1}, {}], [None]),
+        (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), {"n": None}, {"n": 1}),
+    ],
+)
+def test_a_null_inside_of_a_value_where_there_may_be_none_is_a_misfit(
+    sink: FileSink, kind: pa.DataType, bad: Any, good: Any
+) -> None:
+    sink = attrs.evolve(sink, schema=pa.schema({"v": kind}))
+    messages = written(sink, "0", [{"v": good}, {"v": bad}, {"v": good}])
+    sink.commit("0", messages)
+    assert sink.counts(messages) == {"rows": 2, "dead_letters": 1}
 
 
 def test_a_stream_needs_to_know_its_columns(tmp_path: Path) -> None:

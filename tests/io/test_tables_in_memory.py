@@ -123,6 +123,19 @@ def test_what_is_no_table_is_refused(given: Any) -> None:
         dm.io.ReadTable(given, event_time=None)
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame([[1, 2]], columns=["n", "n"]),
+        pd.DataFrame([[1, 2]], columns=["n", "m"]).set_index(pd.Index([0], name="n")),
+    ],
+)
+def test_two_columns_of_one_name_in_pandas_are_refused(frame: pd.DataFrame) -> None:
+    for take in (lambda frame: dm.io.ReadTable(frame, event_time=None), dm.Create):
+        with pytest.raises(InvalidArgument, match=r"there are 2 columns named 'n'.*\nHint: rename the columns"):
+            take(frame)
+
+
 def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(InvalidArgument, match=r"names the column 'when', .*\nHint: the columns are at, carrier, delay"):
         dm.io.ReadTable(TABLE, event_time="when")
