@@ -24,6 +24,7 @@ from dataflow_model.io.shapes import (
     pane_arrays,
 )
 from dataflow_model.plan.record_columns import columns_of, values_of
+from dataflow_model.plan.shapes import infinities
 from dataflow_model.plan.sinks import Record, SinkWriter
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
@@ -262,9 +263,12 @@ def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
             if not _widens(column.type, field.type):
                 return None
             try:
-                column = column.cast(field.type)
+                cast = column.cast(field.type)
             except pa.ArrowException:
                 return None
+            if sum(map(infinities, cast.chunks)) > sum(map(infinities, column.chunks)):
+                return None
+            column = cast
         columns.append(column)
     return pa.table(columns, schema=schema)
 

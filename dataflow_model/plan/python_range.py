@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.plan.nested import leaves, with_leaves
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -49,23 +51,8 @@ def in_numbers(column: pa.Array) -> pa.Array:
 
 
 def with_times(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type in which another type replaces each type of time, also in lists, structs and maps.
-
-    Example:
-        >>> with_times(pa.struct({"seen": pa.list_(pa.date32())}), lambda kind: pa.int32())
-        StructType(struct<seen: list<item: int32>>)
-    """
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(with_times(field.type, change)) for field in kind])
-    if pa.types.is_map(kind):
-        key, item = (field.with_type(with_times(field.type, change)) for field in (kind.key_field, kind.item_field))
-        return pa.map_(key, item, kind.keys_sorted)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        item = kind.value_field.with_type(with_times(kind.value_type, change))
-        if pa.types.is_fixed_size_list(kind):
-            return pa.list_(item, kind.list_size)
-        return pa.large_list(item) if pa.types.is_large_list(kind) else pa.list_(item)
-    return change(kind) if pa.types.is_temporal(kind) else kind
+    """Return a type in which another type replaces each type of time, also in lists, structs and maps."""
+    return with_leaves(kind, lambda leaf: change(leaf) if pa.types.is_temporal(leaf) else leaf)
 
 
 def _number(kind: pa.DataType) -> pa.DataType:
@@ -78,20 +65,11 @@ def _has_beyond(column: pa.Array) -> bool:
 
 def _times(column: pa.Array) -> Iterator[pa.Array]:
     """Yield the columns of times in a column."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        if pa.types.is_temporal(kind.value_type):
-            yield from _times(column.dictionary_decode())
-    elif pa.types.is_struct(kind):
-        for field in column.flatten():
-            yield from _times(field)
-    elif pa.types.is_map(kind):
-        yield from _times(column.keys)
-        yield from _times(column.items)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from _times(column.flatten())
-    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        yield column
+    for leaf in leaves(column):
+        if pa.types.is_dictionary(leaf.type) and pa.types.is_temporal(leaf.type.value_type):
+            yield from _times(leaf.dictionary_decode())
+        elif pa.types.is_date(leaf.type) or pa.types.is_timestamp(leaf.type) or pa.types.is_duration(leaf.type):
+            yield leaf
 
 
 def _bounds(kind: pa.DataType) -> tuple[int, int]:

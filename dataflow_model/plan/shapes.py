@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import shown
+from dataflow_model.plan.nested import leaves, with_leaves
 from dataflow_model.time import Duration, Instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MISSING", "columns_of_values", "fields_of", "fitted_columns", "inferred_type"]
+__all__ = ["MISSING", "columns_of_values", "fields_of", "fitted_columns", "inferred_type", "infinities"]
 
 _PAIR: Final = 2
 _DEEPEST: Final = 100
@@ -235,7 +236,25 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
             array = pa.array(values, _in_microseconds(values, kind)).cast(kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
         return None
-    return None if _lacks_value(array, field) else array
+    if _lacks_value(array, field):
+        return None
+    wide = with_leaves(kind, _widest)
+    return None if wide != kind and infinities(array) > infinities(pa.array(values, wide)) else array
+
+
+def infinities(column: pa.Array) -> int:
+    """Return how many infinities are in a column, which are more than before if its floats cannot hold all numbers.
+
+    Example:
+        >>> infinities(pa.array([[1e300], [0.5, 1e300]], pa.list_(pa.float32())))
+        2
+    """
+    floats = [leaf for leaf in leaves(column) if pa.types.is_floating(leaf.type)]
+    return sum(int(np.isinf(leaf.to_numpy(zero_copy_only=False)).sum()) for leaf in floats)
+
+
+def _widest(kind: pa.DataType) -> pa.DataType:
+    return pa.float64() if pa.types.is_floating(kind) else kind
 
 
 def _lacks_value(array: pa.Array, field: pa.Field) -> bool:

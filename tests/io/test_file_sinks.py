@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -349,6 +350,38 @@ def test_a_null_inside_of_a_value_where_there_may_be_none_is_a_misfit(
     messages = written(sink, "0", [{"v": good}, {"v": bad}, {"v": good}])
     sink.commit("0", messages)
     assert sink.counts(messages) == {"rows": 2, "dead_letters": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "large", "held"),
+    [
+        (pa.float32(), 1e300, 1e38),
+        (pa.float16(), 70_000, 65_504),
+        (pa.float16(), -70_000.0, math.inf),
+        (pa.list_(pa.float32()), [math.inf, 1e300], [math.inf, 0.5]),
+        (pa.struct({"share": pa.float32()}), {"share": -1e300}, {"share": -math.inf}),
+        (pa.map_(pa.string(), pa.float32()), {"share": 1e300}, {"share": None}),
+    ],
+)
+def test_a_number_that_is_too_large_for_the_floats_of_its_column_is_a_misfit(
+    sink: FileSink, kind: pa.DataType, large: Any, held: Any
+) -> None:
+    sink = attrs.evolve(sink, schema=pa.schema({"v": kind}))
+    messages = written(sink, "0", [{"v": held}, {"v": large}, {"v": None}])
+    sink.commit("0", messages)
+    assert sink.counts(messages) == {"rows": 2, "dead_letters": 1}
+    [file] = Path(sink.path, "_dead_letters").iterdir()
+    assert json.loads(file.read_text())["reason"].startswith(f"column 'v' is {kind} and cannot hold ")
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.int64()])
+def test_a_number_in_columns_that_is_too_large_for_the_floats_of_a_sink_is_a_misfit(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    sink = ParquetSink(path=tmp_path, schema=pa.schema({"n": pa.float16()}))
+    writer = sink.open("0", "0")
+    writer.write_columns(pa.table({"n": pa.array([1, 70_000], kind)}))
+    assert sink.counts([writer.close()]) == {"rows": 1, "dead_letters": 1}
 
 
 def test_a_stream_needs_to_know_its_columns(tmp_path: Path) -> None:
