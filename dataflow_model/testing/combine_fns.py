@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import cmath
 import contextlib
 import copy
-import math
 import pickle
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.runners.engine import columns as kernels
-from dataflow_model.testing.comparing import identical, same
+from dataflow_model.testing.comparing import Incomparable, contents, identical, same
 from dataflow_model.testing.drawing import Broken, check_subject, drawn_cases, require_hypothesis, smallest_broken
 from dataflow_model.transforms.associative import AssociativeFn, as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
@@ -148,13 +148,15 @@ def _grouped(inputs: Sequence[Any], parts: Sequence[int]) -> list[list[Any]]:
 
 
 def _scale(inputs: Iterable[Any]) -> float:
-    """Return the largest absolute value of the floats among or inside the inputs."""
+    """Return the largest absolute value of the floats and complex numbers among or inside the inputs."""
     sizes = [0.0]
     for value in inputs:
-        if isinstance(value, float) and math.isfinite(value):
+        if isinstance(value, float | complex) and cmath.isfinite(value):
             sizes.append(abs(value))
         elif isinstance(value, tuple | list):
             sizes.append(_scale(value))
+        elif isinstance(fields := contents(value), tuple):
+            sizes.append(_scale(fields))
     return max(sizes)
 
 
@@ -182,7 +184,7 @@ class _Checked:
             self._check_pickles(inputs)
             self._check_subtracting(inputs)
             self._check_kernel(inputs)
-        except Broken:
+        except (Broken, Incomparable):
             raise
         except Exception as error:
             raise Broken(f"raises {type(error).__name__}: {error}") from error

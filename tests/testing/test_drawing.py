@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import importlib.util
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
@@ -73,3 +76,50 @@ def test_what_is_identical_is_so_to_the_last_bit() -> None:
     assert not identical(0.1 + 0.2, 0.3)
     assert identical(float("nan"), float("nan"))
     assert not identical({"a": 1, "b": 2}, {"b": 2, "a": 1})
+
+
+@dataclasses.dataclass
+class Reading:
+    """A value with a float inside."""
+
+    degrees: Any
+
+
+class Plain:
+    """A value without `__eq__`."""
+
+    def __init__(self, degrees: Any) -> None:
+        self.degrees = degrees
+
+
+class Failing:
+    """A value whose `==` fails."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("no truth")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "wrap", [Reading, Plain, np.array, lambda value: np.array([1, value]), lambda value: value * 1j]
+)
+def test_floats_inside_other_values_are_compared_to_nine_digits(wrap: Any) -> None:
+    assert same(wrap(0.1 + 0.2), wrap(0.3))
+    assert not identical(wrap(0.1 + 0.2), wrap(0.3))
+    assert identical(wrap(0.3), wrap(0.3))
+    assert identical(wrap(float("nan")), wrap(float("nan")))
+    assert not same(wrap(0.3), wrap(0.4))
+
+
+def test_values_that_cannot_be_compared_are_named() -> None:
+    for compare in (same, identical):
+        with pytest.raises(dm.InvalidType, match="values of type Failing and Failing cannot be compared: no truth"):
+            compare(Failing(), Failing())
+
+
+def test_the_check_of_a_combiner_compares_arrays_and_complex_numbers() -> None:
+    check_combine_fn(functools.partial(sum, start=0), [np.array([1.5, 2]), np.array([0.1, 3])])
+    check_combine_fn(functools.partial(sum, start=0), [0.1 + 1j, 0.2 + 2j, 0.3j])
+    with pytest.raises(dm.InvalidType, match="cannot be compared: no truth"):
+        check_combine_fn(dm.Top(1, key=id), [Failing(), Failing()])
