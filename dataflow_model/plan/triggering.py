@@ -45,6 +45,12 @@ def check_percentiles(plan: Plan) -> None:
     """Raise `PlanError` for a function that requests `watermark_percentile` where it is not known."""
     for node in plan.nodes:
         if isinstance(node, ParDo) and ASKED in node.metadata:
+            if node.is_stateful:
+                raise PlanError(
+                    f"{node.label!r} asks for {ASKED!r}, which functions with state or timers do not get",
+                    hint="ask for it in a dm.Map between the last grouping or dm.Reshuffle() and this function, and "
+                    "pass it on in the value",
+                )
             unknown = _unknown_before(plan, node)
             if unknown is not None:
                 raise PlanError(
@@ -56,8 +62,6 @@ def check_percentiles(plan: Plan) -> None:
 
 def _unknown_before(plan: Plan, node: ParDo) -> str | None:
     """Return the source or function whose elements reach this one without a percentile, if there is one."""
-    if node.is_stateful:
-        return node.label
     changing = {side.ref for side in dynamic_sides(plan)}
     refs = [node.input]
     while refs:

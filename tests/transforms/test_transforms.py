@@ -128,6 +128,26 @@ def test_the_watermarks_percentile_is_not_known_right_behind_a_source() -> None:
         p.run()
 
 
+class Asking(dm.DoFn):
+    """A function with state that asks for the percentile."""
+
+    seen = dm.BagStateSpec()
+
+    def process(self, element: Any, seen: dm.BagState[Any], watermark_percentile: float | None) -> Any:
+        yield element, watermark_percentile
+
+
+def test_a_stateful_function_that_asks_for_the_percentile_is_told_where_to_ask() -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("a", 1)]) | dm.Reshuffle() | "keep" >> dm.ParDo(Asking()) | dm.io.Collect()
+    with pytest.raises(
+        dm.PlanError,
+        match=r"'keep' asks for 'watermark_percentile', which functions with state.*\n"
+        r"Hint: ask for it in a dm\.Map between the last grouping or dm\.Reshuffle\(\) and this function",
+    ):
+        p.run()
+
+
 def test_a_function_is_told_at_which_percentile_of_the_watermark_its_element_was_produced() -> None:
     script = TestStream().watermark(10).watermark(30, percentile=50).watermark(60, percentile=10)
     script = script.bundle([(name, at) for name, at in (("a", 70), ("b", 40), ("c", 20), ("d", 5))])
