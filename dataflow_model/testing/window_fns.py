@@ -227,7 +227,12 @@ def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grou
         return grouping
     windows = sorted(grouping, key=_bounds)
     left, results = dict(grouping), list[tuple[Window, frozenset[int]]]()
-    for sources, target in fn.merge(windows):
+    try:
+        merges = list(fn.merge(windows))
+    except Exception as error:  # noqa: BLE001 - any error of a user's function
+        problem = f"must merge {windows!r}, but raises {_text(error)}"
+        _fail(fn, problem, stamped, cause=error)
+    for sources, target in merges:
         if not isinstance(target, Window):
             _fail(fn, f"must merge into windows, got {target!r}", stamped)
         _check_window(fn, target, stamped)
@@ -249,7 +254,17 @@ def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grou
 
 def _assign(fn: WindowFn, stamped: _Stamped) -> Sequence[Window]:
     time, value = stamped
-    windows = fn.assign(time, value)
+    try:
+        windows = fn.assign(time, value)
+    except Exception as error:  # noqa: BLE001 - any error of a user's function
+        at_infinity = "a sum with dm.MIN_TIMESTAMP or dm.MAX_TIMESTAMP stays there: assign a window that is not empty"
+        _fail(
+            fn,
+            f"must assign windows to an element at any event time, but raises {_text(error)}",
+            [stamped],
+            hint=at_infinity if time in (MIN_TIMESTAMP, MAX_TIMESTAMP) else None,
+            cause=error,
+        )
     try:
         count = len(windows)
     except TypeError:
@@ -268,7 +283,7 @@ def _assign(fn: WindowFn, stamped: _Stamped) -> Sequence[Window]:
 
 def _span(fn: WindowFn, value: Any) -> int:
     """Return a duration at which windows of the function meet; an hour if they are infinite."""
-    windows = fn.assign(EventTime(0), value)
+    windows = _assign(fn, (EventTime(0), value))
     spans = [int(window.end) - int(window.start) for window in windows]
     return min([span for span in spans if span < _LONGEST_SPAN], default=int(duration("1 hour")))
 
@@ -281,6 +296,18 @@ def _show(grouping: _Grouping) -> str:
     return "{" + ", ".join(text for _, _, text in parts) + "}"
 
 
-def _fail(fn: WindowFn, problem: str, stamped: Sequence[_Stamped], *, hint: str | None = None) -> NoReturn:
+def _text(error: Exception) -> str:
+    """Return an error without its hint, which is not the last line here."""
+    return f"{type(error).__name__}: {error}".partition("\nHint: ")[0]
+
+
+def _fail(
+    fn: WindowFn,
+    problem: str,
+    stamped: Sequence[_Stamped],
+    *,
+    hint: str | None = None,
+    cause: Exception | None = None,
+) -> NoReturn:
     elements = "".join(f"\n  element {number}: {value!r} at {time!r}" for number, (time, value) in enumerate(stamped))
-    raise AssertionError(explain(f"{fn!r} {problem}{elements}", hint=hint))
+    raise AssertionError(explain(f"{fn!r} {problem}{elements}", hint=hint)) from cause

@@ -234,7 +234,7 @@ def test_a_subclass_with_a_merge_of_its_own_does_not_inherit_what_sessions_decla
 
 
 def test_a_function_that_raises_at_the_end_of_time_is_found() -> None:
-    with pytest.raises(ValueError, match="must end after it starts"):
+    with pytest.raises(AssertionError, match="raises InvalidArgument: a window must end after it starts"):
         check_window_fn(FailsAtTheEndOfTime())
 
 
@@ -252,3 +252,25 @@ def test_each_element_is_valid_until_the_next_ones_event_time() -> None:
         windows = sorted({*windows, *fn.assign(time, None)}, key=lambda window: (window.start, window.end))
         windows = [target for _, target in fn.merge(windows)]
     assert windows == [IntervalWindow(start, end) for start, end in itertools.pairwise([*times, MAX_TIMESTAMP])]
+
+
+@attrs.frozen
+class SinceEver(WindowFn):
+    """Windows from −∞ to ten seconds after the element, which are empty at −∞ unless they are held open."""
+
+    held: bool
+
+    def assign(self, event_time: EventTime, element: Any) -> list[IntervalWindow]:
+        del element
+        end = event_time + Duration(10_000_000)
+        if self.held:
+            end = max(end, EventTime(int(MIN_TIMESTAMP) + 1))
+        return [IntervalWindow(MIN_TIMESTAMP, end)]
+
+
+def test_windows_may_begin_at_minus_infinity_but_must_not_be_empty_there() -> None:
+    check_window_fn(SinceEver(held=True))
+    with pytest.raises(AssertionError, match="at any event time, but raises InvalidArgument") as caught:
+        check_window_fn(SinceEver(held=False))
+    assert "Hint: a sum with dm.MIN_TIMESTAMP" in str(caught.value)
+    assert "element 0: None at EventTime(-inf)" in str(caught.value)
