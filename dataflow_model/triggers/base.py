@@ -9,6 +9,7 @@ composites `on_child_timer`.
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dataflow_model.errors import InvalidArgument, InvalidType
@@ -30,6 +31,27 @@ __all__ = [
     "Trigger",
     "TriggerContext",
 ]
+
+
+def _check_declarations(cls: type[Trigger]) -> None:
+    """Reject class attributes and methods of a user's trigger that the engine could not use."""
+    for name, example in (("percentiles", "(90,)"), ("signals", "frozenset({'flush'})")):
+        value = vars(cls).get(name)
+        if isinstance(value, str | bytes | int | float):
+            raise InvalidType(
+                f"`{name}` of {cls.__name__} must be a collection, got {value!r}", hint=f"write {name} = {example}"
+            )
+    for name in ("may_finish", "may_fire"):
+        method = vars(cls).get(name)
+        if inspect.isfunction(method):
+            signature = inspect.signature(method)
+            try:
+                signature.bind(None, allowed_lateness=None)
+            except TypeError as error:
+                raise InvalidType(
+                    f"{cls.__name__}.{name} is called with `allowed_lateness`, which {name}{signature} does not take",
+                    hint=f"write def {name}(self, *, allowed_lateness): …",
+                ) from error
 
 
 class Trigger:
@@ -56,8 +78,13 @@ class Trigger:
     """Whether `on_element` only passes the element on to the children whose turn it is."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Reset what a base class declares about its `on_element` if the subclass overrides it."""
+        """Check what the subclass declares, and reset what a base class declares of an `on_element` that it overrides.
+
+        Raises:
+            InvalidType: for `percentiles` or `signals` that are a single value, or a method with the wrong parameters.
+        """
         super().__init_subclass__(**kwargs)
+        _check_declarations(cls)
         if "on_element" in vars(cls):
             for name in {"waits_for_timer", "ignores_elements", "passes_elements_on"} - vars(cls).keys():
                 setattr(cls, name, False)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
+import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, run_script
@@ -22,3 +25,17 @@ def test_a_subclass_that_looks_at_every_element_is_shown_every_element() -> None
     windowing = dm.Window.into(dm.FixedWindows(60)).trigger(dm.Repeatedly(AfterSilence(5)))
     [pane] = run_script(script.processing_time(20), windowing=windowing, combine=dm.Sum())
     assert (pane.value, int(pane.processing_time)) == (3, 8_000_000)
+
+
+@pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        ({"percentiles": 90}, r"`percentiles` of Mine must be a collection, got 90\nHint: write percentiles = \(90,\)"),
+        ({"signals": "go"}, r"`signals` of Mine must be a collection, got 'go'\nHint: write signals = frozenset"),
+        ({"may_finish": lambda _self: False}, r"Mine.may_finish is called with `allowed_lateness`, which may_finish\("),
+        ({"may_fire": lambda _self: False}, r"Hint: write def may_fire\(self, \*, allowed_lateness\)"),
+    ],
+)
+def test_what_a_class_of_triggers_declares_wrongly_is_rejected_with_the_class(declared: Any, problem: str) -> None:
+    with pytest.raises(dm.InvalidType, match=problem):
+        type("Mine", (dm.Trigger,), declared)
