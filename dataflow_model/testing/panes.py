@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.values import Pane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
 __all__ = ["assert_panes"]
@@ -38,7 +38,8 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
         >>> pane = Pane("k", GLOBAL_WINDOW, 3, GLOBAL_WINDOW.max_timestamp, NO_FIRING)
         >>> assert_panes([pane], [{"value": 3, "index": 0}])
     """
-    panes = list(actual)
+    panes = _checked(actual, "actual")
+    expected = _checked(expected, "expected")
     groups = [list(entry) if isinstance(entry, set | frozenset | list) else [entry] for entry in expected]
     for entry in (entry for group in groups for entry in group):
         if not isinstance(entry, Pane | Mapping):
@@ -46,6 +47,9 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
                 f"an expected pane must be a Pane or a dict of its fields, got {entry!r}",
                 hint=f"write {{'value': {entry!r}}} to compare the value alone",
             )
+    for pane in panes:
+        if not isinstance(pane, Pane):
+            raise InvalidType(f"an actual pane must be a Pane, got {pane!r}", hint="pass what run_script(…) returns")
     at = 0
     for group in groups:
         candidates = panes[at : at + len(group)]
@@ -54,6 +58,12 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
             raise AssertionError(_table(panes, [expectation for entries in groups for expectation in entries]))
     if at != len(panes):
         raise AssertionError(_table(panes, [expectation for entries in groups for expectation in entries]))
+
+
+def _checked(panes: Any, name: str) -> list[Any]:
+    if not isinstance(panes, Iterable) or isinstance(panes, str | Mapping):
+        raise InvalidType(f"`{name}` must be a list of panes, got {panes!r}", hint="write [{'value': 3}], for example")
+    return list(panes)
 
 
 def _match_any_order(panes: list[Pane], group: list[Any]) -> bool:

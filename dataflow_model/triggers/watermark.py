@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, SupportsFloat
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import Duration, EventTime
 from dataflow_model.triggers.base import Trigger, check_trigger_type
 from dataflow_model.triggers.contexts import LOW_WATERMARK, TimeDomain, TriggerContext
@@ -33,6 +33,7 @@ class AfterWatermark(Trigger):
 
     Raises:
         InvalidType: if `early` or `late` is not a trigger.
+        InvalidType: for a percentile that is no number.
         InvalidArgument: for a percentile outside `(0, 100]`, or one below 100 beside `early` or `late`.
 
     Source: the papers' AtWatermark and WatermarkPercentile; Beam's `AfterWatermark(early, late)`.
@@ -56,6 +57,11 @@ class AfterWatermark(Trigger):
         for name in ("early", "late"):
             if getattr(self, name) is not None:
                 check_trigger_type(getattr(self, name), name)
+        if not isinstance(self.percentile, SupportsFloat):
+            raise InvalidType(
+                f"`percentile` must be a number, got {self.percentile!r}",
+                hint="use percentile=95, or leave it out to wait for all elements",
+            )
         if not 0 < self.percentile <= LOW_WATERMARK:
             raise InvalidArgument(
                 f"`percentile` must be in (0, 100], got {self.percentile!r}",

@@ -56,6 +56,21 @@ MISFITS: dict[str, tuple[Any, type[Exception], str]] = {
         dm.InvalidType,
         r"a Pane or a dict of its fields, got 1\nHint: write {'value': 1}",
     ),
+    "no list of expected panes": (
+        lambda: assert_panes([], None),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"`expected` must be a list of panes, got None\nHint: write \[",
+    ),
+    "values as actual panes": (
+        lambda: assert_panes([1], [{"value": 1}]),  # type: ignore[list-item] # the point
+        dm.InvalidType,
+        r"an actual pane must be a Pane, got 1\nHint: pass what run_script",
+    ),
+    "no percentile": (
+        lambda: dm.AfterWatermark(percentile=None),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"`percentile` must be a number, got None\nHint: use percentile=95",
+    ),
     "a class of window functions": (
         lambda: check_window_fn(dm.FixedWindows),  # type: ignore[arg-type] # the point
         dm.InvalidType,
