@@ -7,6 +7,8 @@ import contextvars
 import enum
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from dataflow_model.errors import InvalidType
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -15,7 +17,16 @@ if TYPE_CHECKING:
     from dataflow_model.time import DurationLike, EventTime, ProcessingTime
     from dataflow_model.values.tables import Table
 
-__all__ = ["Clock", "PipelineResult", "RewritesPlans", "Runner", "RunnerState", "is_observed", "unobserved"]
+__all__ = [
+    "Clock",
+    "PipelineResult",
+    "RewritesPlans",
+    "Runner",
+    "RunnerState",
+    "check_runner",
+    "is_observed",
+    "unobserved",
+]
 
 _OBSERVED: Final = contextvars.ContextVar("observed", default=True)
 
@@ -150,3 +161,19 @@ class RewritesPlans(Protocol):
     def rewritten(self, plan: Plan) -> Plan:
         """Return the plan that the runner runs for this plan, which is the plan itself if it needs no rewriting."""
         ...
+
+
+def check_runner(runner: object) -> None:
+    """Raise `InvalidType` for something that is no runner, for example its class.
+
+    Example:
+        >>> check_runner("local")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidType: `runner` must be a runner, got 'local'
+        Hint: pass dm.LocalRunner(), for example
+    """
+    if isinstance(runner, type):
+        raise InvalidType(f"`runner` must be an instance, got the class {runner!r}", hint=f"write {runner.__name__}(…)")
+    if not callable(getattr(runner, "run", None)):
+        raise InvalidType(f"`runner` must be a runner, got {runner!r}", hint="pass dm.LocalRunner(), for example")

@@ -13,11 +13,18 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidType, explain
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.runners.engine import columns as kernels
 from dataflow_model.testing.comparing import Incomparable, contents, identical, same
-from dataflow_model.testing.drawing import Broken, check_subject, drawn_cases, require_hypothesis, smallest_broken
+from dataflow_model.testing.drawing import (
+    Broken,
+    check_subject,
+    checked_examples,
+    drawn_cases,
+    require_hypothesis,
+    smallest_broken,
+)
 from dataflow_model.transforms.associative import AssociativeFn, as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
 
@@ -66,7 +73,7 @@ def check_combine_fn(
     Raises:
         AssertionError: with the broken rule and the smallest inputs found that show it.
         InvalidArgument: if there are no inputs.
-        InvalidType: for something that is no combiner, such as a class of them.
+        InvalidType: for something that is no combiner, such as a class of them, and for inputs that are no collection.
 
     Example:
         >>> import dataflow_model as dm
@@ -79,16 +86,15 @@ def check_combine_fn(
         Hint: the function gets results as inputs: fn([fn([a, b]), c]) must be fn([a, b, c]); write a CombineFn instead
     """
     require_hypothesis("check_combine_fn")
+    if by is not None and not callable(by):
+        raise InvalidType(f"`by` must be a function of an output, got {by!r}", hint="pass sorted, for example")
     combine = _combiner(fn)
     from hypothesis import strategies as st
 
     if isinstance(inputs, st.SearchStrategy):
         values: st.SearchStrategy[Any] = inputs
     else:
-        examples = list(inputs)
-        if not examples:
-            raise InvalidArgument("checking a combiner needs inputs, got none", hint="pass a few values")
-        values = st.sampled_from(examples)
+        values = st.sampled_from(checked_examples(inputs, "inputs", "check_combine_fn"))
     drawn = st.tuples(st.lists(values, max_size=_MOST_INPUTS), st.lists(st.integers(0, 2), max_size=_MOST_INPUTS))
     checked = _Checked(combine, by or _whole, _unpickled(combine))
     with contextlib.ExitStack() as lifetimes:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["Broken", "check_subject", "drawn_cases", "require_hypothesis", "smallest_broken"]
+__all__ = ["Broken", "check_subject", "checked_examples", "drawn_cases", "require_hypothesis", "smallest_broken"]
 
 CaseT = TypeVar("CaseT")
 
@@ -64,6 +65,33 @@ def check_subject(value: object, kind: type, tool: str, example: str) -> None:
             f"{tool} checks an instance of {kind.__name__}, got {value!r}",
             hint=f"write {tool}({written}), for example",
         )
+
+
+def checked_examples(values: object, name: str, tool: str) -> list[Any]:
+    """Return the values from which a tool draws.
+
+    Args:
+        values: what it was given.
+        name: the name of the argument.
+        tool: the name of the tool.
+
+    Raises:
+        InvalidType: for something that is no collection of values.
+        InvalidArgument: if there are no values.
+
+    Example:
+        >>> checked_examples((1, 2), "elements", "check_trigger")
+        [1, 2]
+    """
+    if not isinstance(values, Iterable):
+        raise InvalidType(
+            f"{tool} draws from `{name}`, which must be a list of values, got {values!r}",
+            hint=f"write [{values!r}] for this value alone",
+        )
+    examples = list(values)
+    if not examples:
+        raise InvalidArgument(f"{tool} draws from `{name}`, got none", hint="pass a few values")
+    return examples
 
 
 def require_hypothesis(tool: str) -> None:

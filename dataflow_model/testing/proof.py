@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidType, explain
-from dataflow_model.plan.runner import unobserved
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.plan.runner import check_runner, unobserved
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing import laws
 from dataflow_model.testing.arrivals import Case, Grounds, all_at_once, cases_of, elements_of, recut, script_text
@@ -106,8 +106,8 @@ def prove(
 
     Raises:
         LawBroken: an `AssertionError` with the law, the input as a script to paste, and both sides.
-        InvalidArgument: without data.
-        InvalidType: if `pipeline` is no function, or does not return a collection.
+        InvalidArgument: without data or examples.
+        InvalidType: if `pipeline` is no function, or does not return a collection, or `runner` is no runner.
         PlanError: for a pipeline that cannot run.
 
     Example:
@@ -122,6 +122,10 @@ def prove(
             f"`pipeline` must be a function of a collection, got {pipeline!r}",
             hint="write prove(lambda elements: elements | transform, data)",
         )
+    if runner is not None:
+        check_runner(runner)
+    if type(examples) is not int or examples < 1:
+        raise InvalidArgument(f"`examples` must be an int of at least 1, got {examples!r}", hint="write examples=100")
     require_hypothesis("prove")
     with unobserved():
         _prove(Subject(pipeline), data, examples, runner)

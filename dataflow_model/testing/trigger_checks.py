@@ -13,7 +13,7 @@ from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.plan.combine import CombineFn, GroupFn
 from dataflow_model.plan.strategy import AccumulationMode, WindowingStrategy
 from dataflow_model.testing.arrivals import durations_in
-from dataflow_model.testing.drawing import Broken, check_subject, require_hypothesis, smallest_broken
+from dataflow_model.testing.drawing import Broken, check_subject, checked_examples, require_hypothesis, smallest_broken
 from dataflow_model.testing.proof import LawBroken, prove
 from dataflow_model.testing.window_life import Event, Life, events_text
 from dataflow_model.time import Duration, EventTime
@@ -84,9 +84,7 @@ def check_trigger(
     """
     check_subject(trigger, Trigger, "check_trigger", "dm.AfterCount(2)")
     require_hypothesis("check_trigger")
-    values = list(elements)
-    if not values:
-        raise InvalidArgument("checking a trigger needs elements, got none", hint="pass a few values")
+    values = checked_examples(elements, "elements", "check_trigger")
     combine = combine or GroupFn()
     merges = _merges(trigger, merging)
     _check_value(trigger)

@@ -11,7 +11,7 @@ from dataflow_model.plan.nodes import ParDo as ParDoNode
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.vectorized import run_on_columns
 from dataflow_model.testing.comparing import same
-from dataflow_model.testing.drawing import Broken, require_hypothesis, smallest_broken
+from dataflow_model.testing.drawing import Broken, checked_examples, require_hypothesis, smallest_broken
 from dataflow_model.transforms.endpoints import Create
 from dataflow_model.transforms.pipeline import Pipeline
 
@@ -59,9 +59,7 @@ def check_vectorized(transform: ParDo[Any, Any], elements: Iterable[Any]) -> Non
     require_hypothesis("check_vectorized")
     from hypothesis import strategies as st
 
-    examples = list(elements)
-    if not examples:
-        raise InvalidArgument("checking a function on columns needs elements, got none", hint="pass a few values")
+    examples = checked_examples(elements, "elements", "check_vectorized")
     if not transform.fn.takes_batches:
         raise InvalidArgument(
             f"{transform!r} has no function on columns",

@@ -8,7 +8,7 @@ import cloudpickle
 import numpy as np
 
 from dataflow_model.errors import explain
-from dataflow_model.testing.drawing import check_subject, require_hypothesis
+from dataflow_model.testing.drawing import check_subject, checked_examples, require_hypothesis
 from dataflow_model.testing.window_values import problem_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, Window, encode_window
@@ -69,7 +69,9 @@ def check_window_fn(fn: WindowFn, elements: Iterable[Any] | None = None) -> None
 
     if type(fn).merge is not WindowFn.merge and not fn.is_merging:
         _fail(fn, "defines `merge`, which is never called because `is_merging` is False", [])
-    values = list(elements) if elements is not None else [("key", None)] if fn.needs_pairs else [None]
+    if elements is None:
+        elements = [("key", None)] if fn.needs_pairs else [None]
+    values = checked_examples(elements, "elements", "check_window_fn")
     _check_value(fn, values)
     for time in (MIN_TIMESTAMP, EventTime(int(MAX_TIMESTAMP) - 1), MAX_TIMESTAMP):
         for value in values:

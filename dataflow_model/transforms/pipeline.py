@@ -14,7 +14,7 @@ from dataflow_model.plan.explain import explain as explain_plan
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
 from dataflow_model.plan.refinements import warn_about_refinements
-from dataflow_model.plan.runner import RewritesPlans
+from dataflow_model.plan.runner import RewritesPlans, check_runner
 from dataflow_model.plan.side_panes import check_side_inputs
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 from dataflow_model.transforms import ptransform
@@ -74,12 +74,8 @@ class Pipeline:
     """
 
     def __init__(self, runner: Runner | None = None, late_data: LateData | str = LateData.DROP) -> None:
-        if isinstance(runner, type):
-            raise InvalidType(
-                f"`runner` must be an instance, got the class {runner!r}", hint=f"write {runner.__name__}(…)"
-            )
-        if runner is not None and not callable(getattr(runner, "run", None)):
-            raise InvalidType(f"`runner` must be a runner, got {runner!r}", hint="pass dm.LocalRunner(), for example")
+        if runner is not None:
+            check_runner(runner)
         self.runner = runner
         self.late_data = as_option(LateData, late_data)
         self._result: PipelineResult | None = None

@@ -181,7 +181,7 @@ def test_only_a_part_of_the_output_may_be_compared() -> None:
 
 
 def test_a_check_without_inputs_is_refused() -> None:
-    with pytest.raises(dm.InvalidArgument, match="checking a combiner needs inputs, got none"):
+    with pytest.raises(dm.InvalidArgument, match="check_combine_fn draws from `inputs`, got none"):
         check_combine_fn(dm.Sum(), [])
 
 

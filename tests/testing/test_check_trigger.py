@@ -203,5 +203,5 @@ class IsOdd(dm.Trigger):
 
 
 def test_a_check_without_elements_is_refused() -> None:
-    with pytest.raises(dm.InvalidArgument, match="checking a trigger needs elements, got none"):
+    with pytest.raises(dm.InvalidArgument, match="check_trigger draws from `elements`, got none"):
         check_trigger(dm.Always(), elements=())

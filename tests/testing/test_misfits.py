@@ -96,6 +96,41 @@ MISFITS: dict[str, tuple[Any, type[Exception], str]] = {
         dm.InvalidType,
         r"check_combine_fn calls its function with an iterable of values, which add\(.*\) does not take",
     ),
+    "one value as the elements of a trigger": (
+        lambda: check_trigger(dm.Always(), elements=5),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"check_trigger draws from `elements`, which must be a list of values, got 5\nHint: write \[5\]",
+    ),
+    "one value as the elements of windows": (
+        lambda: check_window_fn(dm.FixedWindows(60), elements=5),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"check_window_fn draws from `elements`, which must be a list of values, got 5",
+    ),
+    "no elements of windows": (
+        lambda: check_window_fn(dm.FixedWindows(60), elements=[]),
+        dm.InvalidArgument,
+        r"check_window_fn draws from `elements`, got none\nHint: pass a few values",
+    ),
+    "one value as the inputs of a combiner": (
+        lambda: check_combine_fn(dm.Sum(), 5),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"check_combine_fn draws from `inputs`, which must be a list of values, got 5",
+    ),
+    "a number as the part to compare": (
+        lambda: check_combine_fn(dm.Sum(), [5], by=5),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"`by` must be a function of an output, got 5\nHint: pass sorted",
+    ),
+    "the name of a runner": (
+        lambda: prove(_sums, [(("a", 1), 0)], runner="local"),  # type: ignore[arg-type] # the point
+        dm.InvalidType,
+        r"`runner` must be a runner, got 'local'\nHint: pass dm\.LocalRunner\(\)",
+    ),
+    "no examples of a proof": (
+        lambda: prove(_sums, [(("a", 1), 0)], examples=0),
+        dm.InvalidArgument,
+        r"`examples` must be an int of at least 1, got 0\nHint: write examples=100",
+    ),
     "a transform as the pipeline of a proof": (
         lambda: prove(dm.Sum.per_key(), [(("a", 1), 0)]),  # type: ignore[arg-type] # the point
         dm.InvalidType,

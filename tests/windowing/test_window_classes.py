@@ -233,3 +233,16 @@ def test_an_event_time_that_leaves_64_bits_is_rejected(micros: int) -> None:
         dm.TimestampedValue("a", dm.EventTime(micros))
     with pytest.raises(dm.errors.InvalidArgument, match="must fit into 64 bits of microseconds, got EventTime"):
         dm.testing.TestStream().add("a", dm.EventTime(micros))
+
+
+def test_windows_that_cannot_be_hashed_are_rejected_with_a_way_out() -> None:
+    @attrs.frozen
+    class ListingPlans(dm.WindowFn):
+        def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[Window]:
+            [hour] = dm.FixedWindows("1 hour").assign(event_time, element)
+            return (PlanWindow(hour.start, hour.end, ["basic"]),)  # type: ignore[arg-type] # the point
+
+    script = TestStream().add(1, 0, key="k").watermark_to_infinity()
+    with pytest.raises(dm.UserCodeError, match=r"must assign windows that can be hashed, got .*'list'\n") as raised:
+        run_script(script, dm.Window.into(ListingPlans()))
+    assert "Hint: make their class @attrs.frozen" in str(raised.value)

@@ -103,7 +103,18 @@ def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:
     for window in windows:
         if type(window) not in _WINDOWS:
             check_within_time(window, node.strategy.window_fn, "assign")
+            _check_hashable(window, node.strategy.window_fn)
     return windows
+
+
+def _check_hashable(window: Window, fn: WindowFn) -> None:
+    try:
+        hash(window)
+    except TypeError as error:
+        raise InvalidType(
+            f"{fn!r} must assign windows that can be hashed, got {window!r}: {error}",
+            hint="make their class @attrs.frozen, and its fields values that can be hashed, such as tuples, not lists",
+        ) from error
 
 
 def _getter(field: str | tuple[str, ...] | None) -> Callable[[Any], Any]:
