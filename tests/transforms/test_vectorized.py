@@ -529,7 +529,7 @@ def test_the_check_shows_the_smallest_elements_that_break_a_rule(transform: Any,
 
 
 def test_the_check_needs_elements_and_a_function_on_columns() -> None:
-    with pytest.raises(InvalidArgument, match="needs elements"):
+    with pytest.raises(InvalidArgument, match="draws from `elements`, got none"):
         dm.testing.check_vectorized(dm.Map(lambda batch: batch, vectorized=True), [])
     with pytest.raises(InvalidArgument, match="has no function on columns"):
         dm.testing.check_vectorized(dm.Map(lambda value: value), [1])
