@@ -32,8 +32,7 @@ class AfterWatermark(Trigger):
             combined with `early` and `late`.
 
     Raises:
-        InvalidType: if `early` or `late` is not a trigger.
-        InvalidType: for a percentile that is no number.
+        InvalidType: if `early` or `late` is not a trigger, or the percentile is no number.
         InvalidArgument: for a percentile outside `(0, 100]`, or one below 100 beside `early` or `late`.
 
     Source: the papers' AtWatermark and WatermarkPercentile; Beam's `AfterWatermark(early, late)`.

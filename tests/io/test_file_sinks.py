@@ -54,6 +54,13 @@ def written(sink: FileSink, commit: str, *tasks: Iterable[Any]) -> list[bytes]:
     return messages
 
 
+def counted(sink: FileSink, values: Iterable[Any]) -> Any:
+    """Commit some values that one task writes, and return how many became rows and dead letters."""
+    messages = written(sink, "0", values)
+    sink.commit("0", messages)
+    return sink.counts(messages)
+
+
 @pytest.fixture(params=[ParquetSink, JsonSink])
 def sink(request: pytest.FixtureRequest, tmp_path: Path) -> FileSink:
     made: FileSink = request.param(path=tmp_path / "out", schema=PAIRS)
@@ -129,18 +136,17 @@ def test_records_without_fields_are_dead_letters_where_there_are_no_columns(
     tmp_path: Path, kind: Any, schema: pa.Schema | None
 ) -> None:
     sink = kind(path=tmp_path, schema=schema)
-    messages = written(sink, "0", [{}, {}])
-    sink.commit("0", messages)
-    assert sink.counts(messages) == {"rows": 0, "dead_letters": 2}
+    assert counted(sink, [{}, {}]) == {"rows": 0, "dead_letters": 2}
     [file] = (tmp_path / "_dead_letters").iterdir()
     reasons = {json.loads(line)["reason"] for line in file.read_text().splitlines()}
     assert reasons == {"it has no fields, and a row must have at least one column"}
 
 
 def test_a_record_without_fields_is_a_row_of_nulls_where_there_are_columns(sink: FileSink) -> None:
-    messages = written(attrs.evolve(sink, schema=pa.schema({"value": pa.int64()})), "0", [{}, {"value": 1}, {}])
-    sink.commit("0", messages)
-    assert sink.counts(messages) == {"rows": 3, "dead_letters": 0}
+    assert counted(attrs.evolve(sink, schema=pa.schema({"value": pa.int64()})), [{}, {"value": 1}, {}]) == {
+        "rows": 3,
+        "dead_letters": 0,
+    }
     assert rows(sink) == [{"value": None}, {"value": 1}, {"value": None}]
 
 
@@ -347,9 +353,7 @@ def test_a_null_inside_of_a_value_where_there_may_be_none_is_a_misfit(
     sink: FileSink, kind: pa.DataType, bad: Any, good: Any
 ) -> None:
     sink = attrs.evolve(sink, schema=pa.schema({"v": kind}))
-    messages = written(sink, "0", [{"v": good}, {"v": bad}, {"v": good}])
-    sink.commit("0", messages)
-    assert sink.counts(messages) == {"rows": 2, "dead_letters": 1}
+    assert counted(sink, [{"v": good}, {"v": bad}, {"v": good}]) == {"rows": 2, "dead_letters": 1}
 
 
 @pytest.mark.parametrize(
@@ -367,9 +371,7 @@ def test_a_number_that_is_too_large_for_the_floats_of_its_column_is_a_misfit(
     sink: FileSink, kind: pa.DataType, large: Any, held: Any
 ) -> None:
     sink = attrs.evolve(sink, schema=pa.schema({"v": kind}))
-    messages = written(sink, "0", [{"v": held}, {"v": large}, {"v": None}])
-    sink.commit("0", messages)
-    assert sink.counts(messages) == {"rows": 2, "dead_letters": 1}
+    assert counted(sink, [{"v": held}, {"v": large}, {"v": None}]) == {"rows": 2, "dead_letters": 1}
     [file] = Path(sink.path, "_dead_letters").iterdir()
     assert json.loads(file.read_text())["reason"].startswith(f"column 'v' is {kind} and cannot hold ")
 
@@ -426,9 +428,7 @@ def test_a_field_with_the_name_of_a_column_that_panes_add_makes_its_row_a_dead_l
     sink = kind(path=tmp_path, schema=schema, panes=True)
     hour = IntervalWindow(EventTime(0), EventTime(3_600_000_000))
     clashing = {"key": "UA", "value": 1, "window_start": "mine"}
-    messages = written(sink, "0", [record(clashing, hour), record(("AA", 2), hour)])
-    sink.commit("0", messages)
-    assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
+    assert counted(sink, [record(clashing, hour), record(("AA", 2), hour)]) == {"rows": 1, "dead_letters": 1}
     [letter] = (tmp_path / "_dead_letters").iterdir()
     assert "a field 'window_start', which is the name of the column that `panes=True` adds" in letter.read_text()
     if kind is ParquetSink:

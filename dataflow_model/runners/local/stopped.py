@@ -10,6 +10,7 @@ import attrs
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.local.lock import who_holds
 from dataflow_model.runners.local.run_file import HOST, RunFile
+from dataflow_model.runners.sharded.checkpoint.directory import our_part
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
@@ -90,4 +91,4 @@ class StoppedLocalRun:
 
     @property
     def _ours(self) -> str:
-        return str(self.checkpoint / "dataflow")
+        return str(our_part(self.checkpoint))

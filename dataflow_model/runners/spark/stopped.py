@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import StateCorruption
+from dataflow_model.runners.sharded.checkpoint.directory import our_part
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
@@ -78,7 +79,7 @@ class StoppedSparkRun:
 
     @property
     def _ours(self) -> str:
-        return str(pathlib.Path(self.path).parent / "dataflow")
+        return str(our_part(pathlib.Path(self.path).parent))
 
     def _state(self, spark: SparkSession, batch: int, operator: int, variable: str) -> DataFrame:
         options = {"operatorId": str(operator), "stateVarName": variable, "batchId": str(batch)}

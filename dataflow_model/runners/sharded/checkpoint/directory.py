@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.stages import StagedPlan
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "our_part"]
 
 _HOSTS: Final = {"spark": "SparkRunner", "local": "LocalRunner"}
 _NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
 """The contents of a Spark checkpoint; without our part next to them, it belongs to another query."""
+
+
+def our_part(checkpoint: pathlib.Path) -> pathlib.Path:
+    """Return the part of a checkpoint that is the same for all hosts."""
+    return checkpoint / "dataflow"
 
 
 @attrs.define
@@ -52,12 +57,12 @@ class Checkpoint:
     @property
     def ours(self) -> str:
         """The path of our part."""
-        return str(self.path / "dataflow")
+        return str(our_part(self.path))
 
     @property
     def requests(self) -> pathlib.Path:
         """The folder of requests to the run, such as that of `drain`."""
-        return self.path / "dataflow" / "requests"
+        return our_part(self.path) / "requests"
 
     @property
     def run_id(self) -> str:
@@ -96,7 +101,7 @@ class Checkpoint:
             CheckpointMismatch: if the checkpoint is not ours, or belongs to another host, whose state differs in form.
         """
         place = pathlib.Path(path).absolute()
-        record = RunRecord.read(str(place / "dataflow"))
+        record = RunRecord.read(str(our_part(place)))
         if record is None:
             if any((place / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(

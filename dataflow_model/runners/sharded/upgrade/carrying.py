@@ -12,6 +12,7 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.sharded.checkpoint.directory import our_part
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
@@ -66,7 +67,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         drop: the labels of transforms whose state may be lost.
     """
     before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
-    record = RunRecord.read(str(before / "dataflow"))
+    record = RunRecord.read(str(our_part(before)))
     if record is None:
         raise CheckpointMismatch(
             f"{str(old)!r} contains no checkpoint of a dataflow_model run",
@@ -96,12 +97,12 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
 
 def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, dict[str, Any]]:
     """Return the last committed micro-batch and its offset; raise if the run cannot be upgraded from there."""
-    folder = str(before / "dataflow")
+    folder = str(our_part(before))
     who = stopped.who_runs()
     if who is not None:
         raise _refusal(f"the run in {old!r} is running, in {who}", "stop it first: result.stop()")
     for request in ("drained", "drain"):
-        if (before / "dataflow" / "requests" / request).exists():
+        if (our_part(before) / "requests" / request).exists():
             raise _refusal(
                 f"the run in {old!r} was drained: its windows have emitted their last panes",
                 "start the new pipeline with a new checkpoint",
@@ -169,7 +170,7 @@ def write_seed(
         offset: the offset of its sources at that time.
         drop: the labels of transforms whose state may be lost.
     """
-    old, target = before / "dataflow", fresh / "dataflow"
+    old, target = our_part(before), our_part(fresh)
     writer = SeedWriter(seed_in(str(target)))
     keys = {label: 0 for stage in record.stages for label in stage}
     metas: dict[int, dict[int, ShardMeta]] = {}
