@@ -25,9 +25,10 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 from dataflow_model.runners.sharded.keyed_stage import run_shard
+from dataflow_model.runners.sharded.pending import write_pending
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import Publisher, write_pending
+from dataflow_model.runners.sharded.publishing import Publisher
 from dataflow_model.runners.sharded.rows import dump, load
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.task import Task, Worker

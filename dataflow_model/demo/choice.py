@@ -16,7 +16,7 @@ from dataflow_model.values import PaneTiming
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
 
 __all__ = ["ZONE", "Shown", "choose", "local", "worst_day"]
 

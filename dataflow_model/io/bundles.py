@@ -17,7 +17,7 @@ from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, Tabula
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
 
 __all__ = ["ArrowTableSink", "CollectSink", "ForeachBundleSink"]
 

@@ -24,8 +24,9 @@ from dataflow_model.io.shapes import (
     pane_arrays,
 )
 from dataflow_model.plan.record_columns import columns_of, values_of
+from dataflow_model.plan.records import Record
 from dataflow_model.plan.shapes import infinities
-from dataflow_model.plan.sinks import Record, SinkWriter
+from dataflow_model.plan.sinks import SinkWriter
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 

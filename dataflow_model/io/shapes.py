@@ -15,7 +15,7 @@ from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
 
 __all__ = [
     "Misfit",
@@ -41,7 +41,7 @@ def infer_schema(records: Sequence[Record], *, panes: bool = False, retractions:
     """Return the schema of some records, text where only nulls are seen; `None` when there are none.
 
     Example:
-        >>> from dataflow_model.plan.sinks import Record
+        >>> from dataflow_model.plan.records import Record
         >>> from dataflow_model.time import EventTime
         >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
         >>> infer_schema([Record(("UA", 4), EventTime(0), GLOBAL_WINDOW, NO_FIRING)], panes=False)

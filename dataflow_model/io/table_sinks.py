@@ -19,7 +19,8 @@ from dataflow_model.values import pickles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dataflow_model.plan.sinks import Fence, Record
+    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.sinks import Fence
 
 __all__ = ["TableSink"]
 

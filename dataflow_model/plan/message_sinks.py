@@ -10,13 +10,15 @@ import attrs
 
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.record_columns import KeptRecords, RecordColumns
-from dataflow_model.plan.sinks import Record, Sink, SinkWriter
+from dataflow_model.plan.sinks import Sink, SinkWriter
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
+
+    from dataflow_model.plan.records import Record
 
 __all__ = ["CollectSink", "DataFrameSink", "MessageSink", "TabularSink"]
 

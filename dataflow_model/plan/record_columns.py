@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.records import Record
 from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.values.pickles import dump, load
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import attrs
 
-from dataflow_model.display import brief_repr
 from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.features import Feature
-from dataflow_model.plan.record_tables import html_of_records
-from dataflow_model.time import EventTime, ProcessingTime, format_instant
+from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,70 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dataflow_model.plan.record_columns import KeptRecords
-    from dataflow_model.values import PaneInfo, Window
+    from dataflow_model.plan.records import Record
 
 __all__ = [
     "Fence",
     "KnownCommits",
-    "Record",
-    "Records",
     "Sink",
     "SinkWriter",
 ]
-
-
-@attrs.frozen(repr=False)
-class Record:
-    """One element as a sink receives it.
-
-    Attributes:
-        value: the element.
-        event_time: its event time.
-        window: its window.
-        pane: the `PaneInfo` of the pane that it belongs to.
-        is_retraction: whether it retracts an earlier value.
-        order: a tuple that sorts the records of one commit into emission order.
-        processing_time: when it was produced: the deadline that fired its pane, or the clock if none did.
-    """
-
-    value: Any
-    event_time: EventTime
-    window: Window
-    pane: PaneInfo
-    is_retraction: bool = False
-    order: tuple[Any, ...] = ()
-    processing_time: ProcessingTime = ProcessingTime(0)
-
-    def __repr__(self) -> str:
-        return brief_repr(self, without=("order",))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A stream pickles each record that it keeps, and what attrs generates would take most of the stream's time.
-        times = int(self.event_time), int(self.processing_time)
-        return _record, (self.value, *times, self.window, self.pane, self.is_retraction, self.order)
-
-    def _repr_html_(self) -> str:
-        return html_of_records([self])
-
-
-def _record(
-    value: Any,
-    event_time: int,
-    processing_time: int,
-    window: Window,
-    pane: PaneInfo,
-    is_retraction: bool,  # noqa: FBT001 - as pickles have it
-    order: tuple[Any, ...],
-) -> Record:
-    """Make a record from its pickle; earlier versions pickled the fields, which attrs takes in."""
-    return Record(value, EventTime(event_time), window, pane, is_retraction, order, ProcessingTime(processing_time))
-
-
-class Records(list[Record]):
-    """A list of records that a notebook shows as a table."""
-
-    def _repr_html_(self) -> str:
-        return html_of_records(self)
 
 
 @attrs.frozen

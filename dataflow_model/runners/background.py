@@ -13,8 +13,8 @@ from dataflow_model.display import Board, Count, html_table
 from dataflow_model.errors import LOG, InvalidArgument, UserCodeError
 from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.message_sinks import TabularSink
+from dataflow_model.plan.records import Records
 from dataflow_model.plan.runner import RunnerState, is_observed
-from dataflow_model.plan.sinks import Records
 from dataflow_model.runners.progress import live_progress, progress_board
 from dataflow_model.runners.run_log import RunLog
 from dataflow_model.time import duration
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.nodes import Write
-    from dataflow_model.plan.sinks import Record, Sink
+    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.sinks import Sink
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.time import DurationLike
     from dataflow_model.values.tables import Table

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.testing.micro_batches import MicroBatch
     from dataflow_model.testing.proof_runs import Observed
     from dataflow_model.values import Window

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.runners.sharded.state.log import StateStore
     from dataflow_model.runners.sharded.task import Task
 

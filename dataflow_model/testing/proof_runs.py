@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.testing.streams import TestStream
 
 __all__ = [

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.runner import Runner
-    from dataflow_model.plan.sinks import Record
     from dataflow_model.testing.proof_runs import Subject
     from dataflow_model.testing.streams import TestStream
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.runner import Runner
-    from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["panes_of", "run_script"]

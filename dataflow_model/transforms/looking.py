@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dataflow_model.display import cell_text
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.checks import check
-from dataflow_model.plan.record_tables import table_of_records
+from dataflow_model.plan.records import table_of_records
 from dataflow_model.plan.runner import unobserved
 from dataflow_model.plan.sampling import SAMPLE, sample_of
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import Group
 
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.runner import Runner
-    from dataflow_model.plan.sinks import Record
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["sample", "table_of"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dataflow_model.plan.nodes import Ref
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.transforms.pipeline import Pipeline
     from dataflow_model.transforms.ptransform import KeepsElements

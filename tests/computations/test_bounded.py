@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import dataflow_model as dm
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
 
 SHARDS = (0, 1)
 

@@ -17,7 +17,7 @@ from dataflow_model.testing.strategies import SIGNALS, test_streams, windowing_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.testing import TestStream

@@ -15,7 +15,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.records import Record
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.garbage import collecting_rarely

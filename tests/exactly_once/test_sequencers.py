@@ -14,9 +14,10 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.checkpoint import sequencers
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, take_sequencer
 from dataflow_model.runners.sharded.commit_ids import commit_id
+from dataflow_model.runners.sharded.pending import Pending, PendingWriter
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import Pending, PendingWriter, Publisher
+from dataflow_model.runners.sharded.publishing import Publisher
 from dataflow_model.runners.sharded.restoring import claim_sinks
 from dataflow_model.runners.sharded.task import Task, Worker
 from tests.support.exactly_once.databases import rows

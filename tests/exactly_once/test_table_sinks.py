@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.io.table_sinks import TableSink
-from dataflow_model.plan.sinks import Fence, Record
+from dataflow_model.plan.sinks import Fence
 from tests.support.exactly_once.databases import execute, rows, tables
 from tests.support.exactly_once.tables import PAIRS, record
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dataflow_model.plan.records import Record
 
 
 def commit(sink: TableSink, commit_id: str, *tasks: list[Record]) -> list[bytes]:

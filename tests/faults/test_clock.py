@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.watermarks import Arrival
     from tests.support.faults.tally import Tally
 

@@ -20,7 +20,7 @@ from dataflow_model.errors import InvalidArgument, PlanError, SinkError
 from dataflow_model.io import ToDataFrame, WriteJson, WriteParquet
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
 from dataflow_model.plan.nodes import Write as WriteNode
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.records import Record
 from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.core.operations import PANE_LATE, PANE_ON_TIME
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos

@@ -13,7 +13,7 @@ from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io import ForeachBundle, schema_from_type
 from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
 from dataflow_model.plan.message_sinks import CollectSink, MessageSink
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.records import Record
 from dataflow_model.runners.sharded.checkpoint.durable import seal
 from dataflow_model.runners.sharded.publishing import read_collected
 from dataflow_model.time import EventTime

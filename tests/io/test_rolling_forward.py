@@ -20,7 +20,8 @@ from dataflow_model.errors import SinkError
 from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
 from dataflow_model.io.table_sinks import TableSink
 from dataflow_model.plan.message_sinks import CollectSink
-from dataflow_model.plan.sinks import Fence, Record, Sink
+from dataflow_model.plan.records import Record
+from dataflow_model.plan.sinks import Fence, Sink
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 from tests.support.exactly_once.databases import rows as table_rows

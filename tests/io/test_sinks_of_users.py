@@ -13,11 +13,13 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.record_columns import values_of
-from dataflow_model.plan.sinks import Record, Sink, SinkWriter
+from dataflow_model.plan.sinks import Sink, SinkWriter
 from tests.support.micro_batches import Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from dataflow_model.plan.records import Record
 
 
 class _Lines(SinkWriter):

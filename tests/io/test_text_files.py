@@ -17,7 +17,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SinkError
 from dataflow_model.io.file_sinks import CsvSink
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.records import Record
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 

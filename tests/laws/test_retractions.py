@@ -18,7 +18,7 @@ from tests.support.laws.retracting import by_parity, standing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
 
 RETRACTING = windowing_strategies(retracting=True, trees=st.one_of(BUSY, ENDLESS), lateness=FOREVER)

@@ -23,7 +23,7 @@ from tests.support.pipelines import difference, run, seen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from tests.support.spec.drawing import Pick
 

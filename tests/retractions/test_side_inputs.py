@@ -8,7 +8,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.nodes import Ref, SideInput
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.records import Record
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.testing import TestStream
 from dataflow_model.values import NO_FIRING, interval

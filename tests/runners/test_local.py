@@ -14,7 +14,7 @@ from tests.support.scripting import fixed, script
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
 
 EACH = dm.Repeatedly(dm.AfterCount(1))
 

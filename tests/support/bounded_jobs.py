@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
 
 __all__ = ["JobResult", "run_as_job"]
 

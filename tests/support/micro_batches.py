@@ -14,9 +14,10 @@ from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
+from dataflow_model.runners.sharded.pending import write_pending
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_counters, read_progress
-from dataflow_model.runners.sharded.publishing import Publisher, read_collected, write_pending
+from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.task import Task
 from dataflow_model.runners.sharded.upgrade.carrying import write_seed
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.runners.sharded.feed.offsets import Feed
     from dataflow_model.runners.sharded.rows import Row
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
     from pyspark.sql import SparkSession
 
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.runner import PipelineResult, Runner
-    from dataflow_model.plan.sinks import Record
 
 
 def run(runner: Runner, build: Callable[[dm.Pipeline], Any], until: str | None = "drained") -> Any:

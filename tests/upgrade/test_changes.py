@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
 
 
 def taken(run: Run, label: str) -> int:

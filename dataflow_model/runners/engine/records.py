@@ -18,7 +18,7 @@ from dataflow_model.runners.engine.order import at_instant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import At
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import SideInput
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.side_panes import Replaced
-    from dataflow_model.plan.sinks import Record
     from dataflow_model.time import EventTime
     from dataflow_model.values import Window
     from dataflow_model.windowing import WindowFn

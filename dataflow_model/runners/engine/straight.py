@@ -14,7 +14,7 @@ from dataflow_model.metrics.collecting import gave, in_scratch, took
 from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import ParDo, Ref, Write
 from dataflow_model.plan.record_columns import LazyRecords
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.records import Record
 from dataflow_model.runners.engine.calling import mapped, places_kept
 from dataflow_model.runners.engine.order import at_instant
 from dataflow_model.time import EventTime, ProcessingTime

@@ -19,7 +19,7 @@ from dataflow_model.runners.local.writing import Output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.runners.engine.bounded.execution import Execution
     from dataflow_model.runners.reporting import Measured
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from dataflow_model.runners.sharded.feed.offsets import Offset
-    from dataflow_model.runners.sharded.publishing import Pending
+    from dataflow_model.runners.sharded.pending import Pending
 
 __all__ = ["FILE", "HOST", "Commit", "RunFile", "ShardStore", "is_input_over"]
 

@@ -22,8 +22,9 @@ from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
 from dataflow_model.runners.sharded.in_process import InProcess
+from dataflow_model.runners.sharded.pending import write_pending
 from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import Publisher, write_pending
+from dataflow_model.runners.sharded.publishing import Publisher, take_followed
 from dataflow_model.runners.sharded.restoring import check_progress
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.sharded.work import brings_something, plan_work
@@ -151,7 +152,7 @@ class LocalStream:
         with self.file.transaction():
             rows = self._shards.run(number, works)
             pending = write_pending(Task(self.program, self._worker, micro_batch=number), rows)
-            pending.take_followed(self.program, self._progress)
+            take_followed(pending, self.program, self._progress)
             moments = [part["moment"] for part in pending.metrics if part.get("moment") is not None]
             commit = Commit(
                 number,

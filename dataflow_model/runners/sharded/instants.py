@@ -16,7 +16,7 @@ from dataflow_model.runners.engine.estimation import SourceProgress
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.timeline import Timeline
 from dataflow_model.runners.engine.watermarks import WatermarkLane, Watermarks
-from dataflow_model.runners.sharded.stage0 import NOW, STATIC_STEP
+from dataflow_model.runners.sharded.feed.slices import NOW, STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -17,11 +17,12 @@ from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.watermarks import WatermarkLane
 from dataflow_model.runners.reporting import state_sizes
+from dataflow_model.runners.sharded.feed.slices import FIRST, NOW
 from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
 from dataflow_model.runners.sharded.moments import next_moment
-from dataflow_model.runners.sharded.publishing import PendingWriter
+from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, unpacked
-from dataflow_model.runners.sharded.stage0 import FIRST, NOW, pack_arrivals, pack_panes
+from dataflow_model.runners.sharded.stage0 import pack_arrivals, pack_panes
 from dataflow_model.runners.sharded.state.counted import CountedStore
 from dataflow_model.runners.sharded.state.draws import KeptDraws
 from dataflow_model.runners.sharded.state.shard import ShardState

@@ -1,21 +1,18 @@
-"""The output to sinks: pending when a task has written it, published with the progress when the micro-batch commits."""
+"""The output of tasks to sinks, published with the progress when the micro-batch commits."""
 
 from __future__ import annotations
 
 import functools
 import pathlib
-import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.errors import SupersededRun
-from dataflow_model.metrics.collecting import collecting, enter, took
+from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.record_columns import KeptRecords
-from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.removing import remove_all
 from dataflow_model.runners.sharded.checkpoint.durable import (
     corrupt,
@@ -28,170 +25,20 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
 )
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commit_ids import commit_id
+from dataflow_model.runners.sharded.pending import fenced
 from dataflow_model.runners.sharded.progress import progress_after, read_progress, write_progress
-from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, Row, unpacked
 from dataflow_model.runners.sharded.stageless import follow_sources
-from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Mapping, Sequence
 
-    from dataflow_model.plan.sinks import Record, Sink, SinkWriter
-    from dataflow_model.runners.engine.observing import Observations
-    from dataflow_model.runners.sharded.feed.offsets import Control
+    from dataflow_model.plan.records import Record
+    from dataflow_model.runners.sharded.pending import Pending
     from dataflow_model.runners.sharded.program import Program
-    from dataflow_model.runners.sharded.task import Task
 
-__all__ = [
-    "Pending",
-    "PendingWriter",
-    "Publisher",
-    "fenced",
-    "half_published",
-    "last_published",
-    "read_collected",
-    "write_pending",
-]
+__all__ = ["Publisher", "half_published", "last_published", "read_collected", "take_followed"]
 
 _PUBLISHING: Final = "publishing"
-
-
-@attrs.define
-class Pending:
-    """The output of one task for the commit: the sinks' messages by label, and metrics.
-
-    Attributes:
-        messages: the messages of output that waits for the commit.
-        published: the messages of output that is already published.
-        parts: the pending output of tasks in earlier stages.
-        control: without keyed stages, the decisions for the micro-batch, from one of the tasks.
-        reads: without keyed stages, what the task has read: the observations and the counts of each read.
-    """
-
-    messages: dict[str, bytes] = attrs.field(factory=dict)
-    published: dict[str, bytes] = attrs.field(factory=dict)
-    parts: list[Pending] = attrs.field(factory=list)
-    metrics: list[dict[str, Any]] = attrs.field(factory=list)
-    tallies: list[Tally] = attrs.field(factory=list)
-    control: Control | None = None
-    reads: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)
-
-    def take_followed(self, program: Program, before: Mapping[str, Any]) -> None:
-        """Turn what this task, the only one of its micro-batch, has read without keyed stages into metrics.
-
-        Args:
-            program: the program.
-            before: the progress after the micro-batch before this one.
-        """
-        self.metrics += follow_sources(program, self.control, self.reads, before)
-        self.control, self.reads = None, []
-
-
-@attrs.define
-class PendingWriter:
-    """The writers of one task's sinks; as a context manager it removes their output if the task fails.
-
-    Args:
-        task: the task.
-        part: identifies the output of this task; with weak productions `close` publishes it if the sink can.
-    """
-
-    task: Task
-    part: str = ""
-    _name: str = attrs.field(init=False, factory=lambda: uuid.uuid4().hex[:12])
-    _writers: dict[str, SinkWriter] = attrs.field(init=False, factory=dict)
-    _weak: set[str] = attrs.field(init=False, factory=set)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            remove_all((label, writer.abort) for label, writer in self._writers.items())
-
-    def write(self, label: str, records: Sequence[Record]) -> None:
-        """Write records for a sink."""
-        took(label, len(records))
-        self._writer(label).write(records)
-
-    def write_panes(self, packed: PackedPanes) -> None:
-        """Write panes in columns, if the sink takes columns."""
-        writer, records = self._writer(packed.cut), packed.records()
-        took(packed.cut, len(records))
-        if writer.takes_columns:
-            writer.write_columns(records.panes.columns(panes=self._sink(packed.cut).panes))
-        else:
-            writer.write(records)
-
-    def close(self) -> Pending:
-        """Finish writing, publish weak productions, and return the sinks' messages."""
-        if self._weak:
-            check_newest(self._program.directory, self._program.fence)
-        messages = {label: self._close(label) for label in self._writers if label not in self._weak}
-        return Pending(messages, {label: self._close(label) for label in sorted(self._weak)})
-
-    def finish(self) -> Iterator[Row]:
-        """Finish as `close` does, and yield a row for the commit, unless nothing was written."""
-        pending = self.close()
-        if pending != Pending():
-            yield Row(self.task.home, len(self._program.staged.stages) + 1, Kind.PENDING, self.task.packed(pending))
-
-    def _close(self, label: str) -> bytes:
-        writer = self._writers[label]
-        try:
-            return writer.close()
-        except Exception as error:
-            if not writer.kept:
-                raise
-            raise unpicklable_element(label, [record.value for record in writer.kept], error) from error
-
-    def _writer(self, label: str) -> SinkWriter:
-        if label not in self._writers:
-            program, sink = self._program, self._sink(label)
-            commit = commit_id(program, self.task.micro_batch)
-            weak = fenced(sink, program).open_weak(commit, self.part) if program.weak and self.part else None
-            if weak is not None:
-                self._weak.add(label)
-            self._writers[label] = sink.open(commit, self._name) if weak is None else weak
-        return self._writers[label]
-
-    def _sink(self, label: str) -> Sink:
-        node = self._program.staged.plan[label]
-        assert isinstance(node, Write)  # noqa: S101 - only sinks receive output
-        return node.sink
-
-    @property
-    def _program(self) -> Program:
-        return self.task.program
-
-
-def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
-    """Write one task's rows to a place where readers do not see them yet."""
-    pending = Pending()
-    with collecting() as tally, PendingWriter(task, f"task-{task.part}") as writer:
-        pending.tallies.append(tally)
-        for row in rows:
-            if row.kind == Kind.METRICS:
-                pending.metrics.append(unpacked(row.payload))
-            elif row.kind == Kind.TALLY:
-                pending.tallies.append(unpacked(row.payload))
-            elif row.kind == Kind.PENDING:
-                pending.parts.append(unpacked(row.payload))
-            elif row.kind == Kind.OUTPUT:
-                packed: PackedBundle = unpacked(row.payload)
-                writer.write(packed.cut, records_of(packed.bundle, packed.instants()))
-            elif row.kind == Kind.PANES:
-                writer.write_panes(unpacked(row.payload))
-            elif row.kind == Kind.CONTROL:
-                pending.control = unpacked(row.payload)
-            elif row.kind == Kind.SEEN:
-                pending.reads.append(unpacked(row.payload))
-        pending.parts.append(writer.close())
-        task.reach("after_writing")
-    return pending
 
 
 @attrs.frozen
@@ -317,9 +164,16 @@ def read_collected(directory: str, label: str) -> list[Record]:
     return records
 
 
-def fenced(sink: Sink, program: Program) -> Sink:
-    """Return a sink as this start of a run uses it; see `Sink.fenced`."""
-    return sink if program.fence is None else sink.fenced(program.fence)
+def take_followed(pending: Pending, program: Program, before: Mapping[str, Any]) -> None:
+    """Turn what a task, the only one of its micro-batch, has read without keyed stages into metrics.
+
+    Args:
+        pending: the output of the task.
+        program: the program.
+        before: the progress after the micro-batch before this one.
+    """
+    pending.metrics += follow_sources(program, pending.control, pending.reads, before)
+    pending.control, pending.reads = None, []
 
 
 def _with_parts(pending: Sequence[Pending]) -> list[Pending]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.errors import LOG
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
 from dataflow_model.runners.sharded.commit_ids import commit_id, planned_in
-from dataflow_model.runners.sharded.publishing import fenced
+from dataflow_model.runners.sharded.pending import fenced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

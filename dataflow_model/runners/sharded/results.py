@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.metrics.report import RunReport
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.reporting import CountedAhead
     from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -27,9 +26,9 @@ from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, in_columns
+from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
-from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
@@ -40,16 +39,12 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.lanes import Lane
     from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.engine.shard import Arrivals, StageShard
-    from dataflow_model.runners.sharded.publishing import PendingWriter
+    from dataflow_model.runners.sharded.pending import PendingWriter
     from dataflow_model.runners.sharded.task import Task
 
 __all__ = [
     "BYTES_AT_ONCE",
-    "FIRST",
-    "NOW",
     "ROWS_AT_ONCE",
-    "STATIC_STEP",
-    "Slice",
     "in_large_batches",
     "pack_arrivals",
     "pack_panes",
@@ -58,33 +53,10 @@ __all__ = [
     "read_static",
 ]
 
-FIRST: Final = (int(MIN_TIMESTAMP), 0)
-"""A placeholder for the run's first instant."""
-NOW: Final = (int(MIN_TIMESTAMP), 1)
-"""A placeholder for the tick of the micro-batch, under the wall clock."""
-STATIC_STEP: Final = -2
-"""The step of static elements in a script's timeline: before its first step."""
 ROWS_AT_ONCE: Final = 262_144
 """The most rows that are processed at once: enough for keys to repeat, few enough for a processor's cache."""
 BYTES_AT_ONCE: Final = 1 << 26
 """The most bytes of rows that are collected for that: a worker holds a small multiple of this."""
-
-
-@attrs.frozen
-class Slice:
-    """Rows `[start, stop)` of one origin of one source.
-
-    Attributes:
-        base: the number that is added to a row's position to get its sequence number.
-        version: the version of the origin when it was listed, or read before; `None` if it is not known yet.
-    """
-
-    label: str
-    origin: str
-    start: int
-    stop: int
-    base: int = 0
-    version: tuple[int | str, ...] | None = None
 
 
 def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter | None = None) -> Iterator[Row]:

@@ -9,8 +9,9 @@ import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.observing import Observations
+from dataflow_model.runners.sharded.feed.slices import FIRST, STATIC_STEP, Slice
 from dataflow_model.runners.sharded.rows import Kind, Row
-from dataflow_model.runners.sharded.stage0 import FIRST, STATIC_STEP, Slice, read_script, read_slice, read_static
+from dataflow_model.runners.sharded.stage0 import read_script, read_slice, read_static
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

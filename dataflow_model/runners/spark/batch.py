@@ -17,9 +17,10 @@ from dataflow_model.plan.runner import RunnerState
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import make_report
 from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.pending import Pending
 from dataflow_model.runners.sharded.program import PackedProgram, Program
 from dataflow_model.runners.sharded.progress import read_counters, read_measured, read_watermarks
-from dataflow_model.runners.sharded.publishing import Pending, Publisher, read_collected
+from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.rows import Kind, arrow_batches, load, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, with_dataframes
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.display import Board
     from dataflow_model.metrics.report import RunReport
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.reporting import CountedAhead, Measured
     from dataflow_model.runners.spark.job import JobWork

@@ -14,9 +14,10 @@ from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, of_rows, origin_of
 from dataflow_model.runners.engine.shard import route
-from dataflow_model.runners.sharded.publishing import PendingWriter
+from dataflow_model.runners.sharded.feed.slices import NOW
+from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches, dump
-from dataflow_model.runners.sharded.stage0 import NOW, pack_arrivals
+from dataflow_model.runners.sharded.stage0 import pack_arrivals
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.collected import numbered_columns
 from dataflow_model.runners.spark.failures import reported

@@ -15,9 +15,10 @@ from dataflow_model.runners.engine.chunk import Bucket
 from dataflow_model.runners.engine.in_program import script_bundle
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.shard import StageShard, route
-from dataflow_model.runners.sharded.publishing import PendingWriter
+from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
+from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
-from dataflow_model.runners.sharded.stage0 import FIRST, Slice, pack_arrivals, pack_panes, read_slice, read_static
+from dataflow_model.runners.sharded.stage0 import pack_arrivals, pack_panes, read_slice, read_static
 from dataflow_model.runners.sharded.work import share_out
 from dataflow_model.time import MAX_TIMESTAMP
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from dataflow_model.runners.sharded.publishing import Pending, Publisher, write_pending
+from dataflow_model.runners.sharded.pending import Pending, write_pending
+from dataflow_model.runners.sharded.publishing import Publisher
 from dataflow_model.runners.sharded.rows import rows_of_batches
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.stages import value_of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
 
 __all__ = ["FILES", "SINK", "Sums"]
 

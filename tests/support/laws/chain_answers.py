@@ -13,7 +13,7 @@ from tests.support.laws.answers import elements_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from tests.support.laws.chains import Case
 

@@ -15,7 +15,7 @@ from dataflow_model.testing import strategies
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 

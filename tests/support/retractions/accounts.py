@@ -13,8 +13,8 @@ from dataflow_model.plan.sources import AddStep, ClockStep, events_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.runner import PipelineResult, Runner
-    from dataflow_model.plan.sinks import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 

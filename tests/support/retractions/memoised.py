@@ -16,7 +16,7 @@ from tests.support.retractions.drawing import UNMERGED, AtEachChange
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.runner import Clock
-    from dataflow_model.plan.sinks import Record
     from dataflow_model.runners.local.stream import LocalStream
 
 __all__ = ["Stepped", "put_rows"]

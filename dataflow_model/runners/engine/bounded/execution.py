@@ -35,7 +35,7 @@ from dataflow_model.runners.reporting import CountedAhead, Measured, state_sizes
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order_lanes import InstantLane

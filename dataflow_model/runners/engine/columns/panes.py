@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.record_columns import LazyRecords
-from dataflow_model.plan.sinks import Record
+from dataflow_model.plan.records import Record
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.lanes import ranks_of
 from dataflow_model.runners.engine.order import at_instant, numbered, of_watermark, pass_stages

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.chunk import Bucket, Chunk
-    from dataflow_model.runners.engine.core.grouping import Panes
+    from dataflow_model.runners.engine.core.panes import Panes
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.engine.resharding import Share
     from dataflow_model.values import Window

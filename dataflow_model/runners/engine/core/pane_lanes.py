@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dataflow_model.runners.engine.core.grouping import Panes
+    from dataflow_model.runners.engine.core.panes import Panes
     from dataflow_model.runners.engine.order import Cause, Order
     from dataflow_model.values import Window
 

@@ -22,7 +22,7 @@ from dataflow_model.runners.reporting import Measured
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.runners.local.workers.job import Job
     from dataflow_model.runners.local.workers.messages import Progress
     from dataflow_model.time import DurationLike

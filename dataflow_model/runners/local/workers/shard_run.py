@@ -30,7 +30,7 @@ from dataflow_model.runners.sharded.rows import Kind, Row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from dataflow_model.plan.sinks import Record
+    from dataflow_model.plan.records import Record
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.observing import Observations
     from dataflow_model.runners.engine.shard import Arrivals

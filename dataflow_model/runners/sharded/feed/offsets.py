@@ -16,7 +16,7 @@ from dataflow_model.runners.sharded.faults import NO_FAULT
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, Followed
 from dataflow_model.runners.sharded.feed.pacing import advance
 from dataflow_model.runners.sharded.feed.script_places import script_places
-from dataflow_model.runners.sharded.stage0 import Slice
+from dataflow_model.runners.sharded.feed.slices import Slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

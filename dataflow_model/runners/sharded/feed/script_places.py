@@ -8,7 +8,7 @@ import attrs
 
 from dataflow_model.plan.sources import SignalStep, WatermarkStep
 from dataflow_model.runners.engine.in_program import script_events
-from dataflow_model.runners.sharded.stage0 import STATIC_STEP
+from dataflow_model.runners.sharded.feed.slices import STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
