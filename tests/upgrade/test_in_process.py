@@ -6,16 +6,18 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.runners.sharded.checkpoint import running
 from dataflow_model.runners.upgrading import upgrade
+from dataflow_model.testing import ManualClock
 from tests.support.folders import content
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen, start, streaming
-from tests.support.runners.local_streams import Stepped
+from tests.support.runners.local_streams import Stepped, put_rows
 from tests.support.upgrade.pipelines import PIPELINES, Build, chained, pairs, retracting, stateful
 from tests.support.waiting import PATIENCE, wait_for_batch
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.local.stream import LocalStream
 
 ROWS_PER_BATCH = 61
+SCHEMA = pa.schema({"at": pa.int64(), "key": pa.string(), "n": pa.int64()})
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -63,6 +66,26 @@ def test_a_stream_goes_to_another_host_with_more_shards_and_back(
     back = Stepped(build, sharded.carried_over(tmp_path / "3"), rows=ROWS_PER_BATCH)
     back.steps()
     assert not difference(expected, seen(back.collected("panes")))
+
+
+def test_a_timer_on_the_wall_clock_runs_when_it_is_due_after_an_upgrade_without_new_data(tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=SCHEMA)
+        trigger = dm.Repeatedly(dm.AfterProcessingTime("1 minute"))
+        windows = rows | dm.WithKeys("key", value="n") | dm.Window.into(dm.FixedWindows(10)).trigger(trigger)
+        _ = windows | dm.Sum.per_key() | "panes" >> dm.io.Collect()
+
+    clock = ManualClock("2013-01-01T00:00Z")
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    Stepped(build, tmp_path / "old", clock=clock).steps()
+    upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
+    new = Stepped(build, tmp_path / "new", clock=clock)
+    assert new.steps() == 1  # the state of the old run becomes that of the new one
+    clock.advance("59 seconds")
+    assert new.steps() == 0
+    clock.advance("1 second")
+    assert new.steps() == 1
+    assert [record.value for record in new.collected("panes")] == [("a", 1)]
 
 
 def test_a_stream_in_a_micro_batch_that_takes_long_is_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

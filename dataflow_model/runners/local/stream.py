@@ -141,9 +141,13 @@ class LocalStream:
             self._worker.forget(self.program.digest)
 
     def _is_due(self) -> bool:
-        """Return whether the wall clock has reached the moment at which something happens without new data."""
-        moment = None if self._last is None else self._last.moment
-        return moment is not None and moment <= self.feed.wall()
+        """Return whether the wall clock has reached the moment at which something happens without new data.
+
+        Before the first micro-batch, the state of a run that was upgraded may wait for any moment.
+        """
+        if self._last is None:
+            return True
+        return self._last.moment is not None and self._last.moment <= self.feed.wall()
 
     def _commit(self, end: Offset, works: Sequence[Work]) -> Commit:
         """Run a micro-batch, and commit it with its pending output."""
