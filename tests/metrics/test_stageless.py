@@ -11,7 +11,9 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.runners.sharded.progress import read_counters, read_progress, read_watermarks
+from dataflow_model.runners.sharded.publishing import Publisher
 from tests.support.hosts import on_hosts, runner_on
+from tests.support.micro_batches import Streamed
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped
 
@@ -115,6 +117,21 @@ def test_a_bounded_stream_without_a_keyed_stage_reports_its_end(tmp_path: Path) 
     stepped.steps()
     assert reported(stepped)["counters"] == {"elements_out": 2, "dead_letters": 1}
     assert reported(stepped)["watermark"] == dm.MAX_TIMESTAMP
+
+
+def test_a_commit_that_is_repeated_counts_the_rows_of_the_sources_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = Publisher.commit
+
+    def commit_twice(self: Publisher, batch: int, pending: Any) -> None:
+        commit(self, batch, pending)
+        commit(self, batch, pending)
+
+    monkeypatch.setattr(Publisher, "commit", commit_twice)
+    put(tmp_path / "rows", "a", [(1, 1), (BAD, 2), (3, 3)])
+    run = Streamed(pipeline(tmp_path / "rows", is_keyed=False), tmp_path / "run", rows=1).finish()
+    assert run.metrics()["rows"] == {"elements_out": 2, "dead_letters": 1}
 
 
 def test_damaged_state_of_the_sources_is_detected(tmp_path: Path) -> None:

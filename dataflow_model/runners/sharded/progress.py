@@ -98,9 +98,9 @@ def progress_after(
     rows: dict[str, Counter[str]],
     tally: Tally,
 ) -> dict[str, Any]:
-    """Return counters and watermarks; those of shards are totals, those of sinks and tasks add up over commits."""
+    """Return the progress after a new commit: counters of shards are totals, those of sinks and tasks are added."""
     total = Tally.from_json(before.get("tally", {}))
-    commits = before.get("commits", 0)
+    total.merge(tally)
     state: dict[str, list[int]] = {}
     counters: dict[str, Counter[str]] = {}
     known = before.get("watermarks", {})
@@ -125,11 +125,8 @@ def progress_after(
         for name in _BY_ORIGIN:
             by_origin[name].update(part.get(name, {}))
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
-    if before.get("batch", -1) < batch:
-        for label, counts in rows.items():
-            sinks[label].update(counts)
-        total.merge(tally)
-        commits += 1
+    for label, counts in rows.items():
+        sinks[label].update(counts)
     ticks = [part["clock"] for part in metrics if part.get("clock") is not None]
     return {
         "batch": batch,
@@ -140,7 +137,7 @@ def progress_after(
         "tally": total.to_json(),
         "state": state or before.get("state", {}),
         "clock": max(ticks, default=before.get("clock", 0)),
-        "commits": commits,
+        "commits": before.get("commits", 0) + 1,
         **{name: _open_after(before.get(name, {}), now) for name, now in by_origin.items()},
         **sources,
     }

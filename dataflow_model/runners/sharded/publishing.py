@@ -101,6 +101,23 @@ class Publisher:
                 _keep(_collected(self.directory, write.label), commit_id(self.program, batch), kept, sync=self.syncs)
             self.program.fault.reach("while_publishing", batch)
         self.program.fault.reach("after_publishing", batch)
+        progress = before
+        if before.get("batch", -1) < batch:  # otherwise it was noted before the host could record the commit
+            progress = self._progress_after(before, batch, pending, rows, tally)
+            check_newest(self.directory, self.program.fence)
+            write_progress(self.directory, progress, sync=self.syncs)
+        self.program.fault.reach("after_progress", batch)
+        return progress
+
+    def _progress_after(
+        self,
+        before: dict[str, Any],
+        batch: int,
+        pending: Sequence[Pending],
+        rows: dict[str, Counter[str]],
+        tally: Tally,
+    ) -> dict[str, Any]:
+        """Return the progress after a micro-batch that was published for the first time."""
         for part in pending:
             for counted in part.tallies:
                 tally.merge(counted)
@@ -108,11 +125,7 @@ class Publisher:
         if self.reruns:
             control = next((part.control for part in pending if part.control is not None), None)
             metrics += follow_sources(self.program, control, [read for part in pending for read in part.reads], before)
-        check_newest(self.directory, self.program.fence)
-        progress = progress_after(before, batch, metrics, rows, tally)
-        write_progress(self.directory, progress, sync=self.syncs)
-        self.program.fault.reach("after_progress", batch)
-        return progress
+        return progress_after(before, batch, metrics, rows, tally)
 
     def abort(self, batch: int, pending: Sequence[Pending]) -> None:
         """Remove the output of the tasks, unless a newer start of the run may be writing to the same place."""
