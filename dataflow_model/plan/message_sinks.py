@@ -65,6 +65,7 @@ class MessageSink(Sink):
         """Return the records of one commit in emission order.
 
         Example:
+            >>> from dataflow_model.plan.records import Record
             >>> from dataflow_model.time import EventTime
             >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
             >>> sink = CollectSink()
