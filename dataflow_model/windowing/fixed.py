@@ -84,7 +84,7 @@ class FixedWindows(WindowFn):
         if self.phase_shift:
             return None
         times, size = inside_many(event_times), int(self.size)
-        past = times % size
+        past = times - times // size * size  # `times % size`, which takes twice as long
         if self.offset:
             past = (past - int(self.offset)) % size  # in this order no step leaves int64
         return None, minus(times, past), plus(times, size - past)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -19,11 +19,14 @@ from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.plan.strategy import WindowingStrategy
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.chunk import Chunk, Instants, PlacedBundle
 from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.columns.chunks import chunk_partials
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
+from dataflow_model.runners.engine.lanes import Integers, Intervals
 from dataflow_model.runners.engine.order import of_rows
+from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.values import encode_key
@@ -31,6 +34,7 @@ from tests.support.reference.feeding import feed_pairs
 from tests.support.reference.grouping import GroupingEngine
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
@@ -315,6 +319,39 @@ def test_a_subclass_with_an_assign_of_its_own_does_not_inherit_the_columns_of_an
     assert dm.FixedWindows(10).assigns_columns
     assert not Rounded(10).assigns_columns
     assert Rounded(10).length is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 39), st.integers(0, 4)), max_size=8),
+    st.lists(st.integers(-1, 45), min_size=5, max_size=5).map(sorted),
+    st.integers(-1, 15),
+)
+@example([(5, 0), (6, 2)], [-1, 10, 10, 10, 10], -1)  # one window, whose end the watermark passes between them
+def test_a_chunk_drops_what_is_late_at_its_own_instant(
+    rows: list[tuple[int, int]], reached: list[int], watermark: int
+) -> None:
+    rows.sort(key=lambda row: row[1])
+    reached = [max(watermark, low) for low in reached]
+    node = node_of(dm.FixedWindows(dm.Duration(10)), dm.DefaultTrigger(), dm.Sum())
+
+    def run(chunks: Iterable[Chunk]) -> tuple[list[str], Counter[str]]:
+        engine = ColumnarMachine(node, Lift("group", "read", "key", "value", "sum"))
+        engine.advance_watermarks(Watermarks(watermark))
+        tables = [panes.table for chunk in chunks for _, panes in engine.run(chunk).panes]
+        return sorted(str(pane) for table in tables for pane in table.to_pylist()), engine.counters
+
+    def chunk(first: int, stop: int) -> Chunk:
+        mine = [row for row, (_, place) in enumerate(rows) if first <= place < stop]
+        times = np.array([rows[row][0] for row in mine], np.int64)
+        ones = pa.chunked_array([np.ones(len(mine), np.int64)])
+        bundle = Bundle.fresh(Pairs(ones, ones), Integers(times), of_rows("read", mine), 0)
+        bundle.windows = Intervals(times - times % 10, times - times % 10 + 10)
+        places = Integers(np.array([rows[row][1] - first for row in mine], np.int64))
+        count = stop - first
+        watermarks = [Watermarks(low) for low in reached[first:stop]]
+        return Chunk(Instants([0] * count, [True] * count), PlacedBundle(bundle, places), watermarks)
+
+    assert run([chunk(0, 5)]) == run(chunk(place, place + 1) for place in range(5))
 
 
 def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:

@@ -33,7 +33,13 @@ _FAR: Final = 2**61
 """Event times beyond this may have windows that are cut off at ±∞, which only the general path handles."""
 
 
-def chunk_partials(lift: Lift, window_fn: WindowFn, batch: pa.RecordBatch, times: NDArray[np.int64]) -> pa.Table | None:
+def chunk_partials(
+    lift: Lift,
+    window_fn: WindowFn,
+    batch: pa.RecordBatch,
+    times: NDArray[np.int64],
+    assigned: AssignedColumn | None = None,
+) -> pa.Table | None:
     """Combine rows of a source per key and window; `None` if the general path must process them.
 
     The table has the columns of `kernels.COLUMNS`; `window_end` only if the window's start does not determine it.
@@ -43,6 +49,7 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, batch: pa.RecordBatch, times
         window_fn: the window function.
         batch: the rows, without bad ones.
         times: their event times in microseconds, one per row.
+        assigned: their windows; `None` if the window function is to assign them.
     """
     names = batch.schema.names
     if lift.key not in names or (lift.value is not None and lift.value not in names):
@@ -53,7 +60,8 @@ def chunk_partials(lift: Lift, window_fn: WindowFn, batch: pa.RecordBatch, times
         return None  # a timestamp becomes a datetime, or a number outside datetime's range, row by row
     if len(times) and not -_FAR < int(times.min()) <= int(times.max()) < _FAR:
         return None
-    assigned = assigned_columns(window_fn, times, lift.windows or lift.label)
+    if assigned is None:
+        assigned = assigned_columns(window_fn, times, lift.windows or lift.label)
     if assigned is None:
         return None
     rows, starts, ends = assigned
@@ -123,28 +131,50 @@ def partials_by_instant(
     Returns:
         the partials and their number of elements, by the place of the instant.
     """
-    elements, last = chunk.elements.bundle, len(chunk.instants) - 1
+    elements = chunk.elements.bundle
     values, times, windows = elements.values, elements.times, elements.windows
     if not (isinstance(values, Pairs) and isinstance(times, Integers) and isinstance(windows, Intervals)):
         return None
     if values.key_row is not None or (values.row is not None and lift.kernel != "count"):
         return None
+    if not len(windows):
+        return {}
     reached = np.array([watermarks.low for watermarks in chunk.watermarks], np.int64)
     before = np.concatenate([[watermark], reached[:-1]])
-    late = windows.ends <= before[array_of(chunk.elements.places)]
-    due = np.where(late, last, np.minimum(np.searchsorted(reached, windows.ends), last))
+    due = _due(windows.ends, array_of(chunk.elements.places), before, reached)
     batch = pa.record_batch({"key": values.keys.combine_chunks(), "value": values.values.combine_chunks()})
     lift = attrs.evolve(lift, key="key", value=None if lift.kernel == "count" else "value")
     partials: dict[int, tuple[pa.Table, int]] = {}
-    for place in np.flatnonzero(np.bincount(due)).tolist():
-        rows = np.flatnonzero(due == place)
-        is_all = len(rows) == len(due)
-        part, part_times = (batch, times.array) if is_all else (batch.take(pa.array(rows)), times.array[rows])
-        table = chunk_partials(lift, window_fn, part, part_times)
+    for place in [due] if isinstance(due, int) else np.flatnonzero(np.bincount(due)).tolist():
+        rows = slice(None) if isinstance(due, int) else np.flatnonzero(due == place)
+        part = batch if isinstance(rows, slice) else batch.take(pa.array(rows))
+        assigned = None, windows.starts[rows], windows.ends[rows]
+        table = chunk_partials(lift, window_fn, part, times.array[rows], assigned)
         if table is None:
             return None
-        partials[place] = table, len(rows)
+        partials[place] = table, part.num_rows
     return partials
+
+
+def _due(
+    ends: NDArray[np.int64], places: NDArray[np.int64], before: NDArray[np.int64], reached: NDArray[np.int64]
+) -> NDArray[np.int64] | int:
+    """Return the place of the instant at which the partial of each element is due; one place if it is that of all.
+
+    Args:
+        ends: the end of each element's window.
+        places: the place of the instant at which each element arrives.
+        before: the watermark before each instant.
+        reached: the watermark of each instant.
+    """
+    last = len(reached) - 1
+    first_end, last_end = int(ends.min()), int(ends.max())
+    if first_end > before[-1]:  # no element is late, even where the watermark has come furthest
+        earliest, latest = np.minimum(np.searchsorted(reached, [first_end, last_end]), last).tolist()
+        if earliest == latest:
+            return int(earliest)
+    due = np.minimum(np.searchsorted(reached, ends), last)
+    return np.where(ends <= before[places], last, due)
 
 
 def _is_cut_off(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
