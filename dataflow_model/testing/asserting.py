@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidType, explain
+from dataflow_model.testing.comparing import identical
 from dataflow_model.transforms import CoGroupByKey, Create, Map, PCollection, PTransform, Window
 from dataflow_model.windowing import GlobalWindows
 
@@ -51,6 +52,8 @@ def assert_that(actual: PCollection, matcher: Callable[[list[Any]], Any], label:
 def equal_to(expected: Iterable[Any]) -> Callable[[list[Any]], None]:
     """Return a matcher that accepts exactly these elements in any order, each the same number of times.
 
+    Elements are compared with `==`, apart from NumPy arrays, which are compared by content, and NaN, which equals NaN.
+
     Raises:
         InvalidType: if `expected` is not iterable, or is text.
         AssertionError: by the matcher, with the missing and the unexpected elements.
@@ -82,8 +85,12 @@ class _EqualTo:
         for element in actual:
             try:
                 missing.remove(element)
-            except ValueError:
-                unexpected.append(element)
+            except ValueError:  # it is not there, or `==` has no truth value, as for NumPy arrays
+                place = next((place for place, other in enumerate(missing) if identical(element, other)), None)
+                if place is None:
+                    unexpected.append(element)
+                else:
+                    del missing[place]
         if missing or unexpected:
             raise AssertionError(
                 explain(

@@ -88,3 +88,10 @@ def test_a_stream_reads_files_that_appear_long_before_its_next_poll(tmp_path: Pa
         wait_for(result, lambda: len(result.collected("Collect")) > number)  # noqa: B023 - called before the next number
     result.stop()
     assert [record.value.n for record in result.collected("Collect")] == list(range(5))
+
+
+def test_a_wait_of_months_can_begin() -> None:
+    doorbell = Doorbell([])
+    doorbell.ring()
+    doorbell.wait(90 * 24 * 3600)
+    doorbell.close()

@@ -15,6 +15,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.local.run_file import FILE, RunFile
 from dataflow_model.runners.sharded.checkpoint import durable
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, make_folder, seal, unseal, write_file
@@ -80,6 +81,16 @@ def test_only_the_owner_can_read_the_requests_of_a_run_whatever_the_umask(umask:
     del umask
     request_signal(tmp_path / "requests", "flush")
     assert sorted(modes(tmp_path).values()) == [0o600, 0o700, 0o700]
+
+
+def test_only_the_owner_can_read_the_file_of_a_run_in_process_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+    del umask
+    make_folder(tmp_path / "local")
+    file = RunFile.create(str(tmp_path / "local"))
+    permissions = modes(tmp_path / "local")
+    file.close()
+    assert set(permissions.values()) == {0o600}
+    assert FILE in permissions
 
 
 def test_a_folder_that_exists_keeps_its_permissions(tmp_path: Path) -> None:

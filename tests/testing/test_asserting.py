@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dataflow_model as dm
@@ -99,3 +101,9 @@ def test_thousands_of_panes_in_any_order_are_matched_though_one_has_to_make_room
     panes = run_script(script, dm.Window.into(dm.FixedWindows(1)), dm.Sum())
     first = {"window": panes[0].window}
     assert_panes(panes, [[*[{"value": 1}] * 1_499, first]])
+
+
+def test_arrays_and_nan_are_equal_by_content() -> None:
+    equal_to([("a", np.array([1, 2])), math.nan])([float("nan"), ("a", np.array([1, 2]))])
+    with pytest.raises(AssertionError, match=r"missing: .*not expected"):
+        equal_to([np.array([1, 2])])([np.array([2, 1])])

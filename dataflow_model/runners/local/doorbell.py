@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sources import Alarm
 
 __all__ = ["Doorbell"]
+
+_LONGEST: Final = 2**31 - 1
+"""The most milliseconds that `poll` takes, 24 days; who waits longer is woken early once in a while."""
 
 
 class Doorbell:
@@ -47,7 +50,7 @@ class Doorbell:
         poll.register(self._bell, select.POLLIN)
         for alarm in self._alarms:
             poll.register(alarm, select.POLLIN)
-        poll.poll(seconds * 1_000)
+        poll.poll(min(seconds * 1_000, _LONGEST))
         with contextlib.suppress(BlockingIOError):
             self._bell.recv(1 << 10)
         for alarm in self._alarms:

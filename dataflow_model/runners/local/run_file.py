@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from dataflow_model.errors import SinkError
-from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, unseal
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, touch, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -75,6 +75,8 @@ class RunFile:
         """
         file = cls(pathlib.Path(folder, FILE))
         with file.explained():
+            with contextlib.suppress(OSError):  # SQLite reports it
+                touch(file.path)  # SQLite would let everybody read it, and gives its log the same permissions
             file._database = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
             file._database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file
             file._database.execute("PRAGMA journal_mode = WAL")
