@@ -17,13 +17,12 @@ import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.commit_ids import commit_id, planned_in
 from dataflow_model.runners.sharded.program import Program
-from tests.support.runners.local_streams import Stepped, put_rows
+from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 NUMBERS = pa.schema({"n": pa.int64()})
-ROWS = pa.schema({"at": pa.int64(), "key": pa.string(), "n": pa.int64()})
 
 
 class Restored(Stepped):

@@ -27,7 +27,7 @@ from dataflow_model.testing import ManualClock, TestStream
 from tests.support.faults.outcomes import files_of
 from tests.support.folders import Folder, Reader
 from tests.support.pipelines import run, seen, start
-from tests.support.runners.local_streams import Stepped, put_rows
+from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.local.stream import LocalStream
 
 SUMS = pa.schema({"key": pa.string(), "value": pa.int64()})
-SCHEMA = pa.schema({"at": pa.int64(), "key": pa.string(), "n": pa.int64()})
 IDLE = 20
 """Polls after which a run that has nothing to do counts as idle."""
 
@@ -48,7 +47,7 @@ def sums(
     def build(p: dm.Pipeline) -> None:
         estimator = dm.BoundedOutOfOrderness(0) if watermark is None else watermark
         rows = p | "rows" >> dm.io.ReadParquet(
-            folder, event_time="at", watermark=estimator, follow=True, schema=SCHEMA, **options
+            folder, event_time="at", watermark=estimator, follow=True, schema=ROWS, **options
         )
         windows = dm.Window.into(dm.FixedWindows(10)) if windowing is None else windowing
         answer = rows | dm.Map(lambda row: (row.key, row.n)) | windows | "sums" >> dm.Sum.per_key()
@@ -257,7 +256,7 @@ def test_what_a_sink_could_not_publish_is_published_by_the_next_start_and_not_ru
         published.append((commit_id, numbers))
 
     def build(p: dm.Pipeline) -> None:
-        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=SCHEMA)
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=ROWS)
         _ = rows | dm.Map(note) | dm.io.ForeachBundle(publish)
 
     put_rows(tmp_path / "rows", "1", [(1, "a", 1), (2, "b", 2)])
@@ -280,7 +279,7 @@ def test_a_function_that_fails_leaves_the_stream_where_it_was(tmp_path: Path) ->
         return row.key, row.n
 
     def build(p: dm.Pipeline) -> None:
-        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=SCHEMA)
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=ROWS)
         sums = rows | dm.Map(check) | dm.Window.into(dm.FixedWindows(10)) | dm.Sum.per_key()
         _ = sums | "panes" >> dm.io.Collect()
 
@@ -298,7 +297,7 @@ def test_a_function_that_fails_leaves_the_stream_where_it_was(tmp_path: Path) ->
 
 def test_elements_between_the_stages_of_a_stream_in_process_are_not_pickled(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
-        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=SCHEMA)
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=ROWS)
         functions = rows | dm.Map(lambda row: (row.key, (n for n in [row.n])))  # no pickle has a generator
         numbers = functions | dm.Reshuffle() | dm.Map(lambda pair: next(pair[1]))
         _ = numbers | "panes" >> dm.io.Collect()
@@ -331,7 +330,7 @@ def test_a_source_is_added_to_a_stream_that_is_started_again(tmp_path: Path) -> 
         def both(p: dm.Pipeline) -> None:
             pairs = [
                 p
-                | folder >> dm.io.ReadParquet(tmp_path / folder, event_time="at", follow=True, schema=SCHEMA)
+                | folder >> dm.io.ReadParquet(tmp_path / folder, event_time="at", follow=True, schema=ROWS)
                 | f"{folder} pairs" >> dm.Map(lambda row: (row.key, row.n))
                 for folder in folders
             ]
@@ -494,9 +493,7 @@ def test_a_bounded_stream_keeps_no_grouping_in_columns_which_are_always_in_memor
 
     def build(p: dm.Pipeline) -> None:
         estimator = dm.BoundedOutOfOrderness(0)
-        rows = p | dm.io.ReadParquet(
-            tmp_path / "rows", event_time="at", watermark=estimator, follow=True, schema=SCHEMA
-        )
+        rows = p | dm.io.ReadParquet(tmp_path / "rows", event_time="at", watermark=estimator, follow=True, schema=ROWS)
         keyed = rows | dm.WithKeys("key", value="n") | dm.Window.into(dm.FixedWindows(10))
         _ = keyed | "sums" >> dm.Sum.per_key() | dm.io.Collect()
 

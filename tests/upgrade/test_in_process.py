@@ -6,7 +6,6 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
@@ -17,7 +16,7 @@ from dataflow_model.testing import ManualClock
 from tests.support.folders import content
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen, start, streaming
-from tests.support.runners.local_streams import Stepped, put_rows
+from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 from tests.support.upgrade.pipelines import PIPELINES, Build, chained, pairs, retracting, stateful
 from tests.support.waiting import PATIENCE, wait_for_batch
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.local.stream import LocalStream
 
 ROWS_PER_BATCH = 61
-SCHEMA = pa.schema({"at": pa.int64(), "key": pa.string(), "n": pa.int64()})
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -70,7 +68,7 @@ def test_a_stream_goes_to_another_host_with_more_shards_and_back(
 
 def test_a_timer_on_the_wall_clock_runs_when_it_is_due_after_an_upgrade_without_new_data(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
-        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=SCHEMA)
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=ROWS)
         trigger = dm.Repeatedly(dm.AfterProcessingTime("1 minute"))
         windows = rows | dm.WithKeys("key", value="n") | dm.Window.into(dm.FixedWindows(10)).trigger(trigger)
         _ = windows | dm.Sum.per_key() | "panes" >> dm.io.Collect()

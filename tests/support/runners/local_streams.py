@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pyarrow as pa
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from dataflow_model.plan.runner import Clock
     from dataflow_model.runners.local.stream import LocalStream
 
-__all__ = ["Stepped", "put_rows"]
+__all__ = ["ROWS", "Stepped", "put_rows"]
+
+ROWS: Final = pa.schema({"at": pa.int64(), "key": pa.string(), "n": pa.int64()})
+"""The columns of what `put_rows` writes."""
 
 
 @attrs.define
@@ -98,11 +101,7 @@ class Stepped:
 def put_rows(folder: Path, name: str, rows: Sequence[tuple[int, str, int]]) -> None:
     """Let a file of rows (`at` in seconds, `key`, `n`) appear whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    columns = {
-        "at": pa.array([at * 1_000_000 for at, _, _ in rows], pa.int64()),
-        "key": pa.array([key for _, key, _ in rows], pa.string()),
-        "n": pa.array([n for _, _, n in rows], pa.int64()),
-    }
+    records = [{"at": at * 1_000_000, "key": key, "n": n} for at, key, n in rows]
     fresh = folder / f".{name}.fresh"
-    pq.write_table(pa.table(columns), fresh)
+    pq.write_table(pa.Table.from_pylist(records, ROWS), fresh)
     fresh.rename(folder / f"{name}.parquet")
