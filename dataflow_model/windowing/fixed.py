@@ -9,7 +9,7 @@ import attrs
 from dataflow_model.errors import InvalidType
 from dataflow_model.time import Duration, duration, duration_text
 from dataflow_model.values import IntervalWindow, encode_key, interval, is_pair, shard_hash
-from dataflow_model.windowing._bounds import inside, inside_many, minus, plus, positive
+from dataflow_model.windowing._bounds import inside, inside_many, minus, plus, positive, remainders
 from dataflow_model.windowing.base import WindowFn
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ class FixedWindows(WindowFn):
         if self.phase_shift:
             return None
         times, size = inside_many(event_times), int(self.size)
-        past = times - times // size * size  # `times % size`, which takes twice as long
+        past = remainders(times, size)
         if self.offset:
-            past = (past - int(self.offset)) % size  # in this order no step leaves int64
+            past = remainders(past - int(self.offset), size)  # in this order no step leaves int64
         return None, minus(times, past), plus(times, size - past)
 
     def _phase(self, element: Any) -> int:

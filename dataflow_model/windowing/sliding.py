@@ -9,7 +9,7 @@ import numpy as np
 
 from dataflow_model.time import Duration, duration, duration_text
 from dataflow_model.values import interval
-from dataflow_model.windowing._bounds import inside, inside_many, minus, plus, positive
+from dataflow_model.windowing._bounds import inside, inside_many, minus, plus, positive, remainders
 from dataflow_model.windowing.base import WindowFn
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SlidingWindows(WindowFn):
     def assign_many(self, event_times: NDArray[np.int64]) -> AssignedColumn:
         """Assign a column of event times; rows in order, each one's windows the earliest first."""
         times, size, period = inside_many(event_times), int(self.size), int(self.period)
-        since = (times % period - int(self.offset)) % period  # in this order no step leaves int64
+        since = remainders(remainders(times, period) - int(self.offset), period)  # in this order no step leaves int64
         back = np.arange(-(-size // period) - 1, -1, -1, dtype=np.int64) * period
         contains = back[None, :] < size - since[:, None]
         rows, columns = np.nonzero(contains)

@@ -160,12 +160,11 @@ def as_one(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 def _rise(keys: Sequence[NDArray[np.int64]]) -> bool:
     """Return whether rows are in order by some columns, the least significant first."""
-    rises, all_rise = np.empty(0, np.bool_), True
-    for key in keys:
+    rises: Any = np.True_
+    for key in keys:  # equal so far, or smaller in a more significant key
         before, behind = key[:-1], key[1:]
-        rises = before <= behind if all_rise else (before < behind) | ((before == behind) & rises)
-        all_rise = bool(rises.all())
-    return all_rise
+        rises = before <= behind if rises.all() else (before < behind) | ((before == behind) & rises)
+    return bool(rises.all())
 
 
 class OrderLane(Lane[Any]):

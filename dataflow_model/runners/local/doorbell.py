@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Doorbell"]
 
 _LONGEST: Final = 2**31 - 1
-"""The most milliseconds that `poll` takes, 24 days; who waits longer is woken early once in a while."""
+"""The most milliseconds that `poll` takes, 24 days; a longer wait ends early, and the stream then waits again."""
 
 
 class Doorbell:

@@ -160,7 +160,7 @@ def _placed(bundle: Bundle, timeline: Timeline) -> PlacedBundle:
     if not is_read.all():  # the run ends early, before the other rows
         rows = np.flatnonzero(is_read)
         bundle, produced = bundle.take(rows), produced[rows]
-    if len(ticks) == 1:
+    if len(ticks) == 1:  # as without a replay clock
         return PlacedBundle(bundle, Integers(np.full(len(produced), places[0])))
     return PlacedBundle(bundle, Integers(places[np.searchsorted(ticks, produced)]))
 

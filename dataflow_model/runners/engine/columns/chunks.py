@@ -18,7 +18,7 @@ from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -141,12 +141,10 @@ def partials_by_instant(
         return {}
     reached = np.array([watermarks.low for watermarks in chunk.watermarks], np.int64)
     before = np.concatenate([[watermark], reached[:-1]])
-    due = _due(windows.ends, array_of(chunk.elements.places), before, reached)
     batch = pa.record_batch({"key": values.keys.combine_chunks(), "value": values.values.combine_chunks()})
     lift = attrs.evolve(lift, key="key", value=None if lift.kernel == "count" else "value")
     partials: dict[int, tuple[pa.Table, int]] = {}
-    for place in [due] if isinstance(due, int) else np.flatnonzero(np.bincount(due)).tolist():
-        rows = slice(None) if isinstance(due, int) else np.flatnonzero(due == place)
+    for place, rows in _rows_by_due_place(windows.ends, array_of(chunk.elements.places), before, reached):
         part = batch if isinstance(rows, slice) else batch.take(pa.array(rows))
         assigned = None, windows.starts[rows], windows.ends[rows]
         table = chunk_partials(lift, window_fn, part, times.array[rows], assigned)
@@ -156,10 +154,10 @@ def partials_by_instant(
     return partials
 
 
-def _due(
+def _rows_by_due_place(
     ends: NDArray[np.int64], places: NDArray[np.int64], before: NDArray[np.int64], reached: NDArray[np.int64]
-) -> NDArray[np.int64] | int:
-    """Return the place of the instant at which the partial of each element is due; one place if it is that of all.
+) -> Iterator[tuple[int, NDArray[np.int64] | slice]]:
+    """Yield the places of the instants at which partials are due, each with the rows of its elements; a slice is all.
 
     Args:
         ends: the end of each element's window.
@@ -172,9 +170,13 @@ def _due(
     if first_end > before[-1]:  # no element is late, even where the watermark has come furthest
         earliest, latest = np.minimum(np.searchsorted(reached, [first_end, last_end]), last).tolist()
         if earliest == latest:
-            return int(earliest)
+            yield earliest, slice(None)
+            return
     due = np.minimum(np.searchsorted(reached, ends), last)
-    return np.where(ends <= before[places], last, due)
+    due[ends <= before[places]] = last
+    for place in np.flatnonzero(np.bincount(due)).tolist():
+        rows = np.flatnonzero(due == place)
+        yield place, rows if len(rows) < len(due) else slice(None)
 
 
 def _is_cut_off(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
