@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 import operator
 import os
@@ -20,6 +21,7 @@ from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, root_of
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
 from dataflow_model.plan.oldest_file import OldestFile
+from dataflow_model.plan.replay_clock import last_clock_before
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import Changes, ColumnSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
@@ -429,21 +431,26 @@ class FileSource(ColumnSource):
             times, known = instants(batch.column(name))
             places = np.arange(len(times)) if known is None else np.flatnonzero(known)
             times = times[places]
+            if before and not (len(places) and places[0] == 0):  # the row before the range has no clock
+                read = functools.partial(self.read_file, path, self.schema())
+                last = last_clock_before(read, self.columns_of, first)
             if len(times):
                 steps = np.diff(times, prepend=times[0] if last is None else last)
                 if (steps < 0).any():
-                    self._refuse_order(path, batch.column(name), row, int(places[int(np.argmax(steps < 0))]), last)
+                    at = int(np.argmax(steps < 0))
+                    values = batch.column(name).take(pa.array(places[max(at - 1, 0) : at + 1])).to_pylist()
+                    earlier = values[0] if at else _instant_text(last)
+                    raise self._unsorted(path, earlier, values[-1], row + int(places[at]))
                 last = int(times[-1])
             row += batch.num_rows
             if batch.num_rows > before:
                 yield batch.slice(before)
             before = 0
 
-    def _refuse_order(self, path: str, column: pa.Array, row: int, place: int, last: int | None) -> None:
-        before = column[place - 1].as_py() if place else _instant_text(last)
-        raise SourceError(
+    def _unsorted(self, path: str, earlier: Any, later: Any, row: int) -> SourceError:
+        return SourceError(
             f"{path} is not sorted by its replay clock: column {self.processing_time!r} goes backward "
-            f"from {before} to {column[place].as_py()} at row {row + place}",
+            f"from {earlier} to {later} at row {row}",
             hint=f"sort each file by {self.processing_time!r}, or leave `processing_time` out (the wall clock)",
         )
 

@@ -50,8 +50,8 @@ class BadRow:
         index: the index of the row in the batch.
         row: the values by column name, or the text of a row that could not be parsed.
         reason: the problem, with column and value.
-        processing_time: the replay clock at the row (that of the last row before it that has one, if it has none);
-            `None` without a replay clock, or if no row of the batch has one.
+        processing_time: the replay clock at the row, as `Columns.clock` has it; `None` without a replay clock, or if no
+            row of the batch has one.
     """
 
     index: int
@@ -68,9 +68,10 @@ class Columns:
         batch: all rows, including bad ones.
         event_times: in microseconds, 0 for bad rows; `None` if arrival is the event time and the clock is the wall.
         clock: the replay clock in microseconds, or `None` for the wall clock. A row without a value has that of the
-            row before it.
+            last row before it in the batch that has one, or else that of the first row after it.
         valid: the mask of good rows, or `None` if all rows are good.
         bad: the bad rows.
+        clock_from: the index of the first row that has a clock value of its own; the number of rows if none has.
     """
 
     batch: pa.RecordBatch
@@ -78,6 +79,7 @@ class Columns:
     clock: NDArray[np.int64] | None
     valid: NDArray[np.bool_] | None = None
     bad: tuple[BadRow, ...] = ()
+    clock_from: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -200,13 +202,13 @@ def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processi
             texts[place], reasons[place] = mark["text"], mark["reason"]
         batch = batch.drop_columns([BAD_COLUMN])
     clock: NDArray[np.int64] | None = None
-    seen = True
+    clock_from = 0
     if processing_time is not None:
         clock, known = instants(batch.column(processing_time))
         if known is not None:
             _explain_missing(reasons, batch, processing_time, known, "processing time")
+            clock_from = int(np.argmax(known)) if known.any() else batch.num_rows
             clock = _carried_forward(clock, known)
-            seen = bool(known.any())
     event_times: NDArray[np.int64] | None = clock
     if isinstance(event_time, str):
         event_times, known = instants(batch.column(event_time))
@@ -228,11 +230,11 @@ def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processi
             place,
             texts[place] if place in texts else dict(zip(batch.schema.names, values, strict=True)),
             reasons[place],
-            None if clock is None or not seen else int(clock[place]),
+            None if clock is None or clock_from == batch.num_rows else int(clock[place]),
         )
         for place, values in zip(places, zip(*columns, strict=True), strict=True)
     )
-    return Columns(batch, event_times, clock, valid, bad)
+    return Columns(batch, event_times, clock, valid, bad, clock_from)
 
 
 def at_the_beginning(columns: Columns) -> Columns:

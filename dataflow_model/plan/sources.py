@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
@@ -12,6 +13,7 @@ from dataflow_model.errors import SourceError, shown
 from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, columns_of, decode_columns
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.features import Feature
+from dataflow_model.plan.replay_clock import first_clock_from, last_clock_before
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
@@ -365,6 +367,16 @@ class ColumnSource(RowSource):
         Raises:
             SourceError: if the data cannot be read, with the origin, the row and a hint.
         """
+
+    def clock_near(self, origin: str, row: int) -> int | None:
+        """Return the replay clock at a row that has no clock value of its own; runs on a worker.
+
+        It is that of the last row before it in its origin that has one, or else that of the first row after it; `None`
+        if no row has one. So it does not depend on the range of rows that is read at once.
+        """
+        read = functools.partial(self.read, origin)
+        last = last_clock_before(read, self.columns_of, row)
+        return first_clock_from(read, self.columns_of, row) if last is None else last
 
     @abc.abstractmethod
     def schema(self) -> pa.Schema:

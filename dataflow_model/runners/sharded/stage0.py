@@ -13,7 +13,8 @@ from dataflow_model.errors import SourceError
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref, Write
 from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
-from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.bad_rows import BadRows
+from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns import split_by_shard as split_table
 from dataflow_model.runners.engine.columns.chunks import chunk_partials
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
@@ -29,7 +30,6 @@ from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, in_colum
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
-from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,8 +72,8 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     read = program.staged.read(part.label)
     source = program.source(part.label)
     reading = _Reading(task, part, wall, writer)
-    name = reading.name
     observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
+    bad_rows = BadRows(read, source, part.origin, program.wall if wall is None else wall, part.base)
     row = part.start
     read_rows = dead = 0
     version = source.version_of(part.origin) if part.version is None else part.version
@@ -85,16 +85,9 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         observer.take(rows.clock, rows.event_times, rows)
         read_rows += len(rows.positions)
         yield from reading.take(rows)
-        letters = Bundle()
-        for bad in columns.bad:
-            if read.dead_letters is None:
-                raise source.refusal(part.label, part.origin, row, bad)
-            tick = bad.processing_time if wall is None else wall
-            tick = program.wall if tick is None else tick
-            letter = source.dead_letter(part.label, part.origin, row, bad)
-            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(name, part.base + row + bad.index), tick)
-            observer.pass_over(np.array([tick], np.int64))
-            dead += 1
+        letters = bad_rows.letters(columns, row)
+        observer.pass_over(np.array(letters.times, np.int64))
+        dead += len(letters)
         if letters and read.dead_letters is not None:
             yield from _through(task, part.label, read.dead_letters, letters, writer=writer)
         row += batch.num_rows

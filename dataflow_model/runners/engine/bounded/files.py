@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle, all_joined
+from dataflow_model.runners.engine.bad_rows import BadRows
+from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.lanes import Integers, array_of
 from dataflow_model.runners.engine.observing import GoodRows, Observer
-from dataflow_model.runners.engine.order import name_of_origin, of_row
+from dataflow_model.runners.engine.order import name_of_origin
 from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.engine.timeline import ReplayProgress
 from dataflow_model.runners.engine.value_lanes import RowValues
-from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,6 +114,7 @@ class RowReader:
         source = _columns_of(read)
         observer = Observer(read.label, origin, source, self._awaited.percentiles)
         name = name_of_origin(read.label, origin)
+        bad_rows = BadRows(read, source, origin, self._clock)
         row = start
         for batch in source.read(origin, start, stop):
             columns = source.columns_of(batch)
@@ -123,13 +124,7 @@ class RowReader:
             bundle = Bundle.fresh(RowValues(pa.Table.from_batches([rows.batch])), times, orders, ticks)
             self._gather(self._through(read.label, MAIN, bundle))
             observer.take(rows.clock, rows.event_times, rows)
-            letters = Bundle()
-            for bad in columns.bad:
-                if read.dead_letters is None:
-                    raise source.refusal(read.label, origin, row, bad)
-                tick = self._clock if bad.processing_time is None else bad.processing_time
-                letter = source.dead_letter(read.label, origin, row, bad)
-                letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(name, row + bad.index), tick)
+            letters = bad_rows.letters(columns, row)
             if read.dead_letters is not None and letters:
                 observer.pass_over(np.array(letters.times, np.int64))
                 self._gather(self._through(read.label, read.dead_letters, letters))
