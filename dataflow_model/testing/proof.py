@@ -100,8 +100,9 @@ def prove(
             production, but leave out sources, sinks, and steps that filter panes by their timing.
         data: `(value, event time)` pairs, any of which arrive in any order; or a hypothesis strategy for such a pair,
             or for lists of them.
-        runner: another runner, whose output must equal that of `LocalRunner` at every grouping; the laws are checked
-            on `LocalRunner` first. A Spark stream is also killed at named points and resumed (law 3).
+        runner: a runner whose output must equal that of `LocalRunner()` at every grouping, such as
+            `LocalRunner(workers=2)` or a `SparkRunner`; the laws are checked on `LocalRunner()` first. A Spark stream
+            is also killed at named points and resumed (law 3).
         examples: the number of cases to draw; they are the same each time.
 
     Raises:
@@ -141,7 +142,7 @@ def _prove(subject: Subject, data: Any, examples: int, runner: Runner | None) ->
     if failure is not None:
         case, broken = failure
         raise LawBroken(case.script, _beneath(subject, case.script, local) or broken) from broken.__cause__
-    if runner is not None and not isinstance(runner, LocalRunner):
+    if runner is not None:
         failed = differing_on(runner, subject, cases)
         if failed is not None:
             raise LawBroken(*failed)

@@ -142,7 +142,7 @@ class LocalRunner:
                 f"`poll_interval` must be positive, got {self._poll!r}",
                 hint="use poll_interval='1 second', for example",
             )
-        self._checkpoint = None if checkpoint is None else checkpoint_path(checkpoint)
+        self.checkpoint = None if checkpoint is None else checkpoint_path(checkpoint)
         if clock is None or isinstance(clock, datetime.datetime):  # datetime has a `now` of its own
             self._clock: Clock | ProcessingTime | None = None if clock is None else processing_time(clock)
         else:
@@ -160,12 +160,12 @@ class LocalRunner:
             SinkError: for an output or a checkpoint that cannot be written.
         """
         bounded = BOUNDED if self._workers == 1 else WORKERS
-        support = bounded if self._checkpoint is None else STREAMING
+        support = bounded if self.checkpoint is None else STREAMING
         plan = self.rewritten(plan)
         support.check(plan)
-        check_sinks(plan, streaming=self._checkpoint is not None)
-        if self._checkpoint is not None:
-            return self._stream(plan, self._checkpoint, until)
+        check_sinks(plan, streaming=self.checkpoint is not None)
+        if self.checkpoint is not None:
+            return self._stream(plan, self.checkpoint, until)
         clock = self._clock.now() if isinstance(self._clock, Clock) else self._clock
         wall = None if clock is None else int(clock)
         if self._workers > 1:
@@ -187,7 +187,7 @@ class LocalRunner:
 
     def __repr__(self) -> str:
         options = [] if self._interval is None else ["mode='microbatch'", f"interval={duration_text(self._interval)!r}"]
-        options += [] if self._checkpoint is None else [f"checkpoint={self._checkpoint!r}"]
+        options += [] if self.checkpoint is None else [f"checkpoint={self.checkpoint!r}"]
         options += [] if self._workers == 1 else [f"workers={self._workers}"]
         return f"LocalRunner({', '.join(options)})"
 

@@ -1,0 +1,59 @@
+"""`prove` with a `LocalRunner` of another kind: in several processes, with a checkpoint, in rounds."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.testing import LawBroken, prove
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.runner import PipelineResult
+
+DATA = [(("a", 3), 1), (("a", 5), 8), (("b", 2), 12), (("a", 7), 4)]
+
+
+def sums(elements: Any) -> Any:
+    windowing = dm.Window.into(dm.Sessions(10)).trigger(
+        dm.AfterWatermark(early=dm.AfterProcessingTime(2), late=dm.AfterCount(1))
+    )
+    return elements | windowing.allowed_lateness(15).accumulating_and_retracting() | dm.Sum.per_key()
+
+
+class Counting(dm.LocalRunner):
+    """Counts its runs."""
+
+    runs = 0
+
+    def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
+        type(self).runs += 1
+        return super().run(plan, until=until)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"workers": 2}, {"checkpoint": "run", "max_rows_per_batch": 3}, {"mode": "microbatch", "interval": 5}],
+    ids=str,
+)
+def test_the_runner_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Counting, "runs", 0)
+    prove(sums, DATA, Counting(**options), examples=3)
+    assert Counting.runs == 1
+
+
+def test_a_function_that_depends_on_its_process_is_found() -> None:
+    here = os.getpid()
+
+    def marked(elements: Any) -> Any:
+        return elements | dm.Map(lambda pair: (pair[0], os.getpid() == here)) | dm.GroupByKey()
+
+    with pytest.raises(LawBroken) as caught:
+        prove(marked, DATA, dm.LocalRunner(workers=2), examples=3)
+    assert caught.value.law == "every runner shows the same"
