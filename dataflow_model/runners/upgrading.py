@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from dataflow_model.errors import InvalidType
 from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.local.run_file import HOST
 from dataflow_model.runners.local.stopped import StoppedLocalRun
+from dataflow_model.runners.sharded.checkpoint.directory import our_part
 from dataflow_model.runners.sharded.upgrade.carrying import carry_over
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from pyspark.sql import SparkSession
 
     from dataflow_model.runners.sharded.upgrade.carrying import Upgraded
@@ -43,6 +44,7 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
         CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it is running, drained,
             finished, or in the middle of a commit.
         InvalidArgument: if `new` exists, if `drop` names a transform that the old pipeline did not have, or for a URL.
+        InvalidType: if `drop` is a single label, or no collection.
         StateCorruption: if the old state is damaged.
         SinkError: if the new directory cannot be written.
 
@@ -53,13 +55,16 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
         dataflow_model.errors.CheckpointMismatch: 'no/such/checkpoint' contains no checkpoint of a dataflow_model run
         Hint: pass the directory that an earlier run used as checkpoint=
     """
+    if isinstance(drop, str | bytes) or not isinstance(drop, Collection):
+        raise InvalidType(f"`drop` must be a collection of labels, got {drop!r}", hint=f"write drop=[{drop!r}]")
     before = checkpoint_path(old)
     return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop)
 
 
 def needs_spark(old: str) -> bool:
-    """Return whether only Spark can read the state of a stopped run."""
-    return not (pathlib.Path(checkpoint_path(old)).absolute() / HOST).exists()
+    """Return whether only Spark can read the state of a stopped run; if there is no run, nothing needs Spark."""
+    checkpoint = pathlib.Path(checkpoint_path(old)).absolute()
+    return our_part(checkpoint).exists() and not (checkpoint / HOST).exists()
 
 
 def _stopped(old: str, spark: SparkSession | None) -> StoppedRun:

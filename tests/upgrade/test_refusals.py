@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.runners.sharded.checkpoint import running
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
-from dataflow_model.runners.sharded.progress import write_progress
+from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
+from dataflow_model.runners.sharded.progress import read_watermarks, write_progress
 from dataflow_model.runners.sharded.upgrade import carrying
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
+from dataflow_model.runners.spark.installation import Missing
 from dataflow_model.runners.spark.stopped import StoppedSparkRun
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen
@@ -146,6 +149,45 @@ def test_dropping_what_is_not_there_is_refused(old: Run) -> None:
         upgrade(old, drop=["sum"])
 
 
+def test_one_label_is_not_taken_for_many_of_one_letter(old: Run) -> None:
+    with pytest.raises(dm.InvalidType, match=r"collection of labels, got 'sums'\nHint: write drop=\['sums'\]"):
+        upgrade(old, drop="sums")
+    assert not old.folder.with_name("new").exists()
+
+
+def test_a_start_after_an_upgrade_is_newer_than_those_before_even_if_the_clock_goes_back(
+    old: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = take_sequencer(old.directory)
+    new = upgrade(old)
+    monkeypatch.setattr("time.time_ns", lambda: 5_000)
+    assert take_sequencer(str(new / "dataflow")) > before
+
+
+def test_a_source_that_starts_again_does_not_keep_the_rows_that_it_read(old: Run) -> None:
+    inputs = old.folder / "dataflow" / "inputs"
+    inputs.mkdir()
+    for label in ("rows", "others"):
+        (inputs / f"{label}.arrow").touch()
+    new = upgrade(old, drop=["rows"])
+    assert [path.name for path in (new / "dataflow" / "inputs").iterdir()] == ["others.arrow"]
+    assert "rows" in read_watermarks(old.directory)
+    assert "rows" not in read_watermarks(str(new / "dataflow"))
+
+
+def test_everything_is_on_disk_before_the_new_checkpoint_appears(old: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[int] = set()
+    fsync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", sync)
+    new = upgrade(old)
+    assert {path.stat().st_ino for path in (new, *new.rglob("*"), new.parent)} <= synced
+
+
 def test_an_interrupted_upgrade_leaves_nothing_that_could_be_taken_for_a_checkpoint(
     old: Run, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +211,11 @@ def test_requests_for_signals_are_carried_too(old: Run) -> None:
     ]
 
 
-def test_the_command_tells_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_tells_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = Missing("there is no Java", "install it")
+    monkeypatch.setattr("dataflow_model.runners.spark.installation.missing_for_spark", lambda: missing)
     assert main(["upgrade", str(tmp_path / "none"), str(tmp_path / "new")]) == 1
     assert "contains no checkpoint of a dataflow_model run" in capsys.readouterr().err
 

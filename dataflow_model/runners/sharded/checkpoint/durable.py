@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import pathlib
 import uuid
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -18,7 +19,6 @@ from dataflow_model.errors import CheckpointMismatch, SinkError, StateCorruption
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
-    import pathlib
     from collections.abc import Iterator
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "make_folder",
     "open_new",
     "seal",
+    "sync_all",
     "sync_folder",
     "touch",
     "unseal",
@@ -157,12 +158,20 @@ def write_new(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None
 
 
 def sync_folder(path: pathlib.Path) -> None:
-    """Flush the names in a folder to disk."""
+    """Flush the names in a folder, or the content of a file, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_all(folder: pathlib.Path) -> None:
+    """Flush a folder with all that it contains to disk."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            sync_folder(pathlib.Path(parent, name))
+        sync_folder(pathlib.Path(parent))
 
 
 def open_new(path: pathlib.Path) -> BinaryIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import pathlib
 import shutil
 import uuid
@@ -13,7 +14,7 @@ from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
 from dataflow_model.runners.sharded.checkpoint.directory import our_part
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder
+from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, sync_all, sync_folder
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
 from dataflow_model.runners.sharded.feed.followed import rows_read
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Upgraded", "carry_over", "write_seed"]
 
-_ALONG: Final = ("inputs", "collected")
+_ALONG: Final = ("inputs", "collected", "sequencers")
 """The folders of a checkpoint apart from state, which a new run continues to use unchanged."""
 
 
@@ -84,7 +85,9 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         make_folder(fresh)
         shards = stopped.shards(batch, record)
         manifest = write_seed(shards, before, fresh, record, batch, offset, drop)
+        sync_all(fresh)
         fresh.replace(target)
+        sync_folder(target.parent)
     except OSError as error:
         raise SinkError(
             f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
@@ -204,15 +207,18 @@ def write_seed(
         offset=offset,
         drop=sorted(set(drop)),
     )
+    rows_of_dropped = shutil.ignore_patterns(*(glob.escape(file_name(label, ".arrow")) for label in drop))
     for name in _ALONG:
         if (old / name).is_dir():
-            shutil.copytree(old / name, target / name)
+            shutil.copytree(old / name, target / name, ignore=rows_of_dropped if name == "inputs" else None)
     copy_signals(old / "requests", target / "requests")
     if progress:  # micro-batches are numbered from 0 again, and the seed contains the state of the sources
         kept = {name: entry for name, entry in progress.items() if name != FOLLOWED}
         versions = kept.get("versions", {})  # of files and tables, which may differ where a source starts again
         kept["versions"] = {label: known for label, known in versions.items() if label not in drop}
-        write_progress(str(target), {**kept, "batch": -1}, sync=True)
+        watermarks = kept.get("watermarks", {})  # those of sources may start again
+        kept["watermarks"] = {label: known for label, known in watermarks.items() if label not in offset["begun"]}
+        write_progress(str(target), {**kept, "batch": -1})
     return manifest
 
 
