@@ -13,6 +13,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.runners.local.doorbell import Doorbell
+from tests.support.runners.local_streams import ROWS, put_rows
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -88,6 +89,19 @@ def test_a_stream_reads_files_that_appear_long_before_its_next_poll(tmp_path: Pa
         wait_for(result, lambda: len(result.collected("Collect")) > number)  # noqa: B023 - called before the next number
     result.stop()
     assert [record.value.n for record in result.collected("Collect")] == list(range(5))
+
+
+def test_a_timer_that_becomes_due_ends_the_wait_for_the_next_poll(tmp_path: Path) -> None:
+    put_rows(tmp_path / "in", "1", [(1, "a", 1)])
+    pipeline = dm.Pipeline(runner=dm.LocalRunner(checkpoint=str(tmp_path / "checkpoint"), poll_interval="1 hour"))
+    rows = pipeline | dm.io.ReadParquet(tmp_path / "in", event_time="at", follow=True, schema=ROWS)
+    trigger = dm.Repeatedly(dm.AfterProcessingTime("200 ms"))
+    windows = rows | dm.WithKeys("key", value="n") | dm.Window.into(dm.FixedWindows(10)).trigger(trigger)
+    _ = windows | dm.Sum.per_key() | "panes" >> dm.io.Collect()
+    result = pipeline.run()
+    wait_for(result, lambda: bool(result.collected("panes")))
+    result.stop()
+    assert [record.value for record in result.collected("panes")] == [("a", 1)]
 
 
 def test_a_wait_of_months_can_begin() -> None:

@@ -13,6 +13,7 @@ micro-batch again.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -131,6 +132,12 @@ class LocalStream:
             self.began = None
         return True
 
+    def until_due(self) -> float:
+        """Return how many seconds of the wall clock are left until something happens without new data."""
+        if self._last is None or self._last.moment is None:
+            return math.inf
+        return (self._last.moment - self.feed.wall()) / 1_000_000
+
     def close(self) -> None:
         """Mark the last commit as published, if it is; then close the file and tear down the functions."""
         try:
@@ -145,9 +152,7 @@ class LocalStream:
 
         Before the first micro-batch, the state of a run that was upgraded may wait for any moment.
         """
-        if self._last is None:
-            return True
-        return self._last.moment is not None and self._last.moment <= self.feed.wall()
+        return self._last is None or self.until_due() <= 0
 
     def _commit(self, end: Offset, works: Sequence[Work]) -> Commit:
         """Run a micro-batch, and commit it with its pending output."""

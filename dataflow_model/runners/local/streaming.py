@@ -39,6 +39,8 @@ __all__ = ["LocalStreamResult", "Options", "open_stream", "opened_stream", "star
 
 _LABELS = (0,)
 """The labels of the shards: one process gains nothing from several."""
+_SHORTEST_SECONDS: Final = 0.001
+"""How long a stream waits at least; on a clock of the user's that stands still, the next moment may stay near."""
 _EAGER_SECONDS: Final = 1.0
 _EAGER: Final = 4
 """For `_EAGER_SECONDS` after a micro-batch, sources are polled `_EAGER` times as often, since more data may follow."""
@@ -196,4 +198,5 @@ class LocalStreamResult(StreamResult):
                 eager_until = time.monotonic() + _EAGER_SECONDS
             else:
                 is_eager = time.monotonic() < eager_until
-                self._doorbell.wait(self._poll_seconds / _EAGER if is_eager else self._poll_seconds)
+                until_poll = self._poll_seconds / _EAGER if is_eager else self._poll_seconds
+                self._doorbell.wait(min(until_poll, max(stream.until_due(), _SHORTEST_SECONDS)))
