@@ -12,9 +12,9 @@ from dataflow_model.transforms.computations import Computation, ComputationState
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
-from dataflow_model.transforms.state import check_named_percentiles
 from dataflow_model.transforms.stream_records import Coder, FiredTimer, StreamRecord
 from dataflow_model.triggers import TimeDomain
+from dataflow_model.triggers.percentiles import check_named_percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -20,8 +20,9 @@ from dataflow_model.transforms.horizons import checked_horizon
 from dataflow_model.transforms.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
-from dataflow_model.transforms.state import check_named_percentiles, check_stateful_input
+from dataflow_model.transforms.state import check_stateful_input
 from dataflow_model.transforms.vectorized import check_vectorized, columns_given
+from dataflow_model.triggers.percentiles import check_named_percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

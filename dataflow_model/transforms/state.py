@@ -1,4 +1,4 @@
-"""What a stateful DoFn wants: pairs, in windows that do not merge any more, and percentiles that there are."""
+"""What a stateful DoFn wants: pairs in windows that do not merge any more."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.transforms import typehints
-from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dataflow_model.transforms.pcollection import PCollection
 
-__all__ = ["check_named_percentiles", "check_stateful_input"]
+__all__ = ["check_stateful_input"]
 
 
 def check_stateful_input(pcoll: PCollection, label: str) -> None:
@@ -46,23 +43,3 @@ def check_stateful_input(pcoll: PCollection, label: str) -> None:
             hint="group first, since windows do not merge again after dm.GroupByKey(), or use windows that do not "
             "merge",
         )
-
-
-def check_named_percentiles(percentiles: Iterable[float], of: str) -> None:
-    """Raise if what a class names is no percentile of the watermark below 100.
-
-    Raises:
-        InvalidArgument: for one out of range.
-
-    Example:
-        >>> check_named_percentiles((100,), "`percentiles` of Model")
-        Traceback (most recent call last):
-        dataflow_model.errors.InvalidArgument: `percentiles` of Model must lie between 0 and 100, got 100
-        Hint: leave out 100, which is the low watermark and always available
-    """
-    for percentile in percentiles:
-        if not 0 < percentile < LOW_WATERMARK:
-            raise InvalidArgument(
-                f"{of} must lie between 0 and 100, got {percentile!r}",
-                hint="leave out 100, which is the low watermark and always available",
-            )

@@ -10,10 +10,19 @@ composites `on_child_timer`.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, PaneView, TimeDomain, TriggerContext
+from dataflow_model.triggers.contexts import (
+    LOW_WATERMARK,
+    ChildResult,
+    FiringMode,
+    Outcome,
+    PaneView,
+    TimeDomain,
+    TriggerContext,
+)
+from dataflow_model.triggers.percentiles import check_named_percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,15 +41,22 @@ __all__ = [
     "TriggerContext",
 ]
 
+_COLLECTIONS: Final = (tuple, list, set, frozenset)
+
 
 def _check_declarations(cls: type[Trigger]) -> None:
     """Reject class attributes and methods of a user's trigger that the engine could not use."""
-    for name, example in (("percentiles", "(90,)"), ("signals", "frozenset({'flush'})")):
-        value = vars(cls).get(name)
-        if isinstance(value, str | bytes | int | float):
-            raise InvalidType(
-                f"`{name}` of {cls.__name__} must be a collection, got {value!r}", hint=f"write {name} = {example}"
-            )
+    percentiles, signals = vars(cls).get("percentiles", ()), vars(cls).get("signals", ())
+    if not isinstance(percentiles, property):
+        named = set(percentiles) - {LOW_WATERMARK} if isinstance(percentiles, _COLLECTIONS) else percentiles
+        check_named_percentiles(named, f"`percentiles` of {cls.__name__}")
+    if not isinstance(signals, property) and (
+        not isinstance(signals, _COLLECTIONS) or not all(isinstance(name, str) for name in signals)
+    ):
+        raise InvalidType(
+            f"`signals` of {cls.__name__} must be a collection of names, got {signals!r}",
+            hint="write signals = frozenset({'flush'})",
+        )
     for name in ("may_finish", "may_fire"):
         method = vars(cls).get(name)
         if inspect.isfunction(method):
@@ -81,7 +97,9 @@ class Trigger:
         """Check what the subclass declares, and reset what a base class declares of an `on_element` that it overrides.
 
         Raises:
-            InvalidType: for `percentiles` or `signals` that are a single value, or a method with the wrong parameters.
+            InvalidType: for `percentiles` or `signals` that are no collection of numbers or of names, or a method with
+                the wrong parameters.
+            InvalidArgument: for a percentile out of range.
         """
         super().__init_subclass__(**kwargs)
         _check_declarations(cls)

@@ -461,6 +461,11 @@ def test_computations_that_cannot_run_are_refused() -> None:
             topology.add(computation, subscribe={"in": abs})
 
 
+def test_a_computation_with_the_label_of_a_transform_says_where_labels_go() -> None:
+    with pytest.raises(dm.InvalidType, match=r"cannot be its label\nHint: write topology.add\(Copy\(…\), .*label='x'"):
+        "x" >> Copy()
+
+
 class Wrong(dm.Computation):
     """Does something wrong, by the value of the record."""
 

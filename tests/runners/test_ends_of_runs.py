@@ -329,6 +329,17 @@ def test_a_run_that_has_ended_cannot_be_drained_and_the_next_one_reads_on(tmp_pa
     assert [record.value for record in result.collected("out")] == [("k", 101)]
 
 
+def test_a_drain_of_a_run_whose_input_is_over_leaves_no_request(tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Create([1]) | "out" >> dm.io.Collect()
+
+    for _ in range(2):
+        result = start(RUNNERS["stream"](tmp_path), build)
+        assert result.wait_until_finish(PATIENCE) is dm.RunnerState.DONE
+        result.drain()
+        assert result.state is dm.RunnerState.DONE
+
+
 def test_an_interrupt_while_a_with_block_waits_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt

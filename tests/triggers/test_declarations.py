@@ -30,8 +30,12 @@ def test_a_subclass_that_looks_at_every_element_is_shown_every_element() -> None
 @pytest.mark.parametrize(
     ("declared", "problem"),
     [
-        ({"percentiles": 90}, r"`percentiles` of Mine must be a collection, got 90\nHint: write percentiles = \(90,\)"),
-        ({"signals": "go"}, r"`signals` of Mine must be a collection, got 'go'\nHint: write signals = frozenset"),
+        ({"percentiles": 90}, r"`percentiles` of Mine must be a collection, got 90\nHint: write \(90,\)"),
+        ({"percentiles": "90"}, r"`percentiles` of Mine must be a collection, got '90'"),
+        ({"percentiles": ("90",)}, r"`percentiles` of Mine must be numbers, got '90'\nHint: write \(90,\)"),
+        ({"percentiles": (None, 90)}, r"`percentiles` of Mine must be numbers, got None"),
+        ({"signals": "go"}, r"`signals` of Mine must be a collection of names, got 'go'\nHint: write signals"),
+        ({"signals": ("go", 1)}, r"`signals` of Mine must be a collection of names, got \('go', 1\)"),
         ({"may_finish": lambda _self: False}, r"Mine.may_finish is called with `allowed_lateness`, which may_finish\("),
         ({"may_fire": lambda _self: False}, r"Hint: write def may_fire\(self, \*, allowed_lateness\)"),
     ],
@@ -39,3 +43,15 @@ def test_a_subclass_that_looks_at_every_element_is_shown_every_element() -> None
 def test_what_a_class_of_triggers_declares_wrongly_is_rejected_with_the_class(declared: Any, problem: str) -> None:
     with pytest.raises(dm.InvalidType, match=problem):
         type("Mine", (dm.Trigger,), declared)
+
+
+@pytest.mark.parametrize("percentile", [0, -5, 101, float("nan")])
+def test_a_percentile_out_of_range_is_rejected_with_the_class(percentile: float) -> None:
+    problem = rf"`percentiles` of Mine must lie between 0 and 100, got {percentile}"
+    with pytest.raises(dm.InvalidArgument, match=problem):
+        type("Mine", (dm.Trigger,), {"percentiles": (90, percentile)})
+
+
+def test_a_class_of_triggers_may_name_the_low_watermark_and_compute_what_it_names() -> None:
+    type("Mine", (dm.Trigger,), {"percentiles": [90, 100], "signals": ["go"]})
+    type("Mine", (dm.Trigger,), {"percentiles": property(lambda _self: (90,))})

@@ -80,6 +80,12 @@ def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old:
     assert upgrade(old).exists()
 
 
+@pytest.mark.parametrize("content", ["", "[]", '{"process": 1, "host": "a", "more": 2}'])
+def test_a_mark_that_is_damaged_is_that_of_no_process(old: Run, content: str) -> None:
+    (old.folder / "dataflow" / "running").write_text(content)
+    assert upgrade(old).exists()
+
+
 def test_the_mark_of_a_run_is_renewed_while_it_runs_whatever_its_micro_batch_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,10 @@ def write_progress(directory: str, progress: Mapping[str, Any], *, sync: bool = 
 
 def read_counters(directory: str, plan: Plan) -> dict[str, dict[str, Any]]:
     """Return the counters of each transform after the last commit."""
-    progress = read_progress(directory)
+    return _counters_in(read_progress(directory), plan)
+
+
+def _counters_in(progress: Mapping[str, Any], plan: Plan) -> dict[str, dict[str, Any]]:
     counters: dict[str, dict[str, Any]] = {node.label: {} for node in plan.nodes}
     for part in ("counters", "sinks"):
         for label, counts in progress.get(part, {}).items():
@@ -81,7 +84,7 @@ def read_measured(directory: str, plan: Plan, pending_since: int | None = None) 
     """Return what is known about a run after the last commit."""
     progress = read_progress(directory)
     return Measured(
-        counters=read_counters(directory, plan),
+        counters=_counters_in(progress, plan),
         watermarks=progress.get("watermarks", {}),
         tally=Tally.from_json(progress.get("tally", {})),
         state={label: (entries, stored) for label, (entries, stored) in progress.get("state", {}).items()},

@@ -62,8 +62,9 @@ class StreamResult(BackgroundRun, abc.ABC):
                 f"a run can be drained while it is running, but this one is {self._state.value}",
                 hint="start the pipeline again with the same checkpoint, and drain the new run",
             )
-        with writing(self._checkpoint.requests):
-            touch(self._checkpoint.requests / "drain")
+        if self._state is RunnerState.RUNNING:
+            with writing(self._checkpoint.requests):
+                touch(self._checkpoint.requests / "drain")
         if not self._is_own_thread():
             self.wait_until_finish()
 

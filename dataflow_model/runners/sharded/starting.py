@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.runners.sharded.bound import bound_plan
-from dataflow_model.runners.sharded.checkpoint.durable import touch
+from dataflow_model.runners.sharded.checkpoint.durable import touch, writing
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.program import Program
 
@@ -24,10 +24,11 @@ __all__ = ["request_end", "stream_program"]
 def request_end(checkpoint: Checkpoint, staged: StagedPlan, until: str | None) -> None:
     """Request that unbounded inputs end at their current position, or remove the request of an earlier start."""
     request = checkpoint.requests / "until_drained"
-    if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
-        touch(request)
-    else:
-        request.unlink(missing_ok=True)
+    with writing(request):
+        if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
+            touch(request)
+        else:
+            request.unlink(missing_ok=True)
 
 
 def stream_program(

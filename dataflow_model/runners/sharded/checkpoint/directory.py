@@ -11,7 +11,7 @@ from dataflow_model.errors import CheckpointMismatch, SinkError
 from dataflow_model.plan.fingerprint import added_sources, differences
 from dataflow_model.plan.lifting import lift_by_elements
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, writing
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.feed.offsets import begin
 from dataflow_model.runners.sharded.upgrade.adopting import adopt, seed_in, upgrade_command
@@ -174,7 +174,8 @@ class Checkpoint:
         columns = {label: self.record.columns.get(label, label in lifted) for label in groupings}
         if columns != self.record.columns:
             self.record = attrs.evolve(self.record, columns=columns)
-            self.record.write(self.ours)
+            with writing(self.ours):
+                self.record.write(self.ours)
         kept = [label for label, in_columns in columns.items() if in_columns]
         fed = {label: lifted[label] for label in kept if label in lifted}
         return fed, {label: lift_by_elements(groupings[label]) for label in kept if label not in lifted}

@@ -30,9 +30,12 @@ class Process:
         """Parse what `content` returned.
 
         Raises:
-            ValueError: if it is incomplete.
+            ValueError: if it is incomplete, or something else.
         """
-        return cls(**json.loads(content))
+        try:
+            return cls(**json.loads(content))
+        except TypeError as error:
+            raise ValueError(f"{content!r} does not describe a process") from error
 
     def content(self) -> bytes:
         """Return the content for a file of the checkpoint."""

@@ -1,0 +1,40 @@
+"""The percentiles of the watermark that a user's class names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import SupportsFloat
+
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.triggers.contexts import LOW_WATERMARK
+
+__all__ = ["check_named_percentiles"]
+
+
+def check_named_percentiles(percentiles: object, of: str) -> None:
+    """Raise if what a class names is not a collection of percentiles of the watermark below 100.
+
+    Args:
+        percentiles: what the class names.
+        of: the name of the attribute, and of the class.
+
+    Raises:
+        InvalidArgument: for one out of range.
+        InvalidType: for a single value, or for one that is no number.
+
+    Example:
+        >>> check_named_percentiles((100,), "`percentiles` of Model")
+        Traceback (most recent call last):
+        dataflow_model.errors.InvalidArgument: `percentiles` of Model must lie between 0 and 100, got 100
+        Hint: leave out 100, which is the low watermark and always available
+    """
+    if isinstance(percentiles, str | bytes) or not isinstance(percentiles, Iterable):
+        raise InvalidType(f"{of} must be a collection, got {percentiles!r}", hint="write (90,), for example")
+    for percentile in percentiles:
+        if not isinstance(percentile, SupportsFloat):
+            raise InvalidType(f"{of} must be numbers, got {percentile!r}", hint="write (90,), for example")
+        if not 0 < float(percentile) < LOW_WATERMARK:
+            raise InvalidArgument(
+                f"{of} must lie between 0 and 100, got {percentile!r}",
+                hint="leave out 100, which is the low watermark and always available",
+            )
