@@ -11,13 +11,13 @@ from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
-from dataflow_model.plan import nodes
 from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
 from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Read
+from dataflow_model.transforms.pardo import check_dead_letters
 from dataflow_model.transforms.pcollection import PBegin, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 
@@ -71,12 +71,9 @@ class ReadRows(Read[ResultT]):
 
         Raises:
             InvalidArgument: if `tag` is that of the main output.
+            InvalidType: for a tag that is not text.
         """
-        if tag == nodes.MAIN:
-            raise InvalidArgument(
-                f"the dead letters need a tag that no other output has, got {tag!r}",
-                hint="use .with_exception_handling('unreadable'), for example",
-            )
+        check_dead_letters(tag)
         return cast("Read[tuple[ResultT, PCollection[DeadLetter]]]", self._but(dead_letters=tag))
 
 

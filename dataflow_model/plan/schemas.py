@@ -60,7 +60,7 @@ def schema_from_type(element_type: Any) -> pa.Schema | None:
             return None
     if fields is None:
         fields = {"value": element_type}
-    types = {name: _arrow_type(hint) for name, hint in fields.items()}
+    types = {name: _arrow_type(hint, (element_type,)) for name, hint in fields.items()}
     if any(kind is None for kind in types.values()):
         return None
     return pa.schema([pa.field(name, kind) for name, kind in types.items()])
@@ -90,30 +90,36 @@ def _fields(hint: Any) -> dict[str, Any] | None:
     return {name: hints.get(name, Any) for name in names}
 
 
-def _arrow_type(hint: Any) -> pa.DataType | None:
+def _arrow_type(hint: Any, within: tuple[Any, ...]) -> pa.DataType | None:
+    """Return the type of a column, or `None` where the hint does not tell.
+
+    Args:
+        hint: the type of the values.
+        within: the records that contain them; Arrow has no type for a record that contains itself.
+    """
     if hint in _SCALARS:
         return _SCALARS[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in {Union, types.UnionType}:
-        kinds = {_arrow_type(argument) for argument in arguments if argument is not type(None)}
+        kinds = {_arrow_type(argument, within) for argument in arguments if argument is not type(None)}
         return kinds.pop() if len(kinds) == 1 else None
     if origin in {list, set, frozenset, collections.abc.Sequence} and len(arguments) == 1:
-        inner = _arrow_type(arguments[0])
+        inner = _arrow_type(arguments[0], within)
         return None if inner is None else pa.list_(inner)
     if origin is tuple and len(arguments) == 2 and arguments[1] is ...:  # noqa: PLR2004
-        inner = _arrow_type(arguments[0])
+        inner = _arrow_type(arguments[0], within)
         return None if inner is None else pa.list_(inner)
     if origin is tuple and arguments:
-        return _struct({f"_{place}": argument for place, argument in enumerate(arguments, 1)})
+        return _struct({f"_{place}": argument for place, argument in enumerate(arguments, 1)}, within)
     if origin is dict:
-        key, value = (_arrow_type(argument) for argument in arguments)
+        key, value = (_arrow_type(argument, within) for argument in arguments)
         return None if key is None or value is None else pa.map_(key, value)
-    fields = _fields(hint)
-    return _struct(fields) if fields else None
+    fields = None if hint in within else _fields(hint)
+    return _struct(fields, (*within, hint)) if fields else None
 
 
-def _struct(fields: dict[str, Any]) -> pa.DataType | None:
-    types = {name: _arrow_type(hint) for name, hint in fields.items()}
+def _struct(fields: dict[str, Any], within: tuple[Any, ...]) -> pa.DataType | None:
+    types = {name: _arrow_type(hint, within) for name, hint in fields.items()}
     if any(kind is None for kind in types.values()):
         return None
     return pa.struct([pa.field(name, kind) for name, kind in types.items()])

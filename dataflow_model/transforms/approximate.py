@@ -11,7 +11,7 @@ import heapq
 import itertools
 import math
 import numbers
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, SupportsFloat
 
 import attrs
 
@@ -30,6 +30,10 @@ _STEPS: Final = 1024
 _LEAST_EXPONENT: Final = -1100
 """Below that of the least positive float."""
 _INFINITE: Final = (1100 - _LEAST_EXPONENT) * _STEPS
+
+
+def _is_possible(error: object) -> bool:
+    return isinstance(error, SupportsFloat) and 0.01 <= float(error) <= 0.5  # noqa: PLR2004 - as in Beam
 
 
 class ApproximateUnique(Combiner[Any, set[int], int]):
@@ -66,9 +70,9 @@ class ApproximateUnique(Combiner[Any, set[int], int]):
             raise InvalidArgument(
                 f"`size` must be an int of at least {_SMALLEST}, got {size!r}", hint="use size=1600 for 5 %"
             )
-        if error is not None and not 0.01 <= error <= 0.5:  # noqa: PLR2004 - as in Beam
+        if error is not None and not _is_possible(error):
             raise InvalidArgument(f"`error` must be from 0.01 to 0.5, got {error!r}", hint="use error=0.05 for 5 %")
-        self.size = size if size is not None else math.ceil(4 / (error or 1) ** 2)
+        self.size = size if size is not None else math.ceil(4 / float(error or 1) ** 2)
 
     def create_accumulator(self) -> set[int]:
         """Return no hashes."""
@@ -135,8 +139,9 @@ class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
 
     `ApproximateQuantiles(5)` returns the smallest element, the three quartiles and the greatest element. The smallest
     and the greatest are exact. The others are elements that differ from the exact quantile by less than a thousandth of
-    its value; whole numbers up to 2048 are exact. The answer depends only on the elements. Memory depends on how many
-    powers of two the elements span, with at most 1024 counts for each. NaN is ignored.
+    its value; whole numbers up to 2048 are exact. Numbers outside the range of floats are not told apart. The answer
+    depends only on the elements. Memory depends on how many powers of two the elements span, with at most 1024 counts
+    for each. NaN is ignored.
 
     Args:
         num_quantiles: the number of elements in the list; at least 2.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.transforms import typehints
@@ -13,7 +13,7 @@ from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from dataflow_model.transforms.pcollection import PCollection
 
@@ -21,6 +21,8 @@ __all__ = ["CoGroupByKey"]
 
 SecondT = TypeVar("SecondT", default=Any)
 ThirdT = TypeVar("ThirdT", default=Any)
+_LABELS: Final = ("Flatten", "GroupByKey", "Map")
+"""The labels of the transforms behind those of the inputs."""
 
 
 class CoGroupByKey(PTransform):
@@ -84,13 +86,26 @@ class CoGroupByKey(PTransform):
         if collections:
             common_strategy(collections, collections[0].pipeline.scope)  # named here by the labels of the inputs
         marked = []
-        for place, (name, member) in enumerate(members.items()):
+        for place, ((name, member), label) in enumerate(zip(members.items(), _labels(members), strict=True)):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
             key, _ = typehints.pair_types(member.element_type)
             pairs: Any = tuple[key, tuple[int, Any]]  # type: ignore[valid-type] # built at run time
-            marked.append(member | str(name) >> Map(_Mark(place)).with_output_types(pairs))
+            marked.append(member | label >> Map(_Mark(place)).with_output_types(pairs))
         sort_out = _SortOut(tuple(members) if named else None, len(members))
         return tuple(marked) | Flatten() | GroupByKey() | Map(sort_out)
+
+
+def _labels(names: Iterable[Hashable]) -> list[str]:
+    """Return a label for each input: its name, unless another input or transform of the grouping has that label."""
+    labels: list[str] = []
+    taken = {"", *_LABELS}
+    for place, name in enumerate(names):
+        label = str(name).strip() and str(name)
+        while label in taken:
+            label = f"{label} (input {place})".strip()
+        taken.add(label)
+        labels.append(label)
+    return labels
 
 
 class _Mark:

@@ -8,6 +8,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.spellings import with_spellings
@@ -35,11 +36,17 @@ def _no_element(combine: Combiner[Any, Any, Any]) -> InvalidType:
     )
 
 
+def _exact(number: Any) -> Any:
+    """Return a NumPy number as one of Python, whose ints do not wrap around; all else, also spans of time, as it is."""
+    return number.item() if isinstance(number, np.number) and number.dtype.kind != "m" else number
+
+
 @attrs.frozen
 class Sum(Combiner[Any, Any, Any]):
     """Add up the elements; the sum of ints is an int, and for no elements the result is 0.
 
-    Floats are added in the order of arrival, so the last bits of the result depend on it. The accumulator is the sum.
+    NumPy numbers are added as Python's, so that no sum wraps around. Floats are added in the order of arrival, so the
+    last bits of the result depend on it. The accumulator is the sum.
 
     Source: Beam's `combiners.Sum`.
 
@@ -59,7 +66,7 @@ class Sum(Combiner[Any, Any, Any]):
     def add_input(self, accumulator: Any, element: Any) -> Any:
         """Add."""
         try:
-            return accumulator + element
+            return accumulator + _exact(element)
         except TypeError:
             if element is None:
                 raise _no_element(self) from None
@@ -78,7 +85,7 @@ class Sum(Combiner[Any, Any, Any]):
 
         With floats a rounding error remains, and an infinity or NaN leaves NaN.
         """
-        return accumulator - element
+        return accumulator - _exact(element)
 
     def output_type(self, value_type: Any) -> Any:
         """Return the type of the inputs; the sum of bools is an int."""
@@ -179,7 +186,7 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
         """Add, and count."""
         total, count = accumulator
         try:
-            return total + element, count + 1
+            return total + _exact(element), count + 1
         except TypeError:
             if element is None:
                 raise _no_element(self) from None
@@ -201,12 +208,20 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
     def subtract_input(self, accumulator: tuple[Any, int], element: Any) -> tuple[Any, int]:
         """Subtract, and count down."""
         total, count = accumulator
-        return total - element, count - 1
+        return total - _exact(element), count - 1
 
     def output_type(self, value_type: Any) -> Any:
         """Return `float` for numbers."""
         kinds = without_none(value_type)  # `None` is rejected as an element
         return float if kinds and all(kind in (int, float, bool) for kind in kinds) else Any
+
+
+def _unless_nan(first: Any, second: Any) -> Any:
+    """Return the first value, or the second if the first is NaN, which alone does not equal itself.
+
+    Passing over NaN keeps the answer free of the order of arrival.
+    """
+    return first if first == first else second  # noqa: PLR0124
 
 
 class _Extreme(Combiner[Any, Any, Any]):
@@ -250,10 +265,12 @@ class Min(_Extreme):
         """Keep the smaller one."""
         if element is None:
             raise _no_element(self)
-        if accumulator is None or element < accumulator:
-            return element
-        # Only NaN is not itself; passing over it keeps the answer free of the order of arrival.
-        return accumulator if accumulator == accumulator else element  # noqa: PLR0124
+        try:
+            if accumulator is None or element < accumulator:
+                return element
+        except ArithmeticError:  # a NaN of `decimal` is not compared
+            return _unless_nan(element, accumulator)
+        return _unless_nan(accumulator, element)
 
 
 @attrs.frozen
@@ -273,6 +290,9 @@ class Max(_Extreme):
         """Keep the greater one."""
         if element is None:
             raise _no_element(self)
-        if accumulator is None or element > accumulator:
-            return element
-        return accumulator if accumulator == accumulator else element  # noqa: PLR0124
+        try:
+            if accumulator is None or element > accumulator:
+                return element
+        except ArithmeticError:
+            return _unless_nan(element, accumulator)
+        return _unless_nan(accumulator, element)

@@ -68,7 +68,7 @@ def later_of(left: Any, right: Any) -> Any:
         ('b', 'b')
     """
     try:
-        return max(left, right, key=element_bytes)
+        return max(left, right, key=lambda element: (element_bytes(element), repr(element)))  # one instant in two zones
     except KeyEncodingError:
         return right
 

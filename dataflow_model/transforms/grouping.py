@@ -135,7 +135,8 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
 
         Without a fan-out, all values of a key and window are combined in one shard, which slows a job down if one key
         has most of the values. The final results are the same: the last pane of each key and window or, in discarding
-        mode, all its panes together. Early and late panes may differ. Your own trigger runs in each part separately: it
+        mode, all its panes together. Only what depends on the order of the values may differ, such as the order of a
+        list or ties of `Top`. Early and late panes may differ too. Your own trigger runs in each part separately: it
         sees only the elements of that part, and `peek_value()` returns an accumulator.
 
         A fan-out costs a second shuffle. Do not use it if no key is hot, or if `explain()` shows the grouping as

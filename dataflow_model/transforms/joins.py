@@ -40,10 +40,11 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
     The output is a pair of the key and a pair of values, for each combination of values of the two sides. If a left or
     full join finds no partner for a value, the missing value is `None`. A pane contains the combinations of the
-    elements in that pane. With an accumulating strategy, later panes therefore repeat the combinations of earlier
-    panes. With a retracting strategy, they retract the earlier combinations first: a left join that has emitted
-    `(key, (click, None))` retracts it when the partner arrives. All combinations of one key and window are in memory at
-    the same time.
+    elements in that pane, so late elements that reopen their window (`late_data="duplicate_window"`) find only each
+    other, and a left or full join finds no partner for them. With an accumulating strategy, later panes therefore
+    repeat the combinations of earlier panes. With a retracting strategy, they retract the earlier combinations first: a
+    left join that has emitted `(key, (click, None))` retracts it when the partner arrives. All combinations of one key
+    and window are in memory at the same time.
 
     Both sides must have the same window function. They keep their elements until the window expires.
 

@@ -25,12 +25,30 @@ from dataflow_model.transforms.vectorized import check_vectorized, columns_given
 from dataflow_model.triggers.percentiles import check_named_percentiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Concatenate
 
     from dataflow_model.time import DurationLike
 
-__all__ = ["ParDo"]
+__all__ = ["ParDo", "check_dead_letters"]
+
+
+def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
+    """Raise unless dead letters can have a tag beside the main output and the others.
+
+    Raises:
+        InvalidArgument: for the tag of another output.
+        InvalidType: for a tag that is not text.
+    """
+    if not isinstance(tag, str):
+        raise InvalidType(
+            f"the tag of dead letters must be text, got {tag!r}", hint="use .with_exception_handling('failed')"
+        )
+    if tag == nodes.MAIN or tag in others:
+        raise InvalidArgument(
+            f"the dead letters need a tag that no other output has, got {tag!r}",
+            hint="use .with_exception_handling('failed'), for example",
+        )
 
 
 class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
@@ -171,11 +189,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             >>> failed.element_type
             <class 'dataflow_model.plan.dofn.DeadLetter'>
         """
-        if tag == nodes.MAIN or tag in (self._tags or ()):
-            raise InvalidArgument(
-                f"the dead letters need a tag that no other output has, got {tag!r}",
-                hint="use .with_exception_handling('failed'), for example",
-            )
+        check_dead_letters(tag, self._tags or ())
         return cast("ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]", self._but(_dead_letters=tag))
 
     def retractable(self, how: bool | Literal["memoised"]) -> Self:  # noqa: FBT001 - as the attribute of a DoFn

@@ -127,6 +127,12 @@ class PCollection(Generic[ElementT_co]):
         def __bool__(self) -> bool:
             raise self._without_elements("used as a truth value")
 
+        def __rrshift__(self, label: object) -> Any:
+            raise InvalidType(
+                f"a label belongs to a transform, got {label!r} for {self!r}",
+                hint=f"write collection | {label!r} >> dm.Map(…)",
+            )
+
         def __getattr__(self, name: str) -> Any:
             """Tell whoever writes it as in PySpark or Flink what to write."""
             raise unknown(type(self).__name__, name, self)

@@ -242,7 +242,7 @@ class Pipeline:
             PlanWarning: if a grouping counts the panes of another grouping again with each refinement, or may miss
                 their retractions.
         """
-        if until not in {None, "drained"}:
+        if until not in (None, "drained"):  # not in a set, as what is given may have no hash
             is_runner = hasattr(until, "run")
             raise InvalidArgument(
                 f"`until` must be None or 'drained', got {until!r}",

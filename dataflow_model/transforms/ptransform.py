@@ -23,6 +23,7 @@ _PREFIXES: Final = (
 )
 """How users write what stands in a module."""
 _FORMS: Final = {"PerKey": "per_key", "PerElement": "per_element"}
+_NO_TYPES: Final = (str, bytes, int, float, list, tuple, dict, set)
 _apply_to_several: list[Callable[[Any, PTransform], Any]] = []
 
 
@@ -96,12 +97,20 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
     def with_output_types(self, element_type: Any) -> Any:
         """Return this transform with a declared element type of its output, for outputs whose type cannot be inferred.
 
+        Raises:
+            InvalidType: for something that is no type.
+
         Example:
             >>> import dataflow_model as dm
             >>> p = dm.Pipeline()
             >>> (p | dm.Create(["1"]) | dm.Map(lambda x: int(x)).with_output_types(int)).element_type
             <class 'int'>
         """
+        if isinstance(element_type, _NO_TYPES):
+            raise InvalidType(
+                f"an element type must be a type, got {element_type!r}",
+                hint="write with_output_types(int) or with_output_types(tuple[str, int]), for example",
+            )
         return self._but(_output_type=element_type)
 
     def _but(self, **changes: Any) -> Self:
@@ -125,6 +134,21 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
 
     def __ror__(self, several: Sequence[PCollection] | Mapping[Any, PCollection], /) -> Any:
         return _apply_to_several[0](several, self)
+
+    if not TYPE_CHECKING:  # for a type checker, each of these is an error
+
+        def __or__(self, other: object) -> Any:
+            raise InvalidType(
+                f"`|` applies a transform to a collection, got {self!r} on its left",
+                hint="begin with the collection, collection | first | second; to make one transform of several, write "
+                "a subclass of dm.PTransform, or a function with @dm.ptransform_fn",
+            )
+
+        def __rshift__(self, label: object) -> Any:
+            raise InvalidType(
+                f"a label stands on the left of its transform, got {label!r} on the right",
+                hint=f"write {label if isinstance(label, str) else 'label'!r} >> {written(self)}",
+            )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label!r}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument, InvalidType
@@ -125,16 +126,16 @@ class _PartitionFn(CallableDoFn):
         n = args[0]
         place = self.fn(element, *args, **kwargs)
         try:
-            is_one = 0 <= place < n
-        except TypeError:  # no number
-            is_one = False
-        if not is_one:
+            number = operator.index(place)
+        except TypeError:  # no whole number
+            number = -1
+        if not 0 <= number < n:
             raise InvalidArgument(
-                f"a partition must be a number in [0, {n}), got {place!r}",
+                f"a partition must be a whole number in [0, {n}), got {place!r}",
                 hint="return the number of a partition, such as number % n; for text, zlib.crc32(text.encode()) % n is "
                 "the same in every process, which hash(text) % n is not",
             )
-        yield TaggedOutput(str(int(place)), element)
+        yield TaggedOutput(str(number), element)
 
 
 class Reshuffle(PTransform):

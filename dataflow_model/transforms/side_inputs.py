@@ -119,8 +119,20 @@ def resolve(argument: Any, pipeline: Pipeline, label: str) -> Any:
     """Return a transform's argument as the plan has it, side inputs replaced.
 
     Raises:
-        InvalidType: for a bare collection, which must say how it is to be seen.
+        InvalidType: for a bare collection, which must say how it is to be seen, or a view that is not an argument of
+            its own.
     """
+    if isinstance(argument, type) and issubclass(argument, AsView):
+        raise InvalidType(
+            f"{label!r} has the class {argument.__name__} as an argument, without a collection",
+            hint=f"write dm.{argument.__name__}(collection)",
+        )
+    parts = argument.values() if isinstance(argument, dict) else argument if isinstance(argument, list | tuple) else ()
+    if any(isinstance(part, AsView | PCollection) for part in parts):
+        raise InvalidType(
+            f"{label!r} has a side input inside the argument {argument!r}, where it would not be read",
+            hint="pass each side input as an argument of its own: dm.Map(fn, dm.AsIter(one), dm.AsIter(other))",
+        )
     if isinstance(argument, PCollection):
         raise InvalidType(
             f"{label!r} has the collection {argument!r} as an argument, without a view of it",

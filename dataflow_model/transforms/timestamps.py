@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Never, cast
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import TimestampedValue, TimestampFn, element_time
 from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
 from dataflow_model.transforms.horizons import checked_horizon
-from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.pardo import ParDo, check_dead_letters
 from dataflow_model.transforms.ptransform import KeepsElements, PTransform
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
 
         Raises:
             InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
 
         Example:
             >>> import dataflow_model as dm
@@ -90,11 +91,7 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
             >>> [record.value for record in result.collected("Collect")]
             [{'at': 'never'}]
         """
-        if tag == nodes.MAIN:
-            raise InvalidArgument(
-                f"the dead letters need a tag that no other output has, got {tag!r}",
-                hint="use .with_exception_handling('failed'), for example",
-            )
+        check_dead_letters(tag)
         changed: Any = self._but(_dead_letters=tag)
         return cast("PTransform[PCollection, tuple[PCollection, PCollection[DeadLetter]]]", changed)
 

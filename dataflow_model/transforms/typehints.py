@@ -170,7 +170,7 @@ def field_type(row: Any, field: str, label: str) -> Any:
     )
     if names is None:
         return Any
-    if field not in names and not hasattr(row, field):
+    if field not in names and (hasattr(tuple, field) or not hasattr(row, field)):
         raise InvalidArgument(
             f"{label!r} names the field {field!r}, which {row.__name__} does not have",
             hint=f"its fields are {list(names)}",
@@ -350,7 +350,7 @@ def _one_clashes(actual: Any, required: Any) -> bool:
     if left is tuple and right is tuple:
         return _tuples_clash(get_args(actual), get_args(required))
     # `float` in a hint admits ints; a NumPy scalar is fit for what takes numbers.
-    numeric = [kind in _NUMBERS or kind.__module__ == "numpy" for kind in (left, right)]
+    numeric = [issubclass(kind, _NUMBERS) or kind.__module__ == "numpy" for kind in (left, right)]
     if all(numeric):
         return False
     # Two classes of users might have a common subclass; nothing derives from two builtins.

@@ -34,6 +34,7 @@ from dataflow_model.runners.local.workers.shard_run import ShardRun
 from dataflow_model.runners.local.writing import write_task
 from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
+from dataflow_model.values.main_classes import stand_in_for_main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +80,7 @@ def run_assignment(assignment: Assignment, barrier: Callable[[Arrived], None]) -
     folder = pathlib.Path(assignment.folder)
     packed: PackedProgram = load(pathlib.Path(folder, assignment.program).read_bytes())
     program = packed.unpack()
+    stand_in_for_main(program.main_classes)
     exchange = Exchange(folder, assignment.number, assignment.workers, lambda: barrier(Arrived(run.progress())))
     run = ShardRun(program, assignment, exchange)
     with collecting(run.tally):

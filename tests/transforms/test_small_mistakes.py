@@ -1,0 +1,230 @@
+"""Values that are nearly right: NumPy's numbers, names that Python reads otherwise, arguments in the wrong place."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import enum
+import itertools
+import subprocess
+import sys
+import zoneinfo
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dataflow_model as dm
+from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.schemas import schema_from_type
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def outputs(build: Any) -> list[Any]:
+    p = dm.Pipeline()
+    _ = build(p) | "out" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    return [record.value for record in result.collected("out")]
+
+
+# Combiners
+
+
+@pytest.mark.parametrize(
+    ("numbers", "total"),
+    [
+        (np.array([200, 100, 250], np.uint8), 550),
+        (np.array([100, 100, -7], np.int8), 193),
+        (np.array([2**62] * 3), 3 * 2**62),
+        (np.array([2**63] * 3, np.uint64), 3 * 2**63),
+    ],
+)
+def test_sums_and_means_of_numpy_ints_do_not_wrap_around(numbers: Any, total: int) -> None:
+    assert outputs(lambda p: p | dm.Create(numbers) | dm.Sum.globally()) == [total]
+    assert outputs(lambda p: p | dm.Create(numbers) | dm.Mean.globally()) == [total / 3]
+    both = dm.Together(s=dm.Sum(), m=dm.Mean())
+    assert outputs(lambda p: p | dm.Create(numbers) | dm.CombineGlobally(both)) == [(total, total / 3)]
+    taken_back = dm.Sum().subtract_input(dm.Sum().add_input(0, numbers[0]), numbers[1])
+    assert taken_back == int(numbers[0]) - int(numbers[1])
+
+
+def test_spans_of_time_of_numpy_keep_their_type() -> None:
+    assert dm.Sum().add_input(np.timedelta64(1, "s"), np.timedelta64(2, "s")) == np.timedelta64(3, "s")
+
+
+@pytest.mark.parametrize("values", list(itertools.permutations([decimal.Decimal(3), decimal.Decimal("NaN"), 1])))
+def test_extremes_of_decimals_pass_over_nan(values: Any) -> None:
+    def combined(combine: Any) -> Any:
+        accumulator = combine.create_accumulator()
+        for value in values:
+            accumulator = combine.add_input(accumulator, value)
+        return combine.extract_output(accumulator)
+
+    assert (combined(dm.Min()), combined(dm.Max())) == (1, 3)
+
+
+@dataclass(frozen=True)
+class Order:
+    number: int
+    note: str = field(compare=False)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [Order(1, "a"), Order(1, "b")],
+        [
+            dt.datetime(2013, 1, 1, 9, tzinfo=zoneinfo.ZoneInfo("Asia/Tokyo")),
+            dt.datetime(2013, 1, 1, tzinfo=dt.UTC),
+        ],
+    ],
+)
+def test_the_latest_of_equal_values_is_the_same_in_every_order(values: list[Any]) -> None:
+    shown = {
+        repr(outputs(lambda p, order=order: p | dm.Create(order) | dm.Latest.globally()))
+        for order in itertools.permutations(values)
+    }
+    assert len(shown) == 1
+
+
+# Names
+
+
+def test_columns_whose_names_python_reads_otherwise_are_attributes_and_items() -> None:
+    row = row_type(pa.schema({"delay_\u00b5s": pa.int64(), "n": pa.int64()}))(5, 1)
+    assert (row.delay_µs, row["delay_\u00b5s"], row.n) == (5, 5, 1)
+    both = row_type(pa.schema({"\ufb01": pa.int64(), "fi": pa.int64()}))(1, 2)
+    assert (both.fi, both["fi"], both["\ufb01"]) == (2, 2, 1)
+    assert row_type(pa.schema({"__slots__": pa.int64()}))(3)["__slots__"] == 3
+
+
+@pytest.mark.parametrize("names", [("Flatten", "GroupByKey"), (1, "1"), ("", "Map"), ("a", " ")])
+def test_inputs_of_a_cogroup_may_have_any_names(names: tuple[Any, Any]) -> None:
+    def build(p: dm.Pipeline) -> Any:
+        first, second = p | "a" >> dm.Create([("k", 1)]), p | "b" >> dm.Create([("k", 2)])
+        return {names[0]: first, names[1]: second} | dm.CoGroupByKey()
+
+    assert outputs(build) == [("k", {names[0]: [1], names[1]: [2]})]
+
+
+# Types
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@pytest.mark.parametrize("element", [True, Level.LOW, np.True_, 1, np.float32(1)])
+def test_whatever_is_a_number_is_taken_for_a_float(element: Any) -> None:
+    def half(number: float) -> float:
+        return number / 2
+
+    assert outputs(lambda p: p | dm.Create([element]) | dm.Map(half)) == [0.5]
+
+
+@dataclass
+class Tree:
+    name: str
+    left: Tree | None = None
+
+
+def test_a_type_that_contains_itself_has_no_columns(tmp_path: Path) -> None:
+    assert schema_from_type(Tree) is None
+    assert schema_from_type(tuple[str, Tree]) is None
+    p = dm.Pipeline()
+    _ = p | dm.Create([Tree("a", Tree("b"))]) | dm.io.WriteJson(tmp_path / "trees")
+    p.run().wait_until_finish()
+    [path] = (tmp_path / "trees").glob("*.json*")
+    assert '"b"' in path.read_text()
+
+
+# Mistakes
+
+
+def _parity(number: int, _n: int) -> Any:
+    return np.int64(number % 2)
+
+
+def test_a_partition_is_a_whole_number() -> None:
+    with pytest.raises(dm.DataflowError, match=r"must be a whole number in \[0, 2\), got 0\.5"):
+        outputs(lambda p: (p | dm.Create([1, 2, 3]) | dm.Partition(lambda x, _n: x * 0.5, 2))[0])
+    assert outputs(lambda p: (p | dm.Create([1, 2]) | dm.Partition(_parity, 2))[1]) == [1]
+
+
+def _mistakes() -> list[tuple[Any, str]]:
+    p: Any = dm.Pipeline()
+    numbers = p | dm.Create([1])
+    anything: Any = dm
+    return [
+        (lambda: anything.ApproximateUnique(error="0.1"), "`error` must be from 0.01 to 0.5, got '0.1'"),
+        (lambda: p.run(["x"]), r"`until` must be None or 'drained', got \['x'\]"),
+        (lambda: anything.Map(abs).with_output_types([int]), r"an element type must be a type, got \[<class 'int'>\]"),
+        (lambda: anything.Map(abs).with_output_types("int"), "an element type must be a type, got 'int'"),
+        (lambda: anything.Map(abs).with_exception_handling(["x"]), r"tag of dead letters must be text, got \['x'\]"),
+        (lambda: anything.WithTimestamps(abs).with_exception_handling(5), "tag of dead letters must be text, got 5"),
+        (lambda: anything.io.ReadText("x").with_exception_handling(5), "tag of dead letters must be text, got 5"),
+        (lambda: anything.Map(abs) | anything.Map(abs), "applies a transform to a collection, got <Map 'Map'>"),
+        (lambda: numbers | anything.Map(abs) >> "name", "on the right\nHint: write 'name' >> dm.Map"),
+        (lambda: "name" >> anything.AsIter(numbers).pcoll, "a label belongs to a transform, got 'name'"),
+        (lambda: numbers | anything.Map(max, [dm.AsIter(numbers)]), "has a side input inside the argument"),
+        (lambda: numbers | anything.Map(max, {"a": numbers}), "has a side input inside the argument"),
+        (lambda: numbers | anything.Map(max, dm.AsSingleton), "has the class AsSingleton as an argument"),
+    ]
+
+
+@pytest.mark.parametrize(("mistake", "problem"), _mistakes())
+def test_what_stands_in_the_wrong_place_is_rejected_with_the_way_out(mistake: Any, problem: str) -> None:
+    with pytest.raises((dm.InvalidType, dm.InvalidArgument), match=problem):
+        mistake()
+
+
+def test_a_method_of_tuples_is_no_field() -> None:
+    rows = row_type(pa.schema({"a": pa.int64()}))
+    with pytest.raises(dm.InvalidArgument, match="names the field 'count'"):
+        _ = dm.Pipeline() | dm.Create([rows(1)]).with_output_types(rows) | dm.GroupBy("count")
+
+
+# Classes of the script in workers
+
+
+def test_values_of_a_class_of_the_script_are_pickled_by_workers_too(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import dataflow_model as dm
+
+class Order:
+    def __init__(self, number):
+        self.number = number
+
+    def __repr__(self):
+        return f"Order({self.number})"
+
+def build(p):
+    orders = p | dm.Create([1, 2, 3]) | "make" >> dm.Map(lambda n: Order(n))
+    pairs = orders | "pair" >> dm.Map(lambda order: ("k", order))
+    retracting = dm.Window.into(dm.GlobalWindows()).accumulating_and_retracting()
+    _ = orders | dm.BatchElements(2, shards=2) | "batches" >> dm.io.Collect()
+    _ = pairs | dm.GroupIntoBatches(10, max_bytes=1) | "by bytes" >> dm.io.Collect()
+    triggered = dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterBytes(1))).discarding()
+    _ = pairs | triggered | "grouped" >> dm.GroupByKey() | "triggered" >> dm.io.Collect()
+    lists = pairs | "retracting" >> retracting | "again" >> dm.GroupByKey() | dm.Map(lambda pair: ("all", pair[1][0]))
+    _ = lists | "lists" >> dm.CombinePerKey(dm.ToList()).with_hot_key_fanout(3) | "parts" >> dm.io.Collect()
+
+answers = []
+for workers in (1, 2):
+    p = dm.Pipeline(runner=dm.LocalRunner(workers=workers))
+    build(p)
+    result = p.run()
+    result.wait_until_finish()
+    labels = ("batches", "by bytes", "triggered", "parts")
+    answers.append([[repr(record.value) for record in result.collected(label)] for label in labels])
+assert answers[0] == answers[1] and all(answers[0]), answers
+"""
+    )
+    subprocess.run([sys.executable, str(script)], check=True)
