@@ -35,7 +35,7 @@ def created(*values: Any) -> tuple[dm.Pipeline, Any]:
 @pytest.mark.parametrize("place", [2, -1, "first", None])
 def test_a_partition_that_does_not_exist_is_reported_with_a_way_out(place: Any) -> None:
     with (
-        pytest.raises(dm.UserCodeError, match=r"must be a number in \[0, 2\), got (.|\n)*Hint: .*zlib\.crc32"),
+        pytest.raises(dm.UserCodeError, match=r"must be a whole number in \[0, 2\), got (.|\n)*Hint: .*zlib\.crc32"),
         dm.Pipeline() as p,
     ):
         _ = p | dm.Create([1]) | dm.Partition(lambda element, n: place, 2)
