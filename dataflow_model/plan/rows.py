@@ -82,8 +82,8 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
         names, "give each column a name of its own; for CSV files, ReadCsv does so with columns=[…], header=True"
     )
     # Some names cannot be attributes; the base class then has a placeholder, and `__getitem__` finds the name.
-    plain = [name if _in_source(name) == name else "" for name in names]
-    base: Any = collections.namedtuple("Row", plain, rename=True)  # type: ignore[misc]  # noqa: PYI024 - made from data
+    in_source = [unicodedata.normalize("NFKC", name) for name in names]  # a program's `row.ﬁ` looks up `fi`
+    base: Any = collections.namedtuple("Row", in_source, rename=True)  # type: ignore[misc]  # noqa: PYI024 - made from data
     body: dict[str, Any] = {
         "__slots__": (),
         "__module__": __name__,
@@ -96,21 +96,15 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
     if names != placeholders:
         body |= {"_fields": names, "_replace": _replaced, "__repr__": _text_of}
         for name, placeholder in zip(names, placeholders, strict=True):
-            attribute = _in_source(name)
-            is_taken = attribute in _OWN or hasattr(tuple, attribute) or (attribute != name and attribute in names)
-            if name != placeholder and not is_taken and not (name.startswith("__") and name.endswith("__")):
-                body[attribute] = base.__dict__[placeholder]
+            is_special = hasattr(tuple, name) or name in _OWN or (name.startswith("__") and name.endswith("__"))
+            if name != placeholder and not is_special:
+                body[name] = base.__dict__[placeholder]
     result: type[Any] = type("Row", (base,), body)
     return result
 
 
 _OWN: Final = frozenset({"_asdict", "_field_defaults", "_fields", "_make", "_replace", "__match_args__", "__dict__"})
 """The attributes of every named tuple; a column with such a name can only be read as `row["_fields"]`."""
-
-
-def _in_source(name: str) -> str:
-    """Return a name as Python reads it in a program: `row.ﬁ` looks up the attribute `fi`."""
-    return unicodedata.normalize("NFKC", name)
 
 
 def kind_of(type_: Any) -> str:

@@ -21,8 +21,8 @@ __all__ = ["CoGroupByKey"]
 
 SecondT = TypeVar("SecondT", default=Any)
 ThirdT = TypeVar("ThirdT", default=Any)
-_LABELS: Final = ("Flatten", "GroupByKey", "Map")
-"""The labels of the transforms behind those of the inputs."""
+_LABELS: Final = ("Flatten", "GroupByKey")
+"""Labels of the transforms behind those of the inputs; the last one avoids the label of an input by itself."""
 
 
 class CoGroupByKey(PTransform):

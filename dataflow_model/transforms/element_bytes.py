@@ -68,9 +68,12 @@ def later_of(left: Any, right: Any) -> Any:
         ('b', 'b')
     """
     try:
-        return max(left, right, key=lambda element: (element_bytes(element), repr(element)))  # one instant in two zones
+        first, second = element_bytes(left), element_bytes(right)
     except KeyEncodingError:
         return right
+    if first == second:  # as of one instant in two zones
+        return max(left, right, key=repr)
+    return left if first > second else right
 
 
 def _parts(element: Any) -> list[bytes] | None:

@@ -10,18 +10,11 @@ composites `on_child_timer`.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.triggers.contexts import (
-    LOW_WATERMARK,
-    ChildResult,
-    FiringMode,
-    Outcome,
-    PaneView,
-    TimeDomain,
-    TriggerContext,
-)
+from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, PaneView, TimeDomain, TriggerContext
 from dataflow_model.triggers.percentiles import check_named_percentiles
 
 if TYPE_CHECKING:
@@ -41,18 +34,15 @@ __all__ = [
     "TriggerContext",
 ]
 
-_COLLECTIONS: Final = (tuple, list, set, frozenset)
-
 
 def _check_declarations(cls: type[Trigger]) -> None:
     """Reject class attributes and methods of a user's trigger that the engine could not use."""
     percentiles, signals = vars(cls).get("percentiles", ()), vars(cls).get("signals", ())
-    if not isinstance(percentiles, property):
-        named = set(percentiles) - {LOW_WATERMARK} if isinstance(percentiles, _COLLECTIONS) else percentiles
-        check_named_percentiles(named, f"`percentiles` of {cls.__name__}")
-    if not isinstance(signals, property) and (
-        not isinstance(signals, _COLLECTIONS) or not all(isinstance(name, str) for name in signals)
-    ):
+    # Anything else computes what it names, such as a property or a field of attrs.
+    if isinstance(percentiles, int | float | Collection):
+        check_named_percentiles(percentiles, f"`percentiles` of {cls.__name__}", low=True)
+    is_one = isinstance(signals, str | int | float)
+    if is_one or (isinstance(signals, Collection) and not all(isinstance(name, str) for name in signals)):
         raise InvalidType(
             f"`signals` of {cls.__name__} must be a collection of names, got {signals!r}",
             hint="write signals = frozenset({'flush'})",

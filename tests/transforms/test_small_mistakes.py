@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import enum
 import itertools
+import operator
 import subprocess
 import sys
 import zoneinfo
@@ -96,7 +97,10 @@ def test_the_latest_of_equal_values_is_the_same_in_every_order(values: list[Any]
 
 
 def test_columns_whose_names_python_reads_otherwise_are_attributes_and_items() -> None:
-    row = row_type(pa.schema({"delay_\u00b5s": pa.int64(), "n": pa.int64()}))(5, 1)
+    rows = row_type(pa.schema({"delay_\u00b5s": pa.int64(), "n": pa.int64()}))
+    row = rows(5, 1)
+    assert rows(delay_µs=5, n=1) == row
+    assert operator.attrgetter("delay_\u00b5s")(row) == 5  # as `GroupBy` by that name does
     assert (row.delay_µs, row["delay_\u00b5s"], row.n) == (5, 5, 1)
     both = row_type(pa.schema({"\ufb01": pa.int64(), "fi": pa.int64()}))(1, 2)
     assert (both.fi, both["fi"], both["\ufb01"]) == (2, 2, 1)

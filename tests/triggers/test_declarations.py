@@ -55,3 +55,12 @@ def test_a_percentile_out_of_range_is_rejected_with_the_class(percentile: float)
 def test_a_class_of_triggers_may_name_the_low_watermark_and_compute_what_it_names() -> None:
     type("Mine", (dm.Trigger,), {"percentiles": [90, 100], "signals": ["go"]})
     type("Mine", (dm.Trigger,), {"percentiles": property(lambda _self: (90,))})
+
+
+def test_a_class_of_triggers_may_have_fields_for_what_it_names() -> None:
+    @attrs.frozen
+    class Mine(dm.Trigger):
+        percentiles: tuple[float, ...] = (90,)  # type: ignore[misc] # a field instead of a class attribute
+        signals: frozenset[str] = attrs.field(default=frozenset({"go"}))  # type: ignore[misc] # as above
+
+    assert (Mine().percentiles, Mine(signals=frozenset()).signals) == ((90,), frozenset())
