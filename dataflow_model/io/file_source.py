@@ -433,7 +433,7 @@ class FileSource(ColumnSource):
             times = times[places]
             if before and not (len(places) and places[0] == 0):  # the row before the range has no clock
                 read = functools.partial(self.read_file, path, self.schema())
-                last = last_clock_before(read, self.columns_of, first)
+                last = last_clock_before(read, name, first)
             if len(times):
                 steps = np.diff(times, prepend=times[0] if last is None else last)
                 if (steps < 0).any():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from dataflow_model.plan.columns import instants
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy as np
     import pyarrow as pa
-
-    from dataflow_model.plan.columns import Columns
+    from numpy.typing import NDArray
 
 __all__ = ["first_clock_from", "last_clock_before"]
 
@@ -17,14 +19,12 @@ _ROWS: Final = 1_000
 """How many rows are read first; each further read takes twice as many."""
 
 
-def last_clock_before(
-    read: Callable[[int, int], Iterator[pa.RecordBatch]], columns_of: Callable[[pa.RecordBatch], Columns], row: int
-) -> int | None:
+def last_clock_before(read: Callable[[int, int], Iterator[pa.RecordBatch]], column: str, row: int) -> int | None:
     """Return the clock value of the last row before a row that has one; `None` if there is none.
 
     Args:
         read: reads the rows `[start, stop)` of the origin.
-        columns_of: splits a batch of them.
+        column: the column of the replay clock.
         row: the row.
     """
     low, rows = row, _ROWS
@@ -32,28 +32,31 @@ def last_clock_before(
         high, low = low, max(low - rows, 0)
         last: int | None = None
         for batch in read(low, high):
-            columns = columns_of(batch)
-            if columns.clock is not None and columns.clock_from < batch.num_rows:
-                last = int(columns.clock[-1])
+            known = _known(batch, column)
+            if len(known):
+                last = int(known[-1])
         if last is not None:
             return last
         rows *= 2
     return None
 
 
-def first_clock_from(
-    read: Callable[[int, int], Iterator[pa.RecordBatch]], columns_of: Callable[[pa.RecordBatch], Columns], row: int
-) -> int | None:
+def first_clock_from(read: Callable[[int, int], Iterator[pa.RecordBatch]], column: str, row: int) -> int | None:
     """Return the clock value of the first row that has one, from a row on; arguments as for `last_clock_before`."""
     rows = _ROWS
     while True:
         found = 0
         for batch in read(row, row + rows):
-            columns = columns_of(batch)
+            known = _known(batch, column)
+            if len(known):
+                return int(known[0])
             found += batch.num_rows
-            if columns.clock is not None and columns.clock_from < batch.num_rows:
-                return int(columns.clock[columns.clock_from])
         if found < rows:
             return None
         row += rows
         rows *= 2
+
+
+def _known(batch: pa.RecordBatch, column: str) -> NDArray[np.int64]:
+    times, known = instants(batch.column(column))
+    return times if known is None else times[known]

@@ -374,9 +374,11 @@ class ColumnSource(RowSource):
         It is that of the last row before it in its origin that has one, or else that of the first row after it; `None`
         if no row has one. So it does not depend on the range of rows that is read at once.
         """
+        if self.processing_time is None:
+            return None
         read = functools.partial(self.read, origin)
-        last = last_clock_before(read, self.columns_of, row)
-        return first_clock_from(read, self.columns_of, row) if last is None else last
+        last = last_clock_before(read, self.processing_time, row)
+        return first_clock_from(read, self.processing_time, row) if last is None else last
 
     @abc.abstractmethod
     def schema(self) -> pa.Schema:

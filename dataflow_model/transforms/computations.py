@@ -5,7 +5,7 @@ Source: Akidau et al., "MillWheel: Fault-Tolerant Stream Processing at Internet 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -68,12 +68,13 @@ class Computation:
     percentiles: tuple[float, ...] = ()
     _scope: Scope | None = None
 
-    def __rrshift__(self, label: object) -> NoReturn:
-        """Reject a label, which a topology gives to a computation."""
-        raise InvalidType(
-            f"a computation is not a transform, so {label!r} cannot be its label",
-            hint=f"write topology.add({type(self).__name__}(…), subscribe={{…}}, label={label!r})",
-        )
+    if not TYPE_CHECKING:  # for a type checker, it is an error
+
+        def __rrshift__(self, label: object) -> Any:
+            raise InvalidType(
+                f"a computation is not a transform, so {label!r} cannot be its label",
+                hint=f"write topology.add({type(self).__name__}(…), subscribe={{…}}, label={label!r})",
+            )
 
     def setup(self) -> None:
         """Acquire expensive resources, once per worker."""

@@ -463,7 +463,7 @@ def test_computations_that_cannot_run_are_refused() -> None:
 
 def test_a_computation_with_the_label_of_a_transform_says_where_labels_go() -> None:
     with pytest.raises(dm.InvalidType, match=r"cannot be its label\nHint: write topology.add\(Copy\(…\), .*label='x'"):
-        "x" >> Copy()
+        "x" >> Copy()  # type: ignore[operator] # the point
 
 
 class Wrong(dm.Computation):

@@ -9,21 +9,13 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import LawBroken, prove
+from tests.support.laws.proving import DATA, sums
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.runner import PipelineResult
-
-DATA = [(("a", 3), 1), (("a", 5), 8), (("b", 2), 12), (("a", 7), 4)]
-
-
-def sums(elements: Any) -> Any:
-    windowing = dm.Window.into(dm.Sessions(10)).trigger(
-        dm.AfterWatermark(early=dm.AfterProcessingTime(2), late=dm.AfterCount(1))
-    )
-    return elements | windowing.allowed_lateness(15).accumulating_and_retracting() | dm.Sum.per_key()
 
 
 class Counting(dm.LocalRunner):

@@ -9,6 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import LawBroken, prove
+from tests.support.laws.proving import DATA, sums
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,15 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
-
-DATA = [(("a", 3), 1), (("a", 5), 8), (("b", 2), 12), (("a", 7), 4)]
-
-
-def sums(elements: Any) -> Any:
-    windowing = dm.Window.into(dm.Sessions(10)).trigger(
-        dm.AfterWatermark(early=dm.AfterProcessingTime(2), late=dm.AfterCount(1))
-    )
-    return elements | windowing.allowed_lateness(15).accumulating_and_retracting() | dm.Sum.per_key()
 
 
 def test_a_bounded_job_shows_what_the_local_runner_shows(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, write_file
+from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, write_file
 from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.time import Duration
@@ -93,7 +93,7 @@ def _collected(node: Any, directory: str) -> Any:
     source = node.source.as_dataframe if isinstance(node, Read) else None
     if source is None or not source.is_bounded:
         return node
-    path = pathlib.Path(directory, "inputs", file_name(node.label, ".arrow"))
+    path = kept_rows(pathlib.Path(directory), node.label)
     if not path.exists():
         if is_stopped(source.dataframe.sparkSession):
             raise SessionStopped(

@@ -26,6 +26,7 @@ __all__ = [
     "check_format",
     "corrupt",
     "file_name",
+    "kept_rows",
     "make_folder",
     "open_new",
     "seal",
@@ -95,6 +96,16 @@ def file_name(label: str, ending: str = "") -> str:
     return name + ending
 
 
+def kept_rows(ours: pathlib.Path, label: str) -> pathlib.Path:
+    """Return the file in our part of a checkpoint that keeps the rows of a bounded DataFrame.
+
+    Args:
+        ours: our part.
+        label: the label of the source.
+    """
+    return ours / "inputs" / file_name(label, ".arrow")
+
+
 def make_folder(path: pathlib.Path, *, sync: bool = False) -> None:
     """Create a folder and its missing parents, readable only by their owner, regardless of the umask.
 
@@ -158,7 +169,11 @@ def write_new(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None
 
 
 def sync_folder(path: pathlib.Path) -> None:
-    """Flush the names in a folder, or the content of a file, to disk."""
+    """Flush the names in a folder to disk."""
+    _flush(path)
+
+
+def _flush(path: pathlib.Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -169,9 +184,8 @@ def sync_folder(path: pathlib.Path) -> None:
 def sync_all(folder: pathlib.Path) -> None:
     """Flush a folder with all that it contains to disk."""
     for parent, _, names in os.walk(folder):
-        for name in names:
-            sync_folder(pathlib.Path(parent, name))
-        sync_folder(pathlib.Path(parent))
+        for place in (*names, "."):
+            _flush(pathlib.Path(parent, place))
 
 
 def open_new(path: pathlib.Path) -> BinaryIO:

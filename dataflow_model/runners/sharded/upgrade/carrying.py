@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import pathlib
 import shutil
 import uuid
@@ -14,7 +13,7 @@ from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
 from dataflow_model.runners.sharded.checkpoint.directory import our_part
-from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, sync_all, sync_folder
+from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_folder
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
 from dataflow_model.runners.sharded.feed.followed import rows_read
@@ -207,10 +206,11 @@ def write_seed(
         offset=offset,
         drop=sorted(set(drop)),
     )
-    rows_of_dropped = shutil.ignore_patterns(*(glob.escape(file_name(label, ".arrow")) for label in drop))
     for name in _ALONG:
         if (old / name).is_dir():
-            shutil.copytree(old / name, target / name, ignore=rows_of_dropped if name == "inputs" else None)
+            shutil.copytree(old / name, target / name)
+    for label in drop:
+        kept_rows(target, label).unlink(missing_ok=True)
     copy_signals(old / "requests", target / "requests")
     if progress:  # micro-batches are numbered from 0 again, and the seed contains the state of the sources
         kept = {name: entry for name, entry in progress.items() if name != FOLLOWED}
