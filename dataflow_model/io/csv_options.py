@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import zoneinfo
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,7 +17,7 @@ from dataflow_model.io.time_formats import TimeFormat
 from dataflow_model.io.unpacking import checked_encoding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["CsvOptions", "check_character"]
 
@@ -24,19 +25,22 @@ _BREAKS: Final = "\r\n"
 _LAST_ASCII: Final = 127
 
 
-def _texts(texts: Sequence[str] | None) -> tuple[str, ...] | None:
+def _texts(texts: Any) -> tuple[str, ...] | None:
     if texts is None:
         return None
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+    if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
         raise InvalidType(
             f"`columns`, `null_values` and `timestamp_formats` take lists of texts, got {texts!r}",
-            hint=f"write [{texts!r}]" if isinstance(texts, str) else None,
+            hint=f"write [{texts!r}]" if isinstance(texts, str) else "write ['NA', 'none'], for example",
         )
     return tuple(texts)
 
 
-def _pairs(mapping: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> tuple[tuple[str, str], ...]:
-    pairs = tuple(dict(mapping or {}).items())
+def _pairs(mapping: Any) -> tuple[tuple[str, str], ...]:
+    try:
+        pairs = tuple(dict(() if mapping is None else mapping).items())
+    except (TypeError, ValueError):
+        pairs = ((mapping, None),)
     if not all(isinstance(text, str) for pair in pairs for text in pair):
         raise InvalidType(
             f"`rename` must have texts for keys and values, got {mapping!r}",
@@ -66,6 +70,12 @@ class CsvOptions:
         check_character("decimal_point", self.decimal_point)
         if self.quote is not None:
             check_character("quote", self.quote)
+        header: Any = self.header
+        if header is not None and not isinstance(header, bool):
+            raise InvalidType(
+                f"`header` must be true or false, got {header!r}",
+                hint="use header=False if the first line is a row; a line above the header must be removed",
+            )
         characters = [self.delimiter, self.decimal_point, *([] if self.quote is None else [self.quote])]
         if len(set(characters)) < len(characters):
             raise InvalidArgument(

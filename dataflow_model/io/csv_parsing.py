@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 from dataflow_model.io.json_parsing import array_of, is_binary
 from dataflow_model.io.parsing import cannot_hold, in_microseconds
 from dataflow_model.io.time_formats import times_of
+from dataflow_model.io.unpacking import as_in_file, problem_of_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["parser", "problem_of_row"]
 
 _COLUMN: Final = re.compile(r"In CSV column #(\d+):")
+_READ_AS_TEXT: Final = (pa.types.is_nested, pa.types.is_duration, pa.types.is_float16, pa.types.is_decimal256)
 _NULL_WORDS: Final = pa.array(pa_csv.ConvertOptions().null_values)
 
 
@@ -35,7 +37,7 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
         options: how the file is written.
     """
     texts = {field.name for field in columns if _is_read_as_text(field.type, options)}
-    kinds = {field.name: pa.string() if field.name in texts else in_microseconds(field.type) for field in columns}
+    kinds = {field.name: pa.string() if field.name in texts else _as_read(field.type) for field in columns}
     conversion = options.conversion(column_types=kinds, include_columns=columns.names)
 
     def parse(data: bytes) -> pa.Table:
@@ -80,7 +82,8 @@ def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: C
         try:
             text = value.decode()
         except UnicodeDecodeError:
-            return f"column {field.name!r} holds {value!r}, which is not UTF-8; pass encoding='cp1252', for example"
+            why = problem_of_encoding(options.encoding)
+            return f"column {field.name!r} holds {as_in_file(value)!r}, which is {why}"
         if "doesn't exist in timezone" in str(error):
             return f"column {field.name!r} holds {text!r}, which the clocks in {options.zone} skip"
         return cannot_hold(field, text)
@@ -90,7 +93,16 @@ def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: C
 def _is_read_as_text(kind: pa.DataType, options: CsvOptions) -> bool:
     if pa.types.is_timestamp(kind):
         return options.describes_times
-    return is_binary(kind) or pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_float16(kind)
+    return is_binary(kind) or any(test(kind) for test in _READ_AS_TEXT)
+
+
+def _as_read(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which Arrow reads a column before it is cast: one that it can read."""
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(pa.int32(), _as_read(kind.value_type))
+    return in_microseconds(kind)
 
 
 def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Array:
@@ -102,16 +114,18 @@ def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Ar
         texts = pc.call_function("if_else", [is_null, pa.scalar(None, pa.string()), texts])
     if pa.types.is_timestamp(kind):
         return times_of(texts, kind, options.time_formats, options.zone)
-    read: Callable[[str], Any] = json.loads
-    if pa.types.is_duration(kind):
-        read = _seconds
-    elif pa.types.is_float16(kind):
-        read = float
-    return array_of([None if text is None else read(text) for text in texts.to_pylist()], kind)
+    if pa.types.is_nested(kind):
+        return array_of([None if text is None else json.loads(text) for text in texts.to_pylist()], kind)
+    numbers = [None if text is None else _number(text, options.decimal_point) for text in texts.to_pylist()]
+    if pa.types.is_float16(kind):
+        return array_of([None if number is None else float(number) for number in numbers], kind)
+    return array_of(numbers, kind)
 
 
-def _seconds(text: str) -> decimal.Decimal:
+def _number(text: str, decimal_point: str) -> decimal.Decimal:
+    if "_" in text or (decimal_point != "." and "." in text):  # which Python would read
+        raise ValueError(f"{text!r} is not a number")
     try:
-        return decimal.Decimal(text)
+        return decimal.Decimal(text.replace(decimal_point, "."))
     except decimal.InvalidOperation as error:
-        raise ValueError(f"{text!r} is not a number of seconds") from error
+        raise ValueError(f"{text!r} is not a number") from error

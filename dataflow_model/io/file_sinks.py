@@ -29,6 +29,7 @@ from dataflow_model.io.publishing import (
 )
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
+from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.sinks import KnownCommits, Sink
 from dataflow_model.values import pickles
 
@@ -170,7 +171,7 @@ class ParquetSink(FileSink):
         for field in self.full_schema or ():
             try:
                 pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
-            except pa.ArrowException as error:
+            except (pa.ArrowException, OSError) as error:
                 raise InvalidArgument(
                     f"{self.label!r} has a column {field.name!r} of type {field.type}, which Parquet does not have: "
                     f"{error}",
@@ -185,6 +186,16 @@ class ParquetSink(FileSink):
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return a Parquet writer."""
         return pq.ParquetWriter(path, schema)
+
+    def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
+        """Return the rows with a null in place of a list of fixed size: Arrow writes these, but reads no such file."""
+        return {
+            place: f"column {field.name!r} is {field.type} and cannot hold null in Parquet"
+            for column, field in zip(batch.columns, batch.schema, strict=True)
+            if "fixed_size_list" in str(field.type)
+            for place, value in enumerate(values_of(column))
+            if _lacks_fixed_list(value, field.type)
+        }
 
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Rewrite the files whose inferred schema is narrower than that of all.
@@ -300,6 +311,20 @@ class _WeakFileWriter(FileSinkWriter):
         files = self._sink.published(*self._place, pickles.load(message))
         publish_part(self._sink.path, self._place[0], files, sync=self._sink.is_synced)
         return message
+
+
+def _lacks_fixed_list(value: Any, kind: pa.DataType) -> bool:
+    """Return whether a list of fixed size is null, in a value or inside of it."""
+    if pa.types.is_struct(kind):
+        fields = {} if value is None else value
+        return any(_lacks_fixed_list(fields.get(field.name), field.type) for field in kind)
+    if value is None:
+        return bool(pa.types.is_fixed_size_list(kind))
+    if pa.types.is_map(kind):
+        return any(_lacks_fixed_list(item, kind.item_type) for _, item in value)
+    if pa.types.is_nested(kind):
+        return any(_lacks_fixed_list(item, kind.value_type) for item in value)
+    return False
 
 
 def _opened(messages: Sequence[bytes]) -> list[PendingFile]:

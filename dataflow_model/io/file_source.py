@@ -20,6 +20,7 @@ from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, root_of
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
+from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.replay_clock import last_clock_before
 from dataflow_model.plan.rows import row_type
@@ -161,7 +162,7 @@ class FileSource(ColumnSource):
                     f"`schema` must be a pyarrow.Schema, got {self.given!r}",
                     hint="use pa.schema({'at': pa.int64()})",
                 )
-            self._check_columns(self.given)
+            self._check_columns(without_views(self.given))
 
     # ------------------------------------------------------------------------------------------- for subclasses
 
@@ -318,7 +319,7 @@ class FileSource(ColumnSource):
     def full_schema(self) -> pa.Schema:
         """Return all columns' names and types."""
         if self.given is not None:
-            return pa.schema([field.with_nullable(nullable=True) for field in self.given])
+            return without_views(pa.schema([field.with_nullable(nullable=True) for field in self.given]))
         names = self._files()
         if not names:
             raise SourceError(
@@ -355,6 +356,12 @@ class FileSource(ColumnSource):
                 f"a row must have at least one column, but {where} none",
                 hint="pass schema=pa.schema({…}) with the columns to read",
             )
+        for field in schema:
+            if pa.types.is_interval(field.type) or pa.types.is_run_end_encoded(field.type):
+                raise InvalidArgument(
+                    f"column {field.name!r} has type {field.type}, which is not supported in {self.kind} files",
+                    hint="use pa.duration('us') for times, and the type of the values for runs of them",
+                )
         if isinstance(self.event_time, str):
             check_time_column(schema, self.event_time, "event_time")
         if self.processing_time is not None:

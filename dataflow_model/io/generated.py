@@ -26,6 +26,8 @@ __all__ = ["GenerateSequence", "GeneratedSource", "PeriodicImpulse"]
 _SCHEMA: Final = pa.schema({"value": pa.int64(), "at": pa.timestamp("us", "UTC")})
 _BATCH_ROWS: Final = 65_536
 _EPOCH: Final = EventTime(0)
+_LARGEST: Final = 2**63 - 1
+_FASTEST: Final = 10**9
 _LONGEST: Final = Duration(366 * 86_400_000_000)
 """The longest period: with it, the times of a batch can be computed in 64 bits."""
 
@@ -175,9 +177,15 @@ class GenerateSequence(Read[PCollection]):
                 f"`stop` must not be less than `start`, got start={first} and stop={last}",
                 hint="swap the two, or leave `stop` out for a sequence without end",
             )
-        if _whole("rate", rate) < 1:
+        if not -_LARGEST - 1 <= first <= (first if last is None else last) <= _LARGEST:
             raise InvalidArgument(
-                f"`rate` must be at least 1, got {rate}", hint="for fewer rows, pass a longer period='1 minute'"
+                f"`start` and `stop` must be whole numbers of 64 bits, got start={first} and stop={last}",
+                hint="generate from 0 on, and add the start in dm.Map(…)",
+            )
+        if not 1 <= _whole("rate", rate) <= _FASTEST:
+            raise InvalidArgument(
+                f"`rate` must be from 1 to {_FASTEST:,}, got {rate}",
+                hint="for fewer rows, pass a longer period='1 minute'",
             )
         at = None if begin is None else event_time(begin)
         source = GeneratedSource(

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import decimal
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.json as pa_json
 
 from dataflow_model.io.inference import check_depth, has_null_line
 from dataflow_model.io.parsing import cannot_hold, in_microseconds
+from dataflow_model.io.unpacking import problem_of_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,6 +24,7 @@ __all__ = ["array_of", "is_binary", "parse_lines", "problem_of_line"]
 _NO_OBJECT: Final = "it is not an object, as in {…}"
 _WORDS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _NUMBERS: Final = frozenset({int, float, decimal.Decimal})
+_BETWEEN: Final = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 _LONGEST_NUMBER: Final = 100
 """The digits of a whole number at most; Python refuses to read some thousands."""
 
@@ -47,6 +50,8 @@ def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
     has_words = b'NaN"' in data or b'Infinity"' in data
     quick = [field for field in columns if _is_read_by_arrow(field.type, has_words=has_words)]
     parsed = _parsed_by_arrow(data, pa.schema(quick))
+    if quick and not _has_one_object_a_line(data, parsed.num_rows):
+        raise ValueError(_NO_OBJECT)
     if len(quick) == len(columns):
         return parsed
     rows = [_object(line) for line in data.split(b"\n") if line.strip()]
@@ -55,13 +60,13 @@ def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=columns)
 
 
-def problem_of_line(data: bytes, columns: pa.Schema, error: str) -> str:
+def problem_of_line(data: bytes, columns: pa.Schema, error: str, encoding: str = "utf-8") -> str:
     """Return what is wrong with a line: that it is not JSON, or a value and its column; otherwise the given `error`."""
     try:
         check_depth(data)
         row = _object(data, parse_float=float)
     except UnicodeDecodeError:
-        return "it is not UTF-8"
+        return f"it is {problem_of_encoding(encoding)}"
     except json.JSONDecodeError as problem:
         return f"it is not JSON: {problem.msg} at character {problem.pos}"
     except ValueError as problem:
@@ -127,6 +132,11 @@ def _parsed_by_arrow(data: bytes, columns: pa.Schema) -> pa.Table:
     parsing = pa_json.ParseOptions(explicit_schema=fine, unexpected_field_behavior="ignore")
     reading = pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
     return pa_json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing).cast(columns)
+
+
+def _has_one_object_a_line(data: bytes, objects: int) -> bool:
+    """Return whether an object ends and the next begins at each line break: Arrow does not tell, and reads either."""
+    return objects in {1 + data.count(b"}\n{"), 1 + len(_BETWEEN.findall(data))} or objects == 0
 
 
 def _object(line: bytes, parse_float: Callable[[str], Any] = decimal.Decimal) -> dict[str, Any]:

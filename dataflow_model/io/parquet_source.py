@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from dataflow_model.errors import SourceError
 from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource
+from dataflow_model.plan.nested import without_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +87,7 @@ class ParquetSource(FileSource):
 
 
 def _ordered(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([batch.column(name) for name in columns.names], schema=columns)
+    return batch.select(columns.names).cast(columns)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -94,7 +95,7 @@ def _footer(version: FileVersion) -> tuple[pq.FileMetaData, pa.Schema]:
     try:
         with pq.ParquetFile(version.path) as file:
             schema = pa.schema([pa.field(field.name, field.type) for field in file.schema_arrow])
-            return file.metadata, schema
+            return file.metadata, without_views(schema)
     except UnicodeEncodeError as error:
         raise SourceError(
             f"Arrow opens only files whose names are UTF-8, got {os.fsencode(version.path)!r}", hint="rename the file"

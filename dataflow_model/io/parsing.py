@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from dataflow_model.errors import shown
+from dataflow_model.io.unpacking import as_in_file
 from dataflow_model.plan.columns import BAD_COLUMN, BAD_TYPE
 from dataflow_model.plan.python_range import with_times
 
@@ -120,7 +121,7 @@ def _parse(
 
 
 def _bad_row(text: bytes, problem: str, columns: pa.Schema) -> pa.Table:
-    line = text.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+    line = as_in_file(text.rstrip(b"\r\n")).decode("utf-8", "backslashreplace")
     nulls = [pa.nulls(1, field.type) for field in columns]
     mark = pa.array([{"text": line, "reason": problem}], BAD_TYPE)
     return pa.table([*nulls, mark], schema=pa.schema([*columns, pa.field(BAD_COLUMN, BAD_TYPE)]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, SinkError
+from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.rows import check_names
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Sche
 
 
 def checked_schema(value: Any) -> pa.Schema | None:
-    """Return a schema that a user has given, or `None` for none.
+    """Return a schema that a user has given, without views of text and bytes, or `None` for none.
 
     Raises:
         InvalidType: for anything else.
@@ -83,7 +84,7 @@ def checked_schema(value: Any) -> pa.Schema | None:
                 f"`schema` has a column {field.name!r} of type {field.type}, which no value of Python can be",
                 hint="use another type, such as pa.string() or a struct with a field for each kind of value",
             ) from error
-    return value
+    return without_views(value)
 
 
 def unified_schema(schemas: Iterable[pa.Schema], label: str) -> pa.Schema:

@@ -70,7 +70,7 @@ _TYPES: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType],
     (lambda kind: pa.types.is_timestamp(kind) and kind.unit in _FINEST, lambda kind: sa.DateTime(kind.tz is not None)),
     (lambda kind: pa.types.is_time(kind) and kind.unit in _FINEST, lambda _: sa.Time()),
     (lambda kind: pa.types.is_duration(kind) and kind.unit in _FINEST, lambda _: _Span()),
-    (pa.types.is_nested, lambda _: sa.JSON()),
+    (pa.types.is_nested, lambda _: sa.JSON(none_as_null=True)),
 )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.database_urls import checked_url
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import fit_places, infer_schema
@@ -17,7 +18,7 @@ from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.plan.records import Record
     from dataflow_model.plan.sinks import Fence
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["TableSink"]
 
 
-def _checked_keys(value: str | Iterable[str]) -> tuple[str, ...]:
-    keys = (value,) if isinstance(value, str) else tuple(value)
+def _checked_keys(value: Any) -> tuple[str, ...]:
+    keys = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
+    if not all(isinstance(key, str) for key in keys):
+        raise InvalidType(f"`keys` must be names of columns, got {value!r}", hint="pass keys='key', for example")
     if not keys or not all(keys) or len(set(keys)) < len(keys):
         raise InvalidArgument(
             f"`keys` must be one column or several, each once, got {value!r}",
@@ -59,7 +62,10 @@ class TableSink(Sink):
 
     def __attrs_post_init__(self) -> None:
         """Check the table's name, and keys and columns against each other."""
-        if not str(self.table).strip("."):
+        table: Any = self.table
+        if not isinstance(table, str):
+            raise InvalidType(f"`table` must be a name, got {table!r}", hint="use table='delays', for example")
+        if not table.strip("."):
             raise InvalidArgument(f"`table` must be a name, got {self.table!r}", hint="use table='delays', for example")
         if self.full_schema is not None:
             from dataflow_model.io.table_columns import check_columns
@@ -137,6 +143,7 @@ class TableSink(Sink):
         store = self._store()
         if self.schema is None:
             store.prepare(schema)
+        pending = self._fitting(pending)
         upserts, deletes = self._net(pending)
         letters = [
             {"commit_id": commit_id, "label": self.label, "row": row, "reason": reason, "is_retraction": is_retraction}
@@ -151,11 +158,20 @@ class TableSink(Sink):
 
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
         """Return the numbers of `rows`, those that take others back among them, and `dead_letters`."""
-        pending = _opened(messages)
+        pending = self._fitting(_opened(messages))
         return {
             "rows": sum(len(message.rows) for message in pending),
             "dead_letters": sum(len(message.dead_letters) for message in pending),
         }
+
+    def _fitting(self, pending: Sequence[PendingRows]) -> list[PendingRows]:
+        """Return the rows, those among the dead letters that are null where the table that is there must not be."""
+        shapes = {tuple(message.names) for message in pending if message.rows}
+        values = (value for message in pending for _, _, values in message.rows for value in values)
+        if len(shapes) < 2 and not any(value is None or value != value for value in values):  # noqa: PLR0124, PLR2004 - NaN
+            return list(pending)
+        store = self._store()
+        return [message.without_nulls(store.required_columns(), store.is_null) for message in pending]
 
     def _net(self, pending: Iterable[PendingRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the rows that stand in the end, and the keys of those that do not."""
@@ -189,6 +205,19 @@ class PendingRows:
     names: list[str]
     rows: list[tuple[tuple[Any, ...], bool, tuple[Any, ...]]]
     dead_letters: list[tuple[str, str, bool]]
+
+    def without_nulls(self, required: Iterable[str], is_null: Callable[[Any], bool]) -> PendingRows:
+        """Return this with the rows among the dead letters in which a required column is null."""
+        kept, letters = [], list(self.dead_letters)
+        for order, is_retraction, values in self.rows:
+            row = dict(zip(self.names, values, strict=True))
+            lacking = next((name for name in required if is_null(row.get(name))), None)
+            if lacking is None:
+                kept.append((order, is_retraction, values))
+            else:
+                reason = f"column {lacking!r} of the table must not be null, and the row has {row.get(lacking)!r}"
+                letters.append((repr(row), reason, is_retraction))
+        return attrs.evolve(self, rows=kept, dead_letters=letters)
 
 
 class TableSinkWriter(SinkWriter):

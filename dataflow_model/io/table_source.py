@@ -14,6 +14,7 @@ from dataflow_model.io.arguments import check_arguments
 from dataflow_model.io.file_source import BATCH_ROWS, checked_time
 from dataflow_model.io.read import ReadRows, checked_watermark
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
+from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.sources import ColumnSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Explicit, check_estimator
@@ -166,7 +167,7 @@ class ReadTable(ReadRows[PCollection]):
                 hint="use dm.Create([…]) for values",
             )
         source = TableSource(
-            table=columns.replace_schema_metadata(None),
+            table=columns.cast(without_views(columns.schema)).replace_schema_metadata(None),
             event_time=event_time,
             processing_time=processing_time,
             watermark=checked_watermark(event_time, watermark),

@@ -109,6 +109,15 @@ class TableStore:
             else:
                 self._check_there(columns, table)
 
+    def required_columns(self) -> list[str]:
+        """Return the columns that must not be null in the table that is there."""
+        with self._explained():
+            return [name for name, column in (self._there() or {}).items() if not column["nullable"]]
+
+    def is_null(self, value: Any) -> bool:
+        """Tell whether the database stores a value as null; SQLite does so with NaN."""
+        return value is None or (self._engine.dialect.name == "sqlite" and bool(value != value))  # noqa: PLR0124
+
     def claim(self, fence: Fence) -> None:
         """Let no older start of the run write from here on.
 
@@ -233,7 +242,11 @@ class TableStore:
         if set(inspector.get_pk_constraint(name, schema=schema)["constrained_columns"]) == keys:
             return True
         unique = [constraint["column_names"] for constraint in inspector.get_unique_constraints(name, schema=schema)]
-        indexes = [index for index in inspector.get_indexes(name, schema=schema) if index["unique"]]
+        indexes = [
+            index
+            for index in inspector.get_indexes(name, schema=schema)
+            if index["unique"] and not any(option.endswith("_where") for option in index.get("dialect_options", ()))
+        ]
         unique += [index["column_names"] for index in indexes]  # type: ignore[misc]
         return any(set(names) == keys for names in unique)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import functools
+import io
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
@@ -19,7 +20,7 @@ from dataflow_model.io.inference import csv_schema, json_schema
 from dataflow_model.io.json_parsing import parse_lines, problem_of_line
 from dataflow_model.io.parsing import parse_records
 from dataflow_model.io.records import TextFormat, count_appended, read_records, record_index, split
-from dataflow_model.io.unpacking import checked_encoding, suffix_of_content
+from dataflow_model.io.unpacking import as_in_file, checked_encoding, problem_of_encoding, suffix_of_content
 from dataflow_model.plan.columns import BAD_COLUMN
 from dataflow_model.plan.sources import unreadable_row, way_out_for
 
@@ -206,7 +207,7 @@ class JsonSource(LinesOfRows):
             return parse_lines(data, columns)
 
         def explain(data: bytes, problem: str) -> str:
-            return problem_of_line(data, columns, problem)
+            return problem_of_line(data, columns, problem, self.form.encoding)
 
         for records in self.records(path, start, stop):
             yield from parse_records(records, parse, columns, explain)
@@ -242,7 +243,7 @@ class TextSource(LinesOfRows):
 
         def explain(data: bytes, problem: str) -> str:
             del data, problem
-            return "it is not UTF-8; pass encoding='cp1252', for example"
+            return f"it is {problem_of_encoding(self.encoding)}"
 
         for records in self.records(path, start, stop):
             for batch in parse_records(records, parse, LINES, explain):
@@ -283,7 +284,7 @@ def _line(text: bytes) -> bytes:
 
 
 def _inferred(version: FileVersion, infer: Callable[[], pa.Schema]) -> pa.Schema:
-    """Infer a schema: instants in microseconds, and text if the type is unknown."""
+    """Infer a schema: instants no coarser than microseconds, and text if the type is unknown."""
     try:
         schema = infer()
     except (pa.ArrowException, ValueError) as error:
@@ -294,7 +295,7 @@ def _inferred(version: FileVersion, infer: Callable[[], pa.Schema]) -> pa.Schema
 
 def _settled(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
     # Arrow reads text that is not UTF-8 as bytes; such rows are bad rows of text.
     return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
 
@@ -318,12 +319,12 @@ def _names(version: FileVersion, options: CsvOptions) -> list[str]:
     except UnicodeDecodeError as error:
         suffix = suffix_of_content(first.text(0, 1))
         raise SourceError(
-            f"the header of {version.path} is not in UTF-8: {shown(first.text(0, 1))}",
+            f"the header of {version.path} is not in {options.encoding.upper()}: {shown(as_in_file(first.text(0, 1)))}",
             hint="pass the file's encoding, such as encoding='cp1252' or encoding='utf-16'"
             if suffix is None
             else f"the file seems to be compressed; give it a name that ends in {suffix}",
         ) from error
-    lines = text.rstrip("\r\n").splitlines(keepends=True)
+    lines = io.StringIO(text.rstrip("\r\n"), newline="")
     if options.quote is None:
         header = next(csv.reader(lines, delimiter=options.delimiter, quoting=csv.QUOTE_NONE))
     else:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK",
     "CODECS",
+    "as_in_file",
     "blocks",
     "checked_encoding",
     "codec_of",
     "is_compressed",
     "is_plain",
+    "problem_of_encoding",
     "suffix_of_content",
 ]
 
@@ -79,6 +81,29 @@ def checked_encoding(name: str) -> str:
             hint="use 'utf-8', 'cp1252' or 'utf-16', for example",
         ) from error
     return "utf-8" if canonical == "utf-8-sig" else canonical  # a byte order mark is skipped in any case
+
+
+def as_in_file(text: bytes) -> bytes:
+    r"""Return text that a reader of rows has, with the bytes that its encoding does not have as the file has them.
+
+    Example:
+        >>> as_in_file("Z\udc81".encode("utf-8", "surrogatepass"))
+        b'Z\x81'
+    """
+    try:
+        return text.decode("utf-8", "surrogatepass").encode("utf-8", "surrogateescape")
+    except UnicodeError:
+        return text
+
+
+def problem_of_encoding(encoding: str) -> str:
+    """Return what is wrong with text that has bytes that its encoding does not have.
+
+    Example:
+        >>> problem_of_encoding("utf-8"), problem_of_encoding("cp1252")
+        ("not UTF-8; pass encoding='cp1252', for example", 'not cp1252')
+    """
+    return "not UTF-8; pass encoding='cp1252', for example" if encoding == "utf-8" else f"not {encoding}"
 
 
 def is_compressed(path: str) -> bool:
@@ -144,10 +169,14 @@ def _unpacked_blocks(version: FileVersion, encoding: str, start: int) -> Iterato
         if file is not None:
             file.close()
         file = _Unpacked(version, encoding)
+    is_open = False
     try:
         yield from file.blocks(start)
+    except GeneratorExit:  # after an error it stays closed: the block that failed would be missing in what follows
+        is_open = not file.is_at_end
+        raise
     finally:
-        if file.is_at_end:
+        if not is_open:
             file.close()
         else:
             _open_files[place] = file

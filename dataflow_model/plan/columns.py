@@ -127,7 +127,7 @@ def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | N
             column = column.cast(pa.int64())
         except pa.ArrowInvalid:  # unsigned, beyond 2**63
             return _parsed(column, _micros_of_scalar)
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = _parse_text(column)
         if not pa.types.is_int64(column.type):
             return _parsed(column, _micros_of_text)
@@ -174,7 +174,6 @@ def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
         pa.types.is_integer,
         pa.types.is_string,
         pa.types.is_large_string,
-        pa.types.is_string_view,
     )
     if not any(test(kind) for test in good):
         raise InvalidArgument(

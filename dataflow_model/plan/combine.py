@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
@@ -13,7 +14,7 @@ from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["CombineFn", "GroupFn", "KernelForm", "WrappingFn", "check_combine_fn", "owners_of"]
+__all__ = ["CombineFn", "GroupFn", "KernelForm", "WrappingFn", "check_combine_fn", "output_of", "owners_of"]
 
 _STEPS: Final = {
     "create_accumulator": ("self",),
@@ -43,7 +44,8 @@ class KernelForm:
 class CombineFn(Generic[InputT, AccumT, OutputT]):
     """The base class of combiners, which work in four steps: create, add, merge, extract.
 
-    Accumulators must be picklable, and merging them must be associative and commutative. The value of an empty pane is
+    Accumulators must be picklable, and merging them must be associative and commutative. An accumulator may be changed
+    in place; if an output is the accumulator itself, the engine emits a shallow copy. The value of an empty pane is
     `extract_output(create_accumulator())`. Define `subtract_input` if an input can be removed again exactly.
 
     Attributes:
@@ -140,6 +142,19 @@ class WrappingFn(CombineFn[InputT, AccumT, OutputT]):
 
 
 FnT = TypeVar("FnT")
+
+
+def output_of(combine: CombineFn[Any, AccumT, OutputT], accumulator: AccumT) -> OutputT:
+    """Return a combiner's output, which further inputs do not change: a copy, if it is the accumulator itself.
+
+    Example:
+        >>> from dataflow_model.transforms import ToSet
+        >>> accumulator = {"UA"}
+        >>> output_of(ToSet(), accumulator) is accumulator
+        False
+    """
+    output = combine.extract_output(accumulator)
+    return copy.copy(output) if output is accumulator else output
 
 
 def owners_of(fn: FnT) -> list[FnT | CombineFn[Any, Any, Any]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["leaves", "with_leaves"]
+__all__ = ["leaves", "with_leaves", "without_views"]
 
 
 def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
@@ -30,6 +30,26 @@ def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
             return pa.list_(item, kind.list_size)
         return pa.large_list(item) if pa.types.is_large_list(kind) else pa.list_(item)
     return change(kind)
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with ordinary text and bytes in place of views, of which Arrow cannot take some values.
+
+    Example:
+        >>> without_views(pa.schema({"carrier": pa.string_view(), "codes": pa.list_(pa.binary_view())}))
+        carrier: large_string
+        codes: list<item: large_binary>
+          child 0, item: large_binary
+    """
+    return pa.schema([field.with_type(with_leaves(field.type, _without_view)) for field in schema], schema.metadata)
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_view(kind.value_type), kind.ordered)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
 def leaves(column: pa.Array) -> Iterator[pa.Array]:

@@ -267,14 +267,14 @@ def _lacks_value(array: pa.Array, field: pa.Field) -> bool:
         return any(_lacks_value(rows.field(place), inner) for place, inner in enumerate(kind))
     if pa.types.is_map(kind):
         return _lacks_value(array.keys, kind.key_field) or _lacks_value(array.items, kind.item_field)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         return _lacks_value(array.flatten(), kind.value_field)
     return False
 
 
 def _changes(values: list[Any], kind: pa.DataType) -> bool:
     """Return whether Arrow would take one of the values, or one inside of them, and change it."""
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         return any(_changes(value, kind.value_type) for value in values if isinstance(value, list))
     if pa.types.is_map(kind):
         pairs = [pair for value in values if isinstance(value, list) for pair in value]
@@ -286,6 +286,10 @@ def _changes(values: list[Any], kind: pa.DataType) -> bool:
         return any(_changes([record.get(field.name) for record in records], field.type) for field in fields)
     kinds = set(map(type, values))
     return any(test(kind) and any(issubclass(held, lossy) for held in kinds) for test, lossy in _LOSSY)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
 def _in_microseconds(values: list[Any], kind: pa.DataType) -> pa.DataType:
@@ -354,14 +358,14 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
         return value
     if kind is not None and pa.types.is_duration(kind):
         return dt.timedelta(microseconds=int(value)) if isinstance(value, Duration) else value
-    if kind is not None and pa.types.is_list(kind) and isinstance(value, tuple | list | set | frozenset):
+    if kind is not None and _is_list(kind) and isinstance(value, tuple | list | set | frozenset):
         if depth < _DEEPEST and _SCALARS.issuperset(map(type, value)):
             return list(value)
         return [_plain(item, kind.value_type, depth + 1) for item in value]
-    if kind is not None and pa.types.is_map(kind) and isinstance(value, dict):
+    if kind is not None and pa.types.is_map(kind) and isinstance(value, dict | list):  # as a source gives it, a list
         return [
             (_plain(key, kind.key_type, depth + 1), _plain(item, kind.item_type, depth + 1))
-            for key, item in value.items()
+            for key, item in (value.items() if isinstance(value, dict) else value)
         ]
     fields = _record_fields(value)
     if fields is None and isinstance(value, tuple):

@@ -9,6 +9,7 @@ import copy
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan.combine import output_of
 from dataflow_model.plan.typevars import InputT, OutputT, TypeVar
 from dataflow_model.time import EventTime, duration, event_time, processing_time
 from dataflow_model.triggers import TimeDomain
@@ -180,7 +181,7 @@ class CombiningState(_Handle, Generic[InputT, OutputT]):
 
     def read(self) -> OutputT:
         """Return the combiner's output; if nothing was added, its output for no inputs."""
-        return self._combine.extract_output(self._accumulator())
+        return output_of(self._combine, self._accumulator())
 
     def _accumulator(self) -> Any:
         values = self._board.values

@@ -90,7 +90,8 @@ class TestStream(PTransform[PBegin, PCollection]):
             Hint: move the step up
         """
         to = min(event_time(watermark), MAX_TIMESTAMP)
-        if not 0 < percentile <= LOW_WATERMARK:
+        given: Any = percentile
+        if not isinstance(given, int | float) or not 0 < given <= LOW_WATERMARK:
             raise InvalidArgument(
                 f"`percentile` must be in (0, 100], got {percentile!r}",
                 hint="use 100 for the low watermark, 95 to leave out the last twentieth",
@@ -104,6 +105,9 @@ class TestStream(PTransform[PBegin, PCollection]):
 
     def signal(self, name: str) -> TestStream:
         """Send a signal; it takes effect in every open window whose trigger waits for it."""
+        given: Any = name
+        if not isinstance(given, str):
+            raise InvalidType(f"a signal has a name, got {given!r}", hint="write .signal('flush'), for example")
         return self._then(SignalStep(name))
 
     def processing_time(self, time: InstantLike) -> TestStream:
@@ -132,7 +136,8 @@ class TestStream(PTransform[PBegin, PCollection]):
         Raises:
             InvalidType: for an element without an event time.
         """
-        timed: list[Any] = list(elements)
+        given: Any = elements
+        timed: list[Any] = list(given) if isinstance(given, Iterable) else [given]
         for element in timed:
             if not isinstance(element, tuple | list) or len(element) != _PARTS:
                 raise InvalidType(

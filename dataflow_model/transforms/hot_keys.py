@@ -12,7 +12,7 @@ import numpy as np
 
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan import nodes
-from dataflow_model.plan.combine import CombineFn, WrappingFn
+from dataflow_model.plan.combine import CombineFn, WrappingFn, output_of
 from dataflow_model.plan.dofn import SplitFn
 from dataflow_model.plan.record_ids import has_record_ids
 from dataflow_model.plan.retracted import retracted_collections
@@ -208,7 +208,7 @@ class Merging(_Wrapping):
 
     def extract_output(self, accumulator: Any) -> Any:
         """Return the combiner's output."""
-        return self.combine.extract_output(accumulator)
+        return output_of(self.combine, accumulator)
 
 
 @attrs.frozen

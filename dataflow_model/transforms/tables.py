@@ -86,7 +86,7 @@ def _from_pandas(frame: Any, name: str) -> pa.Table:
     check_names(names, "rename the columns, or the index, so that each name is there once")
     try:
         return pa.Table.from_pandas(frame.reset_index(level=named) if named else frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError) as error:
         raise InvalidType(
             f"{name} cannot take the rows of this DataFrame: {error}",
             hint="make the values of each column one type, or pass dm.Create(list(frame.itertuples(index=False)))",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.combine import CombineFn, KernelForm, WrappingFn
+from dataflow_model.plan.combine import CombineFn, KernelForm, WrappingFn, output_of
 from dataflow_model.plan.rows import named_row_type
 from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -46,7 +46,7 @@ class SideBySide(WrappingFn[Any, tuple[Any, ...], Any]):
 
     def extract_output(self, accumulator: tuple[Any, ...]) -> Any:
         """Return the tuple of outputs."""
-        return tuple([part.extract_output(own) for part, own in zip(self.parts, accumulator, strict=True)])
+        return tuple([output_of(part, own) for part, own in zip(self.parts, accumulator, strict=True)])
 
     @property
     def can_subtract(self) -> bool:

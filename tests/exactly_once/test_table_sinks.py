@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.io.table_sinks import TableSink
 from dataflow_model.plan.sinks import Fence
-from tests.support.exactly_once.databases import execute, rows, tables
+from tests.support.exactly_once.databases import execute, execute_count, rows, tables
 from tests.support.exactly_once.tables import PAIRS, record
 
 if TYPE_CHECKING:
@@ -432,3 +432,57 @@ def test_what_is_not_installed_is_named_with_the_way_to_get_it(monkeypatch: pyte
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(dm.InvalidArgument, match=r"needs SQLAlchemy\nHint: run pip install 'dataflow-model\[sql\]'"):
         TableSink(url="sqlite:///delays.db", table="sums", keys="key", schema=PAIRS)
+
+
+# Tables that others have made.
+
+
+def test_a_null_where_the_table_takes_none_is_a_dead_letter_and_the_others_are_written(database: str) -> None:
+    execute(database, "CREATE TABLE sums (key TEXT PRIMARY KEY, value DOUBLE PRECISION NOT NULL)")
+    columns = pa.schema({"key": pa.string(), "value": pa.float64()})
+    sink = TableSink(url=database, table="sums", keys="key", schema=columns)
+    sink.check()
+    messages = commit(sink, "run-0", [record(1, ("a", 1.5)), record(2, ("b", None))], [record(3, ("a", None))])
+    assert pairs(sink.url) == {"a": 1.5}
+    assert sink.counts(messages) == {"rows": 1, "dead_letters": 2}
+    reasons = {row["reason"] for row in rows(database, "sums_dead_letters")}
+    assert reasons == {"column 'value' of the table must not be null, and the row has None"}
+
+
+def test_nan_is_null_in_sqlite_and_a_number_elsewhere(database: str) -> None:
+    execute(database, "CREATE TABLE sums (key TEXT PRIMARY KEY, value DOUBLE PRECISION NOT NULL)")
+    sink = TableSink(url=database, table="sums", keys="key")
+    messages = commit(sink, "run-0", [record(1, ("a", 1.5)), record(2, ("b", float("nan")))])
+    bad = 1 if database.startswith("sqlite") else 0
+    assert sink.counts(messages) == {"rows": 2 - bad, "dead_letters": bad}
+    assert len(pairs(sink.url)) == 2 - bad
+
+
+def test_a_null_of_a_list_is_null(database: str) -> None:
+    sink = TableSink(
+        url=database, table="sums", keys="key", schema=pa.schema({"key": pa.string(), "value": pa.list_(pa.int64())})
+    )
+    sink.check()
+    commit(sink, "run-0", [record(1, ("a", None)), record(2, ("b", [1, None]))])
+    assert execute_count(database, "SELECT count(*) FROM sums WHERE value IS NULL") == 1
+
+
+def test_an_index_that_is_unique_for_some_rows_only_is_no_key(database: str) -> None:
+    execute(
+        database, "CREATE TABLE sums (key TEXT, value BIGINT)", "CREATE UNIQUE INDEX k ON sums (key) WHERE value > 5"
+    )
+    with pytest.raises(dm.DataflowError, match=r"neither its primary key nor a unique constraint is \(key\)"):
+        TableSink(url=database, table="sums", keys="key", schema=PAIRS).check()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keys": 5}, "`keys` must be names of columns, got 5"),
+        ({"keys": None}, "`keys` must be names of columns, got None"),
+        ({"table": 5}, "`table` must be a name, got 5"),
+    ],
+)
+def test_names_that_are_none_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(dm.errors.InvalidType, match=message):
+        TableSink(url="sqlite:///sums.db", **{"table": "sums", "keys": "key"} | options)

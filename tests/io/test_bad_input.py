@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
 from dataflow_model.io import Collect, ReadJson, ReadParquet
 from dataflow_model.io.parquet_source import ParquetSource
@@ -328,3 +329,16 @@ def test_a_format_of_compression_that_is_not_supported_is_refused_with_those_tha
     (tmp_path / "a.csv.xz").write_bytes(b"x")
     with pytest.raises(SourceError, match=r"a\.csv\.xz is compressed in a format .*\nHint: .*\.gz, \.bz2, \.zst"):
         CsvSource(paths=tmp_path, event_time="at").bound()
+
+
+@pytest.mark.parametrize("blank", ["", "\n", "   \n"])
+def test_a_line_with_two_objects_is_bad_however_many_lines_have_none(tmp_path: Path, blank: str) -> None:
+    text = f'{{"at": 1}}{{"at": 2}}\n{blank}{{"at": 3}} \n{{"at":\n4}}\n{{"at": 5}}\r\n'
+    (tmp_path / "rows.json").write_text(text)
+    with dm.Pipeline() as p:
+        good, bad = p | dm.io.ReadJson(tmp_path / "rows.json", event_time="at").with_exception_handling()
+        _ = good | "good" >> dm.io.Collect()
+        _ = bad | "bad" >> dm.io.Collect()
+    assert p.result is not None
+    assert [record.value.at for record in p.result.collected("good")] == [3, 5]
+    assert len(p.result.collected("bad")) == 3 + blank.startswith(" ")

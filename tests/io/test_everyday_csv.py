@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import gzip
 from typing import TYPE_CHECKING, Any
 
@@ -312,3 +313,61 @@ def test_options_that_make_no_sense_are_refused(file: Path, options: dict[str, A
 def test_text_in_place_of_a_list_is_refused(file: Path) -> None:
     with pytest.raises(InvalidType, match=r"take lists of texts, got 'NA'\nHint: write \['NA'\]"):
         dm.io.ReadCsv(file, event_time="at", null_values="NA")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (pa.decimal32(5, 2), "1.5", decimal.Decimal("1.50")),
+        (pa.decimal64(10, 2), "1.5", decimal.Decimal("1.50")),
+        (pa.decimal256(40, 2), "1.5", decimal.Decimal("1.50")),
+        (pa.dictionary(pa.int8(), pa.string()), "UA", "UA"),
+        (pa.dictionary(pa.int8(), pa.int64()), "3", 3),
+        (pa.string_view(), "UA", "UA"),
+        (pa.float16(), "1.5", 1.5),
+        (pa.duration("s"), "90", dt.timedelta(seconds=90)),
+    ],
+)
+def test_columns_that_arrow_does_not_read_from_csv_are_read(
+    file: Path, kind: pa.DataType, text: str, value: Any
+) -> None:
+    columns = pa.schema({"at": pa.int64(), "v": kind})
+    assert read(file, f"at,v\n1,{text}\n", schema=columns) == ([(1, value)], [])
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float16(), pa.float64(), pa.decimal32(5, 2), pa.decimal256(40, 2), pa.duration("ms")]
+)
+def test_a_decimal_comma_holds_for_every_type_of_number(file: Path, kind: pa.DataType) -> None:
+    columns = pa.schema({"at": pa.int64(), "v": kind})
+    rows, bad = read(file, "at;v\n1;1,5\n2;1.5\n3;1_0\n", delimiter=";", decimal_point=",", schema=columns)
+    assert [row.at for row in rows] == [1]
+    assert rows[0].v in {1.5, dt.timedelta(seconds=1.5)}
+    assert len(bad) == 2
+
+
+def test_times_of_months_and_days_are_no_type_of_a_file(file: Path) -> None:
+    columns = pa.schema({"at": pa.int64(), "v": pa.month_day_nano_interval()})
+    with pytest.raises(InvalidArgument, match=r"column 'v' has type month_day_nano.*in CSV files\nHint: use"):
+        read(file, "at,v\n1,2\n", schema=columns)
+
+
+def test_a_header_has_the_line_breaks_of_csv_only(file: Path) -> None:
+    rows, _ = read(file, "at,a\x0bb,c\u2028d\n1,2,3\n")
+    assert rows[0]._asdict() == {"at": 1, "a\x0bb": 2, "c\u2028d": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rename": ["a"]}, r"`rename` must have texts .*\['a'\]\nHint: use"),
+        ({"rename": 5}, "`rename` must have texts .* got 5"),
+        ({"null_values": 5}, r"`columns`, `null_values` .* got 5\nHint: write \['NA'"),
+        ({"timestamp_formats": 5}, "take lists of texts, got 5"),
+        ({"header": "x"}, r"`header` must be true or false, got 'x'\nHint: use header=False"),
+        ({"header": 2}, "`header` must be true or false, got 2"),
+    ],
+)
+def test_options_of_another_type_are_refused(file: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidType, match=message):
+        read(file, "at\n1\n", **options)

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
 from dataflow_model.io import ToDataFrame, WriteJson, WriteParquet
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
@@ -309,7 +310,9 @@ def test_a_sink_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Pat
         written(ParquetSink(path=tmp_path / "out"), "0", [("UA", 1)])
 
 
-@pytest.mark.parametrize("kind", [pa.struct([]), pa.list_(pa.struct([])), pa.month_day_nano_interval()])
+@pytest.mark.parametrize(
+    "kind", [pa.struct([]), pa.list_(pa.struct([])), pa.month_day_nano_interval(), pa.decimal128(5, -2)]
+)
 def test_a_type_that_parquet_does_not_have_is_refused_at_construction(kind: pa.DataType) -> None:
     with pytest.raises(InvalidArgument, match=r"'WriteParquet' has a column 'v' of type .*, which Parquet .*\nHint: "):
         WriteParquet("out", schema=pa.schema({"n": pa.int64(), "v": kind}))
@@ -536,3 +539,39 @@ def test_a_dict_with_just_the_column_of_a_map_is_a_record(tmp_path: Path) -> Non
     sink.commit("c", written(sink, "c", [{"value": {"a": 1}}, {"b": 2}]))
     table = ds.dataset(tmp_path / "out", format="parquet").to_table()
     assert table["value"].to_pylist() == [[("a", 1)], [("b", 2)]]
+
+
+PAIR = pa.list_(pa.int64(), 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (PAIR, [1, 2], None),
+        (pa.list_(PAIR), [[1, 2]], [[1, 2], None]),
+        (pa.list_(PAIR), None, [None]),
+        (pa.struct({"pair": PAIR}), {"pair": [1, 2]}, {"pair": None}),
+        (pa.struct({"pair": PAIR}), {"pair": [1, 2]}, None),
+        (pa.list_(PAIR, 1), [[1, 2]], [None]),
+        (pa.map_(pa.string(), PAIR), [("a", [1, 2])], [("a", None)]),
+    ],
+)
+def test_a_null_that_arrow_could_not_read_back_from_a_list_of_fixed_size_is_a_dead_letter(
+    tmp_path: Path, kind: pa.DataType, good: Any, bad: Any
+) -> None:
+    schema = pa.schema({"at": pa.int64(), "v": kind})
+    table = pa.table({"at": [1, 2], "v": pa.array([good, bad], kind)}, schema)
+    with dm.Pipeline() as p:
+        rows = p | dm.io.ReadTable(table, event_time="at")
+        _ = rows | WriteParquet(tmp_path, schema=schema)
+    assert p.result is not None
+    assert p.result.metrics()["WriteParquet"]["dead_letters"] == 1
+    assert pq.read_table(tmp_path).to_pylist() == table.slice(0, 1).to_pylist()
+
+
+@pytest.mark.parametrize("view", [pa.string_view(), pa.struct({"a": pa.string_view()})])
+def test_a_row_that_does_not_fit_leaves_the_others_in_columns_of_views(tmp_path: Path, view: pa.DataType) -> None:
+    value = "a" if pa.types.is_string_view(view) else {"a": "a"}
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([{"v": value}, {"v": 5}]) | WriteParquet(tmp_path, schema=pa.schema({"v": view}))
+    assert pq.read_table(tmp_path).to_pylist() == [{"v": value}]

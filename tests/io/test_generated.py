@@ -241,8 +241,14 @@ def test_generated_rows_are_the_same_on_spark(spark: SparkSession, tmp_path: Pat
         (lambda: dm.io.GenerateSequence(5, 3), r"`stop` must not be less than `start`, got start=5 and stop=3"),
         (
             lambda: dm.io.GenerateSequence(rate=0),
-            r"`rate` must be at least 1, got 0\nHint: for fewer rows, pass a longer",
+            r"`rate` must be from 1 to 1,000,000,000, got 0\nHint: for fewer rows, pass a longer",
         ),
+        (lambda: dm.io.GenerateSequence(rate=10**30), "`rate` must be from 1 to 1,000,000,000, got 1000000"),
+        (
+            lambda: dm.io.GenerateSequence(-(2**63) - 1),
+            r"whole numbers of 64 bits, got start=-922.*\nHint: generate from 0",
+        ),
+        (lambda: dm.io.GenerateSequence(0, 2**63), "whole numbers of 64 bits, got start=0 and stop=922"),
         (lambda: dm.io.GenerateSequence(1.5), r"`start` must be a whole number, got 1\.5"),  # type: ignore[arg-type]
         (
             lambda: dm.io.GenerateSequence(period=0),

@@ -70,3 +70,13 @@ def test_a_column_of_nanoseconds_holds_those_of_its_values_and_takes_numbers_for
 def test_an_instant_that_a_column_of_nanoseconds_cannot_hold_is_a_dead_letter(tmp_path: Path) -> None:
     at = dt.datetime(3000, 1, 1, tzinfo=dt.UTC)  # 64 bits of nanoseconds end in the year 2262
     assert written([at, 5], tmp_path) == ([5000], 1)
+
+
+def test_times_with_digits_of_nanoseconds_are_inferred_as_such(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("at,seen\n2013-01-01T00:00:00.123456789Z,2013-01-01 00:00:00.1234567\n")
+    with dm.Pipeline() as p:
+        _ = p | dm.io.ReadCsv(tmp_path / "rows.csv", event_time="at") | "rows" >> dm.io.Collect()
+    assert p.result is not None
+    [record] = p.result.collected("rows")
+    assert record.value == (pd.Timestamp("2013-01-01T00:00:00.123456789Z"), pd.Timestamp("2013-01-01 00:00:00.1234567"))
+    assert record.event_time == dm.event_time("2013-01-01T00:00:00.123456Z")

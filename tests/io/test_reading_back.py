@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dataflow_model as dm
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
 from dataflow_model.io.parquet_source import ParquetSource
@@ -181,3 +183,22 @@ def test_a_fraction_that_is_too_fine_for_its_column_makes_a_bad_row(
     shown = repr(str(finer) if form == "csv" else finer)
     assert [bad.reason for bad in part.bad] == [f"column 'value' is {kind} and cannot hold {shown}"]
     assert part.positions.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.map_(pa.string(), pa.int64()), [("a", 1), ("b", None)]),
+        (pa.list_(pa.map_(pa.string(), pa.list_(pa.int64()))), [[("a", [1, 2])], []]),
+        (pa.large_list(pa.map_(pa.string(), pa.struct({"n": pa.int8()}))), [[("a", {"n": 1})]]),
+        (pa.list_(pa.struct({"n": pa.int8()}), 1), [{"n": 1}]),
+    ],
+)
+def test_rows_that_a_function_has_passed_on_are_written_as_they_were_read(
+    tmp_path: Path, kind: pa.DataType, value: Any
+) -> None:
+    table = pa.table({"at": [1], "v": pa.array([value], kind)})
+    with dm.Pipeline() as p:
+        rows = p | dm.io.ReadTable(table, event_time="at") | dm.Map(lambda row: {"at": row.at, "v": row.v})
+        _ = rows | dm.io.WriteParquet(tmp_path, schema=table.schema)
+    assert pq.read_table(tmp_path).equals(table)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.errors import InvalidArgument, InvalidType, SinkError
+from dataflow_model.errors import InvalidArgument, InvalidType, SinkError, SourceError
 from dataflow_model.io.file_sinks import CsvSink
 from dataflow_model.plan.records import Record
 from dataflow_model.time import EventTime
@@ -239,3 +239,24 @@ def test_a_time_that_moves_back_too_far_is_a_dead_letter(horizon: str | None, ex
     letters = [record.value for record in p.result.collected("bad")]
     assert ([record.value for record in p.result.collected("good")], len(letters)) == expected
     assert all("dm.WithTimestamps(…, late_data_horizon=" in letter.reason for letter in letters)
+
+
+def test_a_file_that_could_not_be_decoded_fails_again_in_the_next_run_of_the_process(tmp_path: Path) -> None:
+    lone = "\ud800".encode("utf-16-le", "surrogatepass")
+    (tmp_path / "a.txt").write_bytes("good\n".encode("utf-16-le") * 40_000 + lone + "\nend\n".encode("utf-16-le"))
+    for _ in range(2):
+        p = dm.Pipeline()
+        _ = p | dm.io.ReadText(tmp_path / "a.txt", encoding="utf-16-le") | dm.io.Collect()
+        with pytest.raises(SourceError, match="cannot be read as utf-16-le"):
+            p.run().wait_until_finish()
+
+
+def test_bytes_that_an_encoding_does_not_have_are_shown_as_the_file_has_them(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"fine\nZ\x81\n")
+    with dm.Pipeline() as p:
+        lines, bad = p | dm.io.ReadText(tmp_path / "a.txt", encoding="cp1252").with_exception_handling()
+        _ = lines | "lines" >> dm.io.Collect()
+        _ = bad | "bad" >> dm.io.Collect()
+    assert p.result is not None
+    [letter] = [record.value for record in p.result.collected("bad")]
+    assert (letter.element, letter.reason) == ("Z\\x81", "a.txt, row 1: it is not cp1252")

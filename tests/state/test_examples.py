@@ -9,6 +9,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, NotYetSupported, PlanError, UserCodeError
 from dataflow_model.plan.fingerprint import fingerprint
+from dataflow_model.runners.engine import stateful
 from dataflow_model.testing import TestStream
 from tests.support.state.examples import CLOCK, EVENT, result_of, values
 
@@ -563,3 +564,113 @@ def test_batches_are_bounded_by_bytes_and_by_age() -> None:
 def test_batches_without_a_bound_or_with_one_that_is_not_positive_are_refused(bounds: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match=r"at least one bound|must be positive"):
         dm.GroupIntoBatches(**bounds)
+
+
+# What never ends, and what must not change --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay", [0, 10])
+def test_a_timer_that_is_set_again_after_the_end_of_the_input_is_refused(
+    delay: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stateful, "_MOST_REPEATED", 1_000)
+
+    class Ticks(dm.DoFn):
+        tick = dm.TimerSpec(EVENT)
+
+        def process(self, pair: Any, tick: dm.Timer) -> None:
+            tick.set_after(delay)
+
+        @dm.on_timer(tick)
+        def ticks(self, tick: dm.Timer) -> None:
+            tick.set_after(delay)
+
+    with pytest.raises(UserCodeError, match=r"timer 'tick' of the key 'a' 1,000 times .*never end\nHint: set it again"):
+        result_of(dm.ParDo(Ticks()), script=TestStream().add("x", 1, key="a"))
+
+
+def test_a_timer_of_the_clock_that_is_set_again_at_its_own_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stateful, "_MOST_REPEATED", 1_000)
+
+    class Ticks(dm.DoFn):
+        tick = dm.TimerSpec(CLOCK)
+
+        def process(self, pair: Any, tick: dm.Timer) -> None:
+            tick.set_after(5)
+
+        @dm.on_timer(tick)
+        def ticks(self, tick: dm.Timer) -> None:
+            tick.set_after(0)
+
+    script = TestStream().add("x", 1, key="a").processing_time(10)
+    with pytest.raises(UserCodeError, match="1,000 times at 1970-01-01T00:00:05Z, and would never end"):
+        result_of(dm.ParDo(Ticks()), script=script)
+
+
+def test_many_timers_of_one_time_and_a_clock_that_ticks_for_long_do_fire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stateful, "_MOST_REPEATED", 50)
+
+    class Ticks(dm.DoFn):
+        tick = dm.TimerSpec(EVENT)
+
+        def process(self, pair: Any, tick: dm.Timer) -> None:
+            for tag in range(100):
+                tick.set(5, tag=str(tag))
+
+        @dm.on_timer(tick)
+        def ticks(self, tick: dm.Timer, timer_tag: str, fire_timestamp: dm.EventTime) -> Any:
+            yield timer_tag
+            if int(fire_timestamp) < 200_000_000 and timer_tag == "0":
+                tick.set_after(1, tag="0")
+
+    script = TestStream().add("x", 1, key="a").watermark(300)
+    assert len(values(result_of(dm.ParDo(Ticks()), script=script))) == 100 + 195
+
+
+def test_the_output_of_a_timer_cannot_be_at_infinity() -> None:
+    class Ends(dm.DoFn):
+        end = dm.TimerSpec(CLOCK)
+
+        def process(self, pair: Any, end: dm.Timer) -> None:
+            end.set_after(5, output_timestamp=dm.MAX_TIMESTAMP)
+
+        @dm.on_timer(end)
+        def ends(self) -> Any:
+            yield "end"
+
+    with pytest.raises(UserCodeError, match=r"output timestamp of the timer 'end' cannot be \+∞"):
+        result_of(dm.ParDo(Ends()), script=TestStream().add("x", 1, key="a"))
+
+
+class AsTheyAre(dm.CombineFn[Any, list[Any], list[Any]]):
+    """Emits its accumulator, which it changes in place."""
+
+    def create_accumulator(self) -> list[Any]:
+        return []
+
+    def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
+        accumulator.append(element)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Any) -> list[Any]:
+        return [element for accumulator in accumulators for element in accumulator]
+
+    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+        return accumulator
+
+
+def test_an_accumulator_that_is_emitted_does_not_change_afterwards() -> None:
+    class Reads(dm.DoFn):
+        seen = dm.CombiningStateSpec(AsTheyAre())
+
+        def process(self, pair: Any, seen: dm.CombiningState[Any, Any]) -> Any:
+            seen.add(pair[1])
+            yield seen.read()
+
+    script = TestStream().bundle([("x", 1), ("y", 2)], key="a")
+    assert values(result_of(dm.ParDo(Reads()), script=script)) == [["x"], ["x", "y"]]
+    every = dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
+    combined = values(result_of(every, dm.CombinePerKey(AsTheyAre()), script=script))
+    assert combined == [("a", ["x"]), ("a", ["x", "y"])]
+    together = dm.CombinePerKey(dm.Together(AsTheyAre(), dm.Count()))
+    assert values(result_of(every, together, script=script)) == [("a", (["x"], 1)), ("a", (["x", "y"], 2))]

@@ -107,3 +107,16 @@ def test_arrays_and_nan_are_equal_by_content() -> None:
     equal_to([("a", np.array([1, 2])), math.nan])([float("nan"), ("a", np.array([1, 2]))])
     with pytest.raises(AssertionError, match=r"missing: .*not expected"):
         equal_to([np.array([1, 2])])([np.array([2, 1])])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: TestStream().watermark(1, percentile="x"), r"`percentile` must be in \(0, 100\], got 'x'"),  # type: ignore[arg-type]
+        (lambda: TestStream().bundle(5), "must be a pair of a value and its event time, got 5"),  # type: ignore[arg-type]
+        (lambda: TestStream().signal(None), r"a signal has a name, got None\nHint: write \.signal"),  # type: ignore[arg-type]
+    ],
+)
+def test_steps_that_are_none_are_refused(build: Any, message: str) -> None:
+    with pytest.raises(dm.DataflowError, match=message):
+        build()

@@ -11,7 +11,7 @@ import heapq
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import KeyEncodingError
+from dataflow_model.errors import KeyEncodingError, UserCodeError, shown
 from dataflow_model.metrics.collecting import key_times
 from dataflow_model.plan.dofn import BoundedLatenessFn
 from dataflow_model.runners.engine.by_key import run_by_key
@@ -25,7 +25,7 @@ from dataflow_model.runners.engine.stateful_calls import UserCalls
 from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, OpenCell, OpenWindow, StateCell
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.watermarks import Watermarks
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_instant
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import encode_key
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["StatefulMachine"]
 
 _EVENT: Final = TimeDomain.EVENT_TIME
+_MOST_REPEATED: Final = 1_000_000
 _CLOCK: Final = TimeDomain.PROCESSING_TIME
 _TIMED_TOGETHER: Final = 1 << 12
 """Long bundles are cut into parts of so many elements, of which one in eight is timed."""
@@ -198,7 +199,8 @@ class StatefulMachine(StoreMachine):
 
     def tidy(self, known: OpenCell) -> None:
         """Run what is due in a window after an element, note that it has changed, and remove it if it is empty."""
-        if not self._sorts:
+        if not self._sorts and known.cell.event_timers.pending:
+            known.begin_event()
             self._catch_up(known, self.clock)
         self.state.mark_cell(known)
         if not self._has_expiry and known.cell.is_empty():
@@ -291,6 +293,7 @@ class StatefulMachine(StoreMachine):
         line = EVENT_TIME if domain is _EVENT else CLOCK
         for encoded, window, keyed in self.state.take_due({line: until}):  # which marks them as changed
             known = OpenCell(self._window(window), encoded, keyed, keyed.cells[window])
+            known.begin_event()
             at = self._next_due(domain, known, until)
             if at is not None:
                 due.append((timer_cause(at, known.place.bounds, encoded), next(numbers), known))
@@ -357,6 +360,8 @@ class StatefulMachine(StoreMachine):
 
     def _fire(self, known: OpenCell, domain: TimeDomain, clock: int) -> None:
         (name, tag), timer = known.cell.timers(domain).pop()
+        if timer.number > known.set_before:
+            self._check_progress(known, name, timer.time)
         self.counters["timers_fired"] += 1
         call = self._calls.call
         call.enter(known, timer.output_time, timer.hold)
@@ -364,6 +369,20 @@ class StatefulMachine(StoreMachine):
         if domain is _EVENT:
             call.event_now = timer.time
         self._calls.fire(name, tag, timer.time)
+
+    def _check_progress(self, known: OpenCell, name: str, time: int) -> None:
+        """Refuse a timer that is set again and again: at one time, or in the global window after the input's end."""
+        is_over = self.watermark == MAX_TIMESTAMP == known.place.expiry
+        known.repeated = known.repeated + 1 if is_over or time == known.repeated_at else 0
+        known.repeated_at = time
+        if known.repeated < _MOST_REPEATED:
+            return
+        when = "after the end of the input" if is_over else f"at {format_instant(time)}"
+        raise UserCodeError(
+            f"{self.label!r} has set the timer {name!r} of the key {shown(known.keyed.key)} {known.repeated:,} times "
+            f"{when}, and would never end",
+            hint="set it again only while there is something to do, or in windows that end",
+        )
 
     def _catch_up(self, known: OpenCell, clock: int) -> None:
         """Run the event-time timers that a function set at or behind the watermark."""

@@ -22,7 +22,7 @@ from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import Emissions
 from dataflow_model.runners.engine.stateful_cells import Hold, PendingTimer
 from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
-from dataflow_model.time import Duration, EventTime, ProcessingTime, format_instant
+from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime, ProcessingTime, format_instant
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import NO_FIRING
 
@@ -102,6 +102,11 @@ class Call(CurrentCall):
         if output_time is None:
             inside = min(time, self.known.place.end) if domain is _EVENT else self.time
             output_time = max(inside, self.time)
+        elif output_time == MAX_TIMESTAMP:
+            raise InvalidArgument(
+                f"the output timestamp of the timer {name!r} cannot be +∞, which no element can have",
+                hint="leave it out, or use a time at which something happens",
+            )
         elif output_time < self.earliest or (domain is _EVENT and output_time > max(time, self.time)):
             latest = f" and {format_instant(max(time, self.time))}" if domain is _EVENT else " and later"
             raise InvalidArgument(

@@ -283,12 +283,22 @@ class OpenCell:
         place: the window.
         encoded, keyed: the key, encoded, and its windows.
         cell: the state.
+        set_before: the number of timers that have been set before the current event.
+        repeated, repeated_at: how many of those that were set in it have fired without progress, and the last one's
+            time.
     """
 
     place: OpenWindow
     encoded: bytes
     keyed: KeyCells
     cell: StateCell
+    set_before: int = 0
+    repeated: int = 0
+    repeated_at: int = 0
+
+    def begin_event(self) -> None:
+        """Begin an event in which timers fire."""
+        self.set_before, self.repeated = self.cell.count, 0
 
     def remove(self) -> None:
         """Remove the window from those of the key."""

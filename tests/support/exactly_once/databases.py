@@ -25,6 +25,13 @@ def rows(url: str, table: str) -> list[dict[str, Any]]:
     return sorted(records, key=repr)
 
 
+def execute_count(url: str, query: str) -> int:
+    """Return the number that a query gives."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        return int(connection.execute(sa.text(query)).scalar_one())
+
+
 def execute(url: str, *statements: str) -> None:
     """Run statements in one transaction."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model.plan.combine import output_of
 from dataflow_model.runners.engine.core.operations import (
     ADD,
     CLEAR,
@@ -101,7 +102,7 @@ class PythonFold:
     def fold_one(self, kind: int, slot: int, argument: int, values: Sequence[Any]) -> None:
         """Fold an operation that neither adds nor merges."""
         if kind == _FIRE:
-            self.emitted[argument] = self._combine.extract_output(self.accumulator(slot))
+            self.emitted[argument] = output_of(self._combine, self.accumulator(slot))
         elif kind in {_CLEAR, _EXPIRE}:
             self._accumulators.pop(slot, None)
         elif kind in {_TAKE_BACK, _EXCHANGE}:
