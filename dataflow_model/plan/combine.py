@@ -141,9 +141,6 @@ class WrappingFn(CombineFn[InputT, AccumT, OutputT]):
         return list({id(owner): owner for part in self.wrapped() for owner in owners_of(part)}.values())
 
 
-FnT = TypeVar("FnT")
-
-
 def output_of(combine: CombineFn[Any, AccumT, OutputT], accumulator: AccumT) -> OutputT:
     """Return a combiner's output, which further inputs do not change: a copy, if it is the accumulator itself.
 
@@ -154,7 +151,11 @@ def output_of(combine: CombineFn[Any, AccumT, OutputT], accumulator: AccumT) -> 
         False
     """
     output = combine.extract_output(accumulator)
-    return copy.copy(output) if output is accumulator else output
+    changes: bool = output is accumulator
+    return copy.copy(output) if changes else output
+
+
+FnT = TypeVar("FnT")
 
 
 def owners_of(fn: FnT) -> list[FnT | CombineFn[Any, Any, Any]]:

@@ -484,5 +484,6 @@ def test_an_index_that_is_unique_for_some_rows_only_is_no_key(database: str) -> 
     ],
 )
 def test_names_that_are_none_are_refused(options: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"url": "sqlite:///sums.db", "table": "sums", "keys": "key"} | options
     with pytest.raises(dm.errors.InvalidType, match=message):
-        TableSink(url="sqlite:///sums.db", **{"table": "sums", "keys": "key"} | options)
+        TableSink(**given)

@@ -672,5 +672,5 @@ def test_an_accumulator_that_is_emitted_does_not_change_afterwards() -> None:
     every = dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
     combined = values(result_of(every, dm.CombinePerKey(AsTheyAre()), script=script))
     assert combined == [("a", ["x"]), ("a", ["x", "y"])]
-    together = dm.CombinePerKey(dm.Together(AsTheyAre(), dm.Count()))
+    together = dm.CombinePerKey(dm.Together(all=AsTheyAre(), count=dm.Count()))
     assert values(result_of(every, together, script=script)) == [("a", (["x"], 1)), ("a", (["x", "y"], 2))]
