@@ -362,11 +362,11 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
         if depth < _DEEPEST and _SCALARS.issuperset(map(type, value)):
             return list(value)
         return [_plain(item, kind.value_type, depth + 1) for item in value]
-    if kind is not None and pa.types.is_map(kind) and isinstance(value, dict | list):  # as a source gives it, a list
-        return [
-            (_plain(key, kind.key_type, depth + 1), _plain(item, kind.item_type, depth + 1))
-            for key, item in (value.items() if isinstance(value, dict) else value)
-        ]
+    if kind is not None and pa.types.is_map(kind) and isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else value  # a source gives a list
+        if not all(isinstance(pair, tuple | list) for pair in pairs):
+            raise ValueError("a map is a dict or a list of pairs")
+        return [(_plain(key, kind.key_type, depth + 1), _plain(item, kind.item_type, depth + 1)) for key, item in pairs]
     fields = _record_fields(value)
     if fields is None and isinstance(value, tuple):
         fields = {f"_{place}": item for place, item in enumerate(value, 1)}

@@ -202,3 +202,10 @@ def test_rows_that_a_function_has_passed_on_are_written_as_they_were_read(
         rows = p | dm.io.ReadTable(table, event_time="at") | dm.Map(lambda row: {"at": row.at, "v": row.v})
         _ = rows | dm.io.WriteParquet(tmp_path, schema=table.schema)
     assert pq.read_table(tmp_path).equals(table)
+
+
+def test_texts_of_two_characters_are_no_pairs_of_a_map(tmp_path: Path) -> None:
+    with dm.Pipeline() as p:
+        rows = p | dm.Create([{"v": ["ab"]}, {"v": [["a", "b"]]}])
+        _ = rows | dm.io.WriteParquet(tmp_path, schema=pa.schema({"v": pa.map_(pa.string(), pa.string())}))
+    assert pq.read_table(tmp_path).to_pylist() == [{"v": [("a", "b")]}]
