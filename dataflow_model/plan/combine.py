@@ -23,6 +23,8 @@ _STEPS: Final = {
     "extract_output": ("self", "accumulator"),
 }
 """The methods that a combiner must define, with their parameters."""
+_NEVER_CHANGE: Final = frozenset({type(None), bool, int, float, complex, str, bytes, tuple, frozenset})
+"""Types of values that need no copy: `copy.copy` returns them as they are."""
 _OPTIONAL: Final = {"subtract_input": ("self", "accumulator", "element")}
 
 
@@ -151,7 +153,7 @@ def output_of(combine: CombineFn[Any, AccumT, OutputT], accumulator: AccumT) -> 
         False
     """
     output = combine.extract_output(accumulator)
-    changes: bool = output is accumulator
+    changes: bool = output is accumulator and type(output) not in _NEVER_CHANGE
     return copy.copy(output) if changes else output
 
 

@@ -213,6 +213,10 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "mean": "write .aggregate_field('field', dm.Mean(), 'mean')",
         "sum": "write .aggregate_field('field', sum, 'total')",
     },
+    "Join": {
+        "outer": "write (left, right) | dm.Join.full()",
+        "right": "write (right, left) | dm.Join.left(), which swaps the sides",
+    },
     "Latest": {"Globally": "write dm.Latest.globally()", "PerKey": "write dm.Latest.per_key()"},
     "Sample": {
         "FixedSizeGlobally": "write dm.Sample.globally(n)",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.time import Duration, duration
 from dataflow_model.transforms import typehints
@@ -35,6 +36,7 @@ _TWO: Final = 2
 _Grouped = tuple[Any, tuple[list[Any], list[Any]]]
 
 
+@with_spellings
 class Join(PTransform, Generic[NoLeftT, NoRightT]):
     """Join two collections of pairs within each key and window: `(left, right) | Join()`.
 

@@ -37,7 +37,7 @@ from dataflow_model.values.scalar_keys import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["are_alike", "encode_key", "shard_hash", "shown_key"]
+__all__ = ["are_alike", "encode_key", "encode_rows", "shard_hash", "shown_key"]
 
 _LENGTH: Final = struct.Struct(">I")
 _DOUBLE: Final = struct.Struct(">d")
@@ -82,6 +82,26 @@ def encode_key(key: Any) -> bytes:
             f"the key {shown(key)} of type {type(key).__name__} cannot be encoded: {type(error).__name__}: {error}"
         )
         raise KeyEncodingError(problem, hint="map it to plain values before grouping") from error
+
+
+def encode_rows(kind: type[Any], parts: Iterable[tuple[Sequence[Any], Iterable[int]]]) -> list[bytes]:
+    """Encode tuples of one type, each different value of a part once.
+
+    Args:
+        kind: `tuple`, or a class of named tuples.
+        parts: for each part, its different values, and the place among them of each tuple's.
+
+    Example:
+        >>> encoded = encode_rows(tuple, [(["UA", "AA"], [1, 0]), ([7], [0, 0])])
+        >>> encoded == [encode_key(("AA", 7)), encode_key(("UA", 7))]
+        True
+    """
+    head = _encode_nested(tuple.__new__(kind), 0)
+    columns = []
+    for values, places in parts:
+        encoded = [_sized(encode_key(value)) for value in values]
+        columns.append([encoded[place] for place in places])
+    return [head + b"".join(row) for row in zip(*columns, strict=True)]
 
 
 def are_alike(keys: Sequence[Any]) -> bool:

@@ -9,16 +9,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+import dataflow_model as dm
 from dataflow_model.errors import InvalidType
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.plan.strategy import WindowingStrategy
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.by_key import sorted_by_key
 from dataflow_model.runners.engine.lanes import Integers
+from dataflow_model.runners.engine.order import of_rows
 from dataflow_model.runners.engine.order_lanes import RowOrders
-from dataflow_model.runners.engine.sharding import encoded_keys
+from dataflow_model.runners.engine.sharding import encoded_keys, rows_by_shard
 from dataflow_model.runners.engine.value_lanes import Pairs, in_columns
 from dataflow_model.values import encode_key
 
-ONE_KIND = [st.integers(-3, 3), st.sampled_from(["a", "ab", "b", ""]), st.binary(max_size=1)]
+INTEGERS = st.integers(-12, 12) | st.sampled_from([100, -(2**63), 2**63 - 1])
+ONE_KIND = [INTEGERS, st.sampled_from(["a", "ab", "b", ""]), st.binary(max_size=1)]
 MIXED = st.one_of(st.sampled_from([0, 1, True, False, 1.0, -0.0, None, (1, "a"), (True, "a")]), *ONE_KIND)
 PAIRS = [st.tuples(ONE_KIND[1], ONE_KIND[0]), st.tuples(MIXED, MIXED)]
 KEYS = st.one_of(*(st.lists(keys, max_size=12) for keys in [*ONE_KIND, *PAIRS, MIXED]))
@@ -34,7 +39,8 @@ def test_elements_are_sorted_by_encoded_key_event_time_and_order(keys: list[Any]
     columns: list[Any] = [[(key, None) for key in keys], list(times), [*orders]]
     lanes: list[Any] = [columns[0], Integers(np.array(times, np.int64)), orders]
     expected = sorted(range(count), key=lambda row: (encode_key(keys[row]), times[row], places[row]))
-    for values, at, order in (columns, lanes):
+    in_lanes: list[Any] = [in_columns(list(columns[0])), *lanes[1:]]
+    for values, at, order in (columns, lanes, in_lanes):
         rows, firsts = sorted_by_key("sum", Bundle.fresh(values, at, order, 0))
         assert rows.tolist() == expected
         groups = [list(group) for _, group in itertools.groupby(expected, key=lambda row: encode_key(keys[row]))]
@@ -63,6 +69,20 @@ def test_tuples_in_columns_are_encoded_as_those_in_a_list(keys: list[tuple[int, 
     encoded, places = encoded_keys("sum", pairs)
     assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
     assert len(encoded) == len(set(keys))
+
+
+@given(st.lists(INTEGERS), st.sampled_from([1, 2, 3, 7]))
+def test_integer_keys_in_a_column_go_to_the_shards_of_those_in_a_list(keys: list[int], shards: int) -> None:
+    node = GroupByKeyAndWindow(label="sums", input=Ref("numbers"), strategy=WindowingStrategy(), combine=dm.Sum())
+    numbers = pa.chunked_array([pa.array(keys, pa.int64())])
+    bundles = [
+        Bundle.fresh(values, [0] * len(keys), of_rows("a", range(len(keys))), 0)
+        for values in ([(key, key) for key in keys], Pairs(numbers, numbers))
+    ]
+    in_list, in_column = (
+        {shard: list(rows) for shard, rows in rows_by_shard(node, bundle, shards).items()} for bundle in bundles
+    )
+    assert in_column == in_list
 
 
 def test_what_is_no_pair_is_named_with_the_transform() -> None:

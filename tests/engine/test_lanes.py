@@ -35,6 +35,7 @@ from dataflow_model.runners.engine.lanes import (
 )
 from dataflow_model.runners.engine.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, RowOrders
+from dataflow_model.runners.engine.uniform import uniform
 from dataflow_model.runners.engine.value_lanes import ColumnValues, Pairs, RowValues, in_columns
 from dataflow_model.values.pickles import load
 
@@ -59,6 +60,9 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
         lambda: Repeated("a", count),
         lambda: Integers(numbers),
         lambda: Intervals(numbers, numbers + 5),
+        lambda: Intervals.alike(numbers, numbers + 5),
+        lambda: Intervals.alike(numbers, numbers + np.abs(others) + 1),
+        lambda: Integers(uniform(count % 2, count)),
         lambda: RowValues(pa.table({"number": numbers, "other": others})),
         lambda: Pairs(pa.chunked_array([numbers]), pa.chunked_array([others])),
         lambda: Pairs(
@@ -70,6 +74,7 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
         lambda: RowOrders.of_origin("origin", numbers),
         lambda: RowOrders(("b", "a"), np.abs(numbers) % 2, others).between((1,), (-1,)),
         lambda: _is_there(RowOrders.of_origin("origin", numbers).numbered(np.arange(count))),
+        lambda: _is_there(RowOrders.of_origin("origin", numbers).numbered(range(count))),
         lambda: DeferredOrders(count, lambda: RowOrders.of_origin("origin", numbers)),
         lambda: DeferredOrders(count, lambda: list(zip(numbers.tolist(), others.tolist(), strict=True))).between(
             (1,), (-1,)
@@ -114,7 +119,7 @@ def test_the_pickle_of_a_part_of_columns_holds_that_part_alone(kind: Any) -> Non
 
 @given(st.data())
 def test_lanes_and_lists_are_joined_as_lists_are(data: st.DataObject) -> None:
-    kind = data.draw(st.integers(0, 13))
+    kind = data.draw(st.integers(0, 16))
     lane, others = data.draw(lanes(kind)), data.draw(st.lists(lanes(kind) | lanes(), max_size=3))
     items, further = list(lane), [list(other) for other in others]
     everything = list(itertools.chain(items, *further))

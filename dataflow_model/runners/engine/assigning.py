@@ -89,7 +89,7 @@ def _intervals(window_fn: WindowFn, times: Sequence[int], label: str) -> Interva
     if assigned is None or assigned[0] is not None:
         return None
     _, starts, ends = assigned
-    return Intervals(starts, ends, is_global=window_fn.is_global)
+    return Intervals.alike(starts, ends, is_global=window_fn.is_global)
 
 
 def _checked_windows(assigned: Any, node: AssignWindows) -> tuple[Window, ...]:

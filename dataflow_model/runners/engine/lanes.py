@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import numpy as np
 
+from dataflow_model.runners.engine.uniform import concatenated, picked
 from dataflow_model.values import GLOBAL_WINDOW, Window
 from dataflow_model.values import interval as interval_of
 
@@ -165,12 +166,12 @@ class Integers(Lane[int]):
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Integers:
         """Return the numbers at these places."""
-        return Integers(self.array[np.asarray(rows, np.int64)])
+        return Integers(picked(self.array, np.asarray(rows, np.int64)))
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> Integers:
         """Return the numbers of all."""
-        return Integers(np.concatenate([lane.array for lane in lanes]))
+        return Integers(concatenated([lane.array for lane in lanes]))
 
 
 class Intervals(Lane["tuple[Window, ...]"]):
@@ -179,13 +180,40 @@ class Intervals(Lane["tuple[Window, ...]"]):
     Attributes:
         starts, ends: the bounds.
         is_global: whether −∞ to +∞ is the global window.
+        length: the length of all windows; `None` if they differ, or if nobody has looked.
+
+    Example:
+        >>> starts = np.array([0, 60])
+        >>> windows = Intervals.alike(starts, starts + 60)
+        >>> windows.length, windows.taken([1]).ends
+        (60, array([120]))
     """
 
-    def __init__(self, starts: NDArray[np.int64], ends: NDArray[np.int64], *, is_global: bool = False) -> None:
-        self.starts, self.ends, self.is_global = starts, ends, is_global
+    length: int | None = None  # windows that an earlier version has pickled have none of their own
+
+    def __init__(
+        self,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        *,
+        is_global: bool = False,
+        length: int | None = None,
+    ) -> None:
+        self.starts, self.ends, self.is_global, self.length = starts, ends, is_global, length
+
+    @classmethod
+    def alike(cls, starts: NDArray[np.int64], ends: NDArray[np.int64], *, is_global: bool = False) -> Intervals:
+        """Return windows that probably have one length: then only their starts are selected, sent and stored."""
+        lengths = ends - starts
+        same = len(lengths) > 0 and bool((lengths == lengths[0]).all())
+        return cls(starts, ends, is_global=is_global, length=int(lengths[0]) if same else None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _intervals, (self.starts, self.ends - self.starts, self.is_global)
+        return _intervals, (
+            self.starts,
+            self.ends - self.starts if self.length is None else self.length,
+            self.is_global,
+        )
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -205,12 +233,15 @@ class Intervals(Lane["tuple[Window, ...]"]):
 
     def part(self, start: int, stop: int) -> Intervals:
         """Return the windows `[start, stop)`."""
-        return Intervals(self.starts[start:stop], self.ends[start:stop], is_global=self.is_global)
+        starts, ends = self.starts[start:stop], self.ends[start:stop]
+        return Intervals(starts, ends, is_global=self.is_global, length=self.length)
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Intervals:
         """Return the windows at these places."""
         places = np.asarray(rows, np.int64)
-        return Intervals(self.starts[places], self.ends[places], is_global=self.is_global)
+        starts = self.starts[places]
+        ends = self.ends[places] if self.length is None else starts + self.length
+        return Intervals(starts, ends, is_global=self.is_global, length=self.length)
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> Intervals | None:
@@ -218,8 +249,11 @@ class Intervals(Lane["tuple[Window, ...]"]):
         is_global = lanes[0].is_global
         if any(lane.is_global != is_global for lane in lanes):
             return None
-        starts = np.concatenate([lane.starts for lane in lanes])
-        return Intervals(starts, np.concatenate([lane.ends for lane in lanes]), is_global=is_global)
+        starts, ends = (
+            np.concatenate(bounds) for bounds in zip(*((lane.starts, lane.ends) for lane in lanes), strict=True)
+        )
+        [length, *others] = {lane.length for lane in lanes}
+        return Intervals(starts, ends, is_global=is_global, length=None if others else length)
 
     def bounds(self) -> list[tuple[int, int]]:
         """Return start and end of the window of each element."""
@@ -306,5 +340,10 @@ def _equal(mine: object, other: object) -> bool:
     return bool(mine == other)
 
 
-def _intervals(starts: NDArray[np.int64], lengths: NDArray[np.int64], is_global: bool) -> Intervals:  # noqa: FBT001
-    return Intervals(starts, starts + lengths, is_global=is_global)
+def _intervals(
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64] | int,
+    is_global: bool,  # noqa: FBT001
+) -> Intervals:
+    length = lengths if isinstance(lengths, int) else None
+    return Intervals(starts, starts + lengths, is_global=is_global, length=length)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.plan.watermarks import ARRIVAL, AdaptiveLateness, Explicit
+from dataflow_model.runners.engine.uniform import uniform
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class GoodRows:
             event_times = None if event_times is None else event_times[positions]
             clock = None if clock is None else clock[positions]
         if clock is None:
-            clock = np.full(batch.num_rows, wall, np.int64)
+            clock = uniform(wall, batch.num_rows)
         return cls(batch, clock if event_times is None else event_times, clock, positions + start)
 
     def elements(self) -> list[Any]:

@@ -172,8 +172,7 @@ def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequenc
         [('a', 7, 0), ('a', 7, 1), ('a', 8, 0)]
     """
     if isinstance(orders, OrderLane):
-        rows = np.arange(len(causes)) if isinstance(causes, range) else np.asarray(causes, np.int64)
-        columns = orders.numbered(rows)
+        columns = orders.numbered(causes if isinstance(causes, range) else np.asarray(causes, np.int64))
         if columns is not None:
             return columns
     if isinstance(causes, range):

@@ -11,6 +11,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.lanes import Lane, joined, ranks_of, taken
 from dataflow_model.runners.engine.radix import in_order_of
+from dataflow_model.runners.engine.uniform import concatenated, picked, uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,7 +74,7 @@ class InstantLane(Lane["tuple[int, int]"]):
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> InstantLane:
         """Return some instants."""
         places = np.asarray(rows, np.int64)
-        return InstantLane(self.clocks[places], self.steps[places])
+        return InstantLane(picked(self.clocks, places), picked(self.steps, places))
 
     def before(self, at: tuple[int, int]) -> int:
         """Return how many of the instants stand before another one."""
@@ -108,8 +109,8 @@ class InstantLane(Lane["tuple[int, int]"]):
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> InstantLane:
         """Return the instants of all."""
-        clocks = np.concatenate([lane.clocks for lane in lanes])
-        return InstantLane(clocks, np.concatenate([lane.steps for lane in lanes]))
+        clocks = concatenated([lane.clocks for lane in lanes])
+        return InstantLane(clocks, concatenated([lane.steps for lane in lanes]))
 
 
 def dense_ranks(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -221,7 +222,7 @@ class OrderLane(Lane[Any]):
         """Return the orders at these places."""
         return self._selected(np.asarray(rows, np.int64))
 
-    def numbered(self, causes: NDArray[np.int64]) -> Self | None:
+    def numbered(self, causes: NDArray[np.int64] | range) -> Self | None:
         """Return where elements stand, each by its cause and then its number among those of one cause.
 
         Args:
@@ -230,9 +231,9 @@ class OrderLane(Lane[Any]):
         """
         if not self.is_bare():
             return None
-        numbers = numbers_within(causes)
+        numbers = uniform(0, len(causes)) if isinstance(causes, range) else numbers_within(causes)
         alone = len(causes) == len(self) and not numbers.any()  # each is the only one of its cause
-        numbered = copy.copy(self) if alone else self._selected(causes)
+        numbered = copy.copy(self) if alone else self._selected(np.asarray(causes, np.int64))
         numbered.numbers = numbers
         return numbered
 
@@ -296,7 +297,7 @@ class OrderLane(Lane[Any]):
     def _selected(self, places: slice | NDArray[np.int64]) -> Self:
         selected = copy.copy(self)
         selected.select(places)
-        selected.numbers = None if self.numbers is None else self.numbers[places]
+        selected.numbers = None if self.numbers is None else _selected(self.numbers, places)
         return selected
 
 
@@ -336,7 +337,7 @@ class RowOrders(OrderLane):
             >>> RowOrders.of_origin("a", np.array([3, 4])).numbered(np.array([0, 0, 1]))
             [('a', 3, 0), ('a', 3, 1), ('a', 4, 0)]
         """
-        return cls((name,), np.zeros(len(sequences), np.int64), sequences)
+        return cls((name,), uniform(0, len(sequences)), sequences)
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -355,7 +356,7 @@ class RowOrders(OrderLane):
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
         """Keep some."""
-        self.codes, self.sequences = self.codes[places], self.sequences[places]
+        self.codes, self.sequences = _selected(self.codes, places), self.sequences[places]
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> RowOrders | None:
@@ -366,11 +367,11 @@ class RowOrders(OrderLane):
         together = copy.copy(first)
         together.names = tuple(dict.fromkeys(name for lane in lanes for name in lane.names))
         places = {name: place for place, name in enumerate(together.names)}
-        together.codes = np.concatenate([lane.codes_among(places) for lane in lanes])
+        together.codes = concatenated([lane.codes_among(places) for lane in lanes])
         together.sequences = np.concatenate([lane.sequences for lane in lanes])
         numbers = [lane.numbers for lane in lanes if lane.numbers is not None]
         if numbers:  # all have them: they are of one form
-            together.numbers = np.concatenate(numbers)
+            together.numbers = concatenated(numbers)
         return together
 
     def codes_among(self, places: Mapping[str, int]) -> NDArray[np.int64]:
@@ -378,7 +379,7 @@ class RowOrders(OrderLane):
         recoded = [places[name] for name in self.names]
         if recoded == list(range(len(recoded))):
             return self.codes
-        return np.array(recoded, np.int64)[self.codes]
+        return uniform(recoded[0], len(self)) if len(recoded) == 1 else np.array(recoded, np.int64)[self.codes]
 
 
 class RisingOrders(OrderLane):
@@ -490,6 +491,10 @@ class DeferredOrders(OrderLane):
 def made_orders(orders: Sequence[Any]) -> Sequence[Any]:
     """Return orders that may have been deferred, made."""
     return orders.made() if isinstance(orders, DeferredOrders) else orders
+
+
+def _selected(array: NDArray[np.int64], places: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+    return array[places] if isinstance(places, slice) else picked(array, places)
 
 
 def _restored(orders: Sequence[Any]) -> Sequence[Any]:

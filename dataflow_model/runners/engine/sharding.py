@@ -5,12 +5,14 @@ For a memoised ParDo it depends on the value, since an element and its retractio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
+from dataflow_model.runners.engine.columns import shard_of
+from dataflow_model.runners.engine.lanes import ranks_of_bytes
 from dataflow_model.runners.engine.order import shard_by_order
 from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import key_of_value
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import KeyedNode
     from dataflow_model.runners.engine.bundle import Bundle
 
-__all__ = ["encoded_key", "encoded_keys", "rows_by_shard", "shards_of"]
+__all__ = ["encoded_key", "encoded_keys", "key_ranks", "rows_by_shard", "shards_of"]
+
+_DIGITS: Final = "S20"
+"""Bytes for any 64-bit integer in decimal digits."""
 
 
 def rows_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Sequence[int] | NDArray[np.int64]]:
@@ -56,14 +61,38 @@ def encoded_key(label: str, pair: tuple[Any, Any]) -> bytes:
         raise user_error(error, label, pair, hint=None) from error
 
 
-def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> Sequence[int] | NDArray[np.int64]:
+def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> Sequence[int] | NDArray[np.integer[Any]]:
     """Return the shard of each element."""
     if isinstance(node, ParDo) and not node.is_stateful and node.retractable == "memoised":
         return [shard_hash(key_of_value(node.label, value)) % shards for value in bundle.values]
     if not (isinstance(node, GroupByKeyAndWindow | Deduplicate) or (isinstance(node, ParDo) and node.is_stateful)):
         return [shard_by_order(order, shards) for order in bundle.orders]
-    encoded, places = encoded_keys(node.label, bundle.values)
+    values = bundle.values
+    if isinstance(values, Pairs) and values.has_integer_keys():
+        return shard_of(values.keys, range(shards))
+    encoded, places = encoded_keys(node.label, values)
     return np.array([shard_hash(key) % shards for key in encoded], np.int64)[places]
+
+
+def key_ranks(label: str, pairs: Sequence[Any]) -> NDArray[np.int64]:
+    """Return a number for the key of each pair; the keys' numbers compare like their encodings.
+
+    Raises:
+        InvalidType: for an element that is not a pair.
+        UserCodeError: for a key that has no deterministic encoding.
+
+    Example:
+        >>> key_ranks("sum", [("UA", 7), ("AA", 9), ("UA", 1)])
+        array([1, 0, 1])
+    """
+    if isinstance(pairs, Pairs) and pairs.has_integer_keys():
+        coded = pairs.coded_keys()
+        digits = np.array(coded.values, np.int64).astype(_DIGITS)  # an encoded integer is a letter and its digits
+        ranks = np.empty(len(digits), np.int64)
+        ranks[np.argsort(digits)] = np.arange(len(digits))
+        return ranks[coded.places]
+    encoded, places = encoded_keys(label, pairs)
+    return ranks_of_bytes(encoded)[places]
 
 
 def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray[np.int64]]:
@@ -80,8 +109,8 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
         ([b'sUA', b'sAA'], array([0, 1, 0]))
     """
     if isinstance(pairs, Pairs) and pairs.keys_are_alike():
-        coded = pairs.coded_keys()
-        return list(map(encode_key, coded.values)), coded.places
+        coded = pairs.encoded_keys()
+        return coded.values, coded.places
     keys = [key for key, _ in checked_pairs(pairs, label)]
     if are_alike(keys):
         place_of = {key: place for place, key in enumerate(dict.fromkeys(keys))}

@@ -16,6 +16,7 @@ from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_narrow_ipc
 from dataflow_model.runners.engine.core.moving import pairs_apart
 from dataflow_model.runners.engine.lanes import Lane
+from dataflow_model.values.keys import encode_key, encode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -138,36 +139,58 @@ class Pairs(Lane["tuple[Any, Any]"]):
         """
         if self.key_row is None:
             return Coded.of(self.keys)
+        parts, places = self._coded_parts()
+        columns = ([values[place] for place in places_there] for values, places_there in parts)
+        return Coded(list(map(functools.partial(tuple.__new__, self.key_row), zip(*columns, strict=True))), places)
+
+    def encoded_keys(self) -> Coded:
+        """Return the same, encoded.
+
+        Example:
+            >>> Pairs(pa.chunked_array([["b", "a", "b"]]), pa.chunked_array([[1, 2, 3]])).encoded_keys()
+            Coded(values=[b'sb', b'sa'], places=array([0, 1, 0]))
+        """
+        if self.key_row is None:
+            coded = Coded.of(self.keys)
+            return Coded(list(map(encode_key, coded.values)), coded.places)
+        parts, places = self._coded_parts()
+        return Coded(encode_rows(self.key_row, parts), places)
+
+    def _coded_parts(self) -> tuple[list[tuple[list[Any], list[int]]], NDArray[np.int64]]:
+        """Return the different keys, each of which is a tuple, and the place among them of each pair's key.
+
+        The former are returned as the different values of each part, and the place among them of each key's.
+        """
         first, *others = map(Coded.of, self.keys.flatten())
-        rows: list[tuple[Any, ...]] = [(value,) for value in first.values]
-        places = first.places
-        for field in others:
-            together = Coded.of_integers(places * len(field.values) + field.places)
-            combined = (divmod(number, len(field.values)) for number in together.values)
-            rows = [(*rows[before], field.values[last]) for before, last in combined]
+        values, of_parts, places = [first.values], [np.arange(len(first.values))], first.places
+        for part in others:
+            together = Coded.of_integers(places * len(part.values) + part.places)
+            before, last = np.divmod(np.array(together.values, np.int64), max(1, len(part.values)))
+            of_parts = [*(of_part[before] for of_part in of_parts), last]
+            values.append(part.values)
             places = together.places
-        return Coded(list(map(functools.partial(tuple.__new__, self.key_row), rows)), places)
+        return [(of, of_part.tolist()) for of, of_part in zip(values, of_parts, strict=True)], places
 
     def keys_and_places(self) -> tuple[list[Any], NDArray[np.int64]]:
         """Return the different keys, which have to be alike, and the place among them of each pair's key."""
         coded = self.coded_keys()
         return coded.values, coded.places
 
+    def has_integer_keys(self) -> bool:
+        """Return whether all keys are integers of at most 64 bits with a sign."""
+        return _holds_integers(self.keys)
+
     def integers_or_keys(self) -> NDArray[Any] | Coded:
         """Return the keys, which have to be alike, as an array if all are 64-bit integers."""
-        kind = self.keys.type
-        if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
-            return np.asarray(self.keys.to_numpy())
-        return self.coded_keys()
+        return np.asarray(self.keys.to_numpy()) if self.has_integer_keys() else self.coded_keys()
 
     def numbers_or_values(self) -> NDArray[Any] | list[Any]:
         """Return the values, as an array if all are 64-bit integers, or all are floats."""
         kind = self.values.type
-        if not self.values.null_count:
-            if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
-                return np.asarray(self.values.to_numpy(), np.int64)
-            if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-                return np.asarray(self.values.to_numpy(), np.float64)
+        if _holds_integers(self.values):
+            return np.asarray(self.values.to_numpy(), np.int64)
+        if not self.values.null_count and (pa.types.is_float32(kind) or pa.types.is_float64(kind)):
+            return np.asarray(self.values.to_numpy(), np.float64)
         return list_of(self.values, self.row)
 
     @classmethod
@@ -371,6 +394,10 @@ def _parts(column: pa.ChunkedArray, row: type[tuple[Any, ...]] | None) -> list[p
 def _holds_alike_keys(column: pa.ChunkedArray) -> bool:
     tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
     return not column.null_count and any(is_kind(column.type) for is_kind in tests)
+
+
+def _holds_integers(column: pa.ChunkedArray) -> bool:
+    return pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type) and not column.null_count
 
 
 def _plain_column(items: Sequence[Any], kind: type[Any]) -> pa.ChunkedArray | None:

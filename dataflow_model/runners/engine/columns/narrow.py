@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.runners.engine.uniform import uniform
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -54,7 +56,7 @@ def widened(least: int, excess: int | NDArray[Any]) -> NDArray[np.int64]:
         (array([63, 60]), array([60, 60, 60]))
     """
     if isinstance(excess, int):
-        return np.full(excess, least, np.int64)
+        return uniform(least, excess)
     wide: NDArray[np.int64] = np.add(excess, least, dtype=np.int64)
     return wide
 

@@ -16,7 +16,7 @@ cdef class IntegerNumbers:
     @cython.locals(place=int64_t)
     cpdef put(self, int64_t integer, int64_t number)
     @cython.locals(row=int64_t)
-    cpdef put_all(self, int64_t[::1] integers, int64_t first)
+    cpdef put_all(self, int64_t[::1] integers, int64_t[::1] numbers)
     @cython.locals(free=int64_t, place=int64_t, bucket=int64_t)
     cpdef remove(self, int64_t integer)
     @cython.locals(integers=int64_t[::1], numbers=int64_t[::1], before=int64_t, row=int64_t, place=int64_t)

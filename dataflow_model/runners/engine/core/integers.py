@@ -69,10 +69,10 @@ class IntegerNumbers:
         self.integers[place] = integer
         self.numbers[place] = number
 
-    def put_all(self, integers: Sequence[int], first: int) -> None:
-        """Set the numbers of several integers, which are consecutive from `first` on."""
+    def put_all(self, integers: Sequence[int], numbers: Sequence[int]) -> None:
+        """Set the numbers of several integers."""
         for row in range(len(integers)):
-            self.put(integers[row], first + row)
+            self.put(integers[row], numbers[row])
 
     def remove(self, integer: int) -> None:
         """Remove an integer that has a number, and move those behind it that it kept from their buckets."""

@@ -114,26 +114,32 @@ class KeyTable:
 
         Integers have at most 64 bits.
 
-        Many new keys at once are faster together than with `number`.
+        Many new keys at once are faster together than with `number`, and get the same numbers.
         """
         if not keys:
             return
         kind = type(keys[0])
         encoded = [b"i%d" % key for key in keys] if kind is int else list(map(encode_key, keys))
-        if self._free or not self._numbers.keys().isdisjoint(encoded):
+        if not self._numbers.keys().isdisjoint(encoded):
             for key in keys:
                 self.number(key)
             return
         self._ranks = self._column = None
-        numbers = range(len(self.shown), len(self.shown) + len(keys))
-        self.shown += keys
-        self.encoded += encoded
+        again = min(len(self._free), len(keys))
+        numbers = [self._free.pop() for _ in range(again)]
+        if numbers:
+            self._take_back()
+        for number, key, code in zip(numbers, keys, encoded, strict=False):
+            self.shown[number], self.encoded[number] = key, code
+        numbers += range(len(self.shown), len(self.shown) + len(keys) - again)
+        self.shown += keys[again:]
+        self.encoded += encoded[again:]
         self._numbers.update(zip(encoded, numbers, strict=True))
         self._looked_up_as.update(zip(numbers, keys, strict=True))
         if self.fresh is not None:
             self.fresh += numbers
         if kind is int:
-            self._integers.put_all(column_of(np.array(keys, np.int64)), numbers[0])
+            self._integers.put_all(column_of(np.array(keys, np.int64)), column_of(np.array(numbers, np.int64)))
         else:
             self._alike[kind].update(zip(keys, numbers, strict=True))
 
