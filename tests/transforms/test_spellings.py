@@ -14,7 +14,7 @@ from dataflow_model.plan.spellings import SPELLINGS
 
 CLASSES: dict[str, Any] = {
     "Combiner": dm.Mean, "Count": dm.Count, "Distinct": dm.Distinct, "DoFn": dm.DoFn(), "GroupBy": dm.GroupBy("key"),
-    "Latest": dm.Latest, "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top,
+    "Join": dm.Join, "Latest": dm.Latest, "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top,
     "TestStream": dm.testing.TestStream(), "WindowInto": dm.Window.into(dm.FixedWindows(10)),
     "dataflow_model": dm, "dataflow_model.io": dm.io, "dataflow_model.testing": dm.testing,
     "PCollection": dm.Pipeline() | dm.Create([1]),
