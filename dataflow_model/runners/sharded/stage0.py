@@ -26,6 +26,7 @@ from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import route
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
+from dataflow_model.runners.engine.uniform import uniform
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, in_columns
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row
@@ -281,7 +282,7 @@ def _instants(bundle: Bundle, at: Sequence[At] | At | None) -> Sequence[At] | At
     clocks = array_of(bundle.produced)
     if len(clocks) and (clocks == clocks[0]).all():
         return int(clocks[0]), 0
-    return InstantLane(clocks, np.zeros(len(clocks), np.int64))
+    return InstantLane(clocks, uniform(0, len(clocks)))
 
 
 def _packed_elements(task: Task, packed: PackedBundle) -> Any:
