@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import json
 import re
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,6 @@ __all__ = ["parser", "problem_of_row"]
 
 _COLUMN: Final = re.compile(r"In CSV column #(\d+):")
 _READ_AS_TEXT: Final = (pa.types.is_nested, pa.types.is_duration, pa.types.is_float16, pa.types.is_decimal256)
-_NULL_WORDS: Final = pa.array(pa_csv.ConvertOptions().null_values)
 
 
 def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callable[[bytes], pa.Table]:
@@ -110,7 +110,7 @@ def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Ar
     if is_binary(kind):
         return array_of(texts.to_pylist(), kind)
     if options.null_values is None:  # otherwise Arrow knows which texts are null, also by their quotes
-        is_null = pc.call_function("is_in", [texts], pc.SetLookupOptions(_NULL_WORDS))
+        is_null = pc.call_function("is_in", [texts], pc.SetLookupOptions(_null_words()))
         texts = pc.call_function("if_else", [is_null, pa.scalar(None, pa.string()), texts])
     if pa.types.is_timestamp(kind):
         return times_of(texts, kind, options.time_formats, options.zone)
@@ -129,3 +129,9 @@ def _number(text: str, decimal_point: str) -> decimal.Decimal:
         return decimal.Decimal(text.replace(decimal_point, "."))
     except decimal.InvalidOperation as error:
         raise ValueError(f"{text!r} is not a number") from error
+
+
+@functools.cache
+def _null_words() -> pa.Array:  # not when the module is imported: to make an array, Arrow imports pandas
+    """Return the texts that are null where no others are given."""
+    return pa.array(pa_csv.ConvertOptions().null_values)

@@ -59,6 +59,13 @@ def test_importing_the_package_imports_neither_pyspark_nor_an_http_client(tmp_pa
     assert run(sys.executable, "-c", script, cwd=tmp_path).stdout.strip() == "[]"
 
 
+def test_what_the_processes_of_a_stream_import_does_not_import_pandas(tmp_path: Path) -> None:
+    """It takes a quarter of a second; Arrow imports it when the first array is made of Python values."""
+    imported = "dataflow_model.io, dataflow_model.runners.spark.sink, dataflow_model.runners.spark.stages"
+    script = f"import sys, {imported}; print('pandas' in sys.modules)"
+    assert run(sys.executable, "-c", script, cwd=tmp_path).stdout.strip() == "False"
+
+
 def test_outside_the_checkout_the_links_are_no_modules(tmp_path: Path) -> None:
     script = f"import importlib.util as u; print([n for n in {LINKS!r} if u.find_spec(n)])"
     assert run(sys.executable, "-c", script, cwd=tmp_path).stdout.strip() == "[]"

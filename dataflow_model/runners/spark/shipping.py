@@ -267,7 +267,11 @@ def _sink(title: str, find: Callable[[], Any] | None, installed: Callable[[], An
             return title
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: FBT001, N802
+            import gc
+
             del schema, overwrite
+            if not gc.get_freeze_count():
+                gc.freeze()  # Spark's process looks through all objects after each micro-batch, modules included
             if find is not None:
                 find()  # from here on the package can be imported
             return Writer(dict(self.options))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from dataflow_model.runners.engine.garbage import leave_out
 from dataflow_model.runners.sharded.pending import Pending, write_pending
 from dataflow_model.runners.sharded.publishing import Publisher
 from dataflow_model.runners.sharded.rows import rows_of_batches
@@ -38,6 +39,7 @@ class StreamWriter:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        leave_out()  # Spark's own processes for sinks look through all objects after each call, too
         self.packed: PackedProgram = value_of(options, "program")
         self.directory = options["directory"]
 
