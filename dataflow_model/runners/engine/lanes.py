@@ -209,11 +209,8 @@ class Intervals(Lane["tuple[Window, ...]"]):
         return cls(starts, ends, is_global=is_global, length=int(lengths[0]) if same else None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _intervals, (
-            self.starts,
-            self.ends - self.starts if self.length is None else self.length,
-            self.is_global,
-        )
+        lengths = self.ends - self.starts if self.length is None else self.length
+        return _intervals, (self.starts, lengths, self.is_global)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -249,9 +246,8 @@ class Intervals(Lane["tuple[Window, ...]"]):
         is_global = lanes[0].is_global
         if any(lane.is_global != is_global for lane in lanes):
             return None
-        starts, ends = (
-            np.concatenate(bounds) for bounds in zip(*((lane.starts, lane.ends) for lane in lanes), strict=True)
-        )
+        starts = np.concatenate([lane.starts for lane in lanes])
+        ends = np.concatenate([lane.ends for lane in lanes])
         [length, *others] = {lane.length for lane in lanes}
         return Intervals(starts, ends, is_global=is_global, length=None if others else length)
 
