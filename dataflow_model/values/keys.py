@@ -37,7 +37,7 @@ from dataflow_model.values.scalar_keys import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["are_alike", "encode_key", "encode_rows", "shard_hash", "shown_key"]
+__all__ = ["are_alike", "encode_alike", "encode_key", "encode_rows", "shard_hash", "shown_key"]
 
 _LENGTH: Final = struct.Struct(">I")
 _DOUBLE: Final = struct.Struct(">d")
@@ -84,12 +84,24 @@ def encode_key(key: Any) -> bytes:
         raise KeyEncodingError(problem, hint="map it to plain values before grouping") from error
 
 
+def encode_alike(keys: Iterable[Any]) -> list[bytes]:
+    """Encode keys that are alike, in less time than each by itself.
+
+    Example:
+        >>> encode_alike([7, 10]) == [encode_key(7), encode_key(10)]
+        True
+    """
+    several = list(keys)
+    encoder = _ENCODERS.get(type(several[0]), encode_key) if several else encode_key
+    return list(map(encoder, several))
+
+
 def encode_rows(kind: type[Any], parts: Iterable[tuple[Sequence[Any], Iterable[int]]]) -> list[bytes]:
     """Encode tuples of one type, each different value of a part once.
 
     Args:
         kind: `tuple`, or a class of named tuples.
-        parts: for each part, its different values, and the place among them of each tuple's.
+        parts: for each part, its different values, which are alike, and the place among them of each tuple's.
 
     Example:
         >>> encoded = encode_rows(tuple, [(["UA", "AA"], [1, 0]), ([7], [0, 0])])
@@ -99,7 +111,7 @@ def encode_rows(kind: type[Any], parts: Iterable[tuple[Sequence[Any], Iterable[i
     head = _encode_nested(tuple.__new__(kind), 0)
     columns = []
     for values, places in parts:
-        encoded = [_sized(encode_key(value)) for value in values]
+        encoded = list(map(_sized, encode_alike(values)))
         columns.append([encoded[place] for place in places])
     return [head + b"".join(row) for row in zip(*columns, strict=True)]
 

@@ -60,7 +60,7 @@ def test_importing_the_package_imports_neither_pyspark_nor_an_http_client(tmp_pa
 
 
 def test_what_the_processes_of_a_stream_import_does_not_import_pandas(tmp_path: Path) -> None:
-    """It takes a quarter of a second; Arrow imports it when the first array is made of Python values."""
+    """It takes a sixth of a second; Arrow imports it when the first array is made of Python values."""
     imported = "dataflow_model.io, dataflow_model.runners.spark.sink, dataflow_model.runners.spark.stages"
     script = f"import sys, {imported}; print('pandas' in sys.modules)"
     assert run(sys.executable, "-c", script, cwd=tmp_path).stdout.strip() == "False"

@@ -11,10 +11,10 @@ import numpy as np
 from dataflow_model.metrics.collecting import SlowestKeys
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.chunk import Produced
-from dataflow_model.runners.engine.lanes import array_of
+from dataflow_model.runners.engine.lanes import array_of, ranks_of_bytes
 from dataflow_model.runners.engine.order import rising, sorting
 from dataflow_model.runners.engine.radix import in_order_of
-from dataflow_model.runners.engine.sharding import key_ranks
+from dataflow_model.runners.engine.sharding import encoded_keys
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.time import MIN_TIMESTAMP
 
@@ -49,7 +49,8 @@ class _ByKey(Protocol):
 
 def sorted_by_key(label: str, elements: Bundle) -> tuple[NDArray[np.int64], list[int]]:
     """Return the elements' places by key, then event time, then order, and where the rows of each key begin there."""
-    keys = key_ranks(label, elements.values)
+    encoded, places = encoded_keys(label, elements.values)
+    keys = ranks_of_bytes(encoded)[places]
     in_order = sorting(elements.orders)
     times = array_of(elements.times)
     if in_order is None:

@@ -297,7 +297,7 @@ class OrderLane(Lane[Any]):
     def _selected(self, places: slice | NDArray[np.int64]) -> Self:
         selected = copy.copy(self)
         selected.select(places)
-        selected.numbers = None if self.numbers is None else _selected(self.numbers, places)
+        selected.numbers = None if self.numbers is None else picked(self.numbers, places)
         return selected
 
 
@@ -356,7 +356,7 @@ class RowOrders(OrderLane):
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
         """Keep some."""
-        self.codes, self.sequences = _selected(self.codes, places), self.sequences[places]
+        self.codes, self.sequences = picked(self.codes, places), self.sequences[places]
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> RowOrders | None:
@@ -491,10 +491,6 @@ class DeferredOrders(OrderLane):
 def made_orders(orders: Sequence[Any]) -> Sequence[Any]:
     """Return orders that may have been deferred, made."""
     return orders.made() if isinstance(orders, DeferredOrders) else orders
-
-
-def _selected(array: NDArray[np.int64], places: slice | NDArray[np.int64]) -> NDArray[np.int64]:
-    return array[places] if isinstance(places, slice) else picked(array, places)
 
 
 def _restored(orders: Sequence[Any]) -> Sequence[Any]:

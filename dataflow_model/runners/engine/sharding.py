@@ -5,20 +5,20 @@ For a memoised ParDo it depends on the value, since an element and its retractio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
 from dataflow_model.runners.engine.columns import shard_of
-from dataflow_model.runners.engine.lanes import ranks_of_bytes
 from dataflow_model.runners.engine.order import shard_by_order
 from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import key_of_value
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.values import are_alike, checked_pairs, encode_key, shard_hash
+from dataflow_model.values.keys import encode_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import KeyedNode
     from dataflow_model.runners.engine.bundle import Bundle
 
-__all__ = ["encoded_key", "encoded_keys", "key_ranks", "rows_by_shard", "shards_of"]
-
-_DIGITS: Final = "S20"
-"""Bytes for any 64-bit integer in decimal digits."""
+__all__ = ["encoded_key", "encoded_keys", "rows_by_shard", "shards_of"]
 
 
 def rows_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Sequence[int] | NDArray[np.int64]]:
@@ -68,31 +65,10 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> Sequence[int] | N
     if not (isinstance(node, GroupByKeyAndWindow | Deduplicate) or (isinstance(node, ParDo) and node.is_stateful)):
         return [shard_by_order(order, shards) for order in bundle.orders]
     values = bundle.values
-    if isinstance(values, Pairs) and values.has_integer_keys():
+    if isinstance(values, Pairs) and values.key_row is None and values.keys_are_alike():
         return shard_of(values.keys, range(shards))
     encoded, places = encoded_keys(node.label, values)
     return np.array([shard_hash(key) % shards for key in encoded], np.int64)[places]
-
-
-def key_ranks(label: str, pairs: Sequence[Any]) -> NDArray[np.int64]:
-    """Return a number for the key of each pair; the keys' numbers compare like their encodings.
-
-    Raises:
-        InvalidType: for an element that is not a pair.
-        UserCodeError: for a key that has no deterministic encoding.
-
-    Example:
-        >>> key_ranks("sum", [("UA", 7), ("AA", 9), ("UA", 1)])
-        array([1, 0, 1])
-    """
-    if isinstance(pairs, Pairs) and pairs.has_integer_keys():
-        coded = pairs.coded_keys()
-        digits = np.array(coded.values, np.int64).astype(_DIGITS)  # an encoded integer is a letter and its digits
-        ranks = np.empty(len(digits), np.int64)
-        ranks[np.argsort(digits)] = np.arange(len(digits))
-        return ranks[coded.places]
-    encoded, places = encoded_keys(label, pairs)
-    return ranks_of_bytes(encoded)[places]
 
 
 def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray[np.int64]]:
@@ -114,7 +90,7 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
     keys = [key for key, _ in checked_pairs(pairs, label)]
     if are_alike(keys):
         place_of = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-        return list(map(encode_key, place_of)), np.fromiter(map(place_of.__getitem__, keys), np.int64, len(keys))
+        return encode_alike(place_of), np.fromiter(map(place_of.__getitem__, keys), np.int64, len(keys))
     places: dict[bytes, int] = {}
     numbers = (places.setdefault(encoded_key(label, pair), len(places)) for pair in pairs)
     codes = np.fromiter(numbers, np.int64, len(pairs))

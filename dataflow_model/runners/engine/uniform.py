@@ -25,9 +25,11 @@ def uniform(value: int, count: int) -> NDArray[np.int64]:
     return np.broadcast_to(np.int64(value), count)
 
 
-def picked(array: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the integers at these places; those of a `uniform` array as such an array."""
-    return uniform(array[0], len(places)) if _is_uniform(array) else array[places]
+def picked(array: NDArray[np.int64], places: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the integers at these places; those of a `uniform` array as such an array, as a slice of it is already."""
+    if isinstance(places, slice) or not _is_uniform(array):
+        return array[places]
+    return uniform(array[0], len(places))
 
 
 def concatenated(arrays: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

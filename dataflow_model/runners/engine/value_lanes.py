@@ -16,7 +16,7 @@ from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_narrow_ipc
 from dataflow_model.runners.engine.core.moving import pairs_apart
 from dataflow_model.runners.engine.lanes import Lane
-from dataflow_model.values.keys import encode_key, encode_rows
+from dataflow_model.values.keys import encode_alike, encode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -152,7 +152,7 @@ class Pairs(Lane["tuple[Any, Any]"]):
         """
         if self.key_row is None:
             coded = Coded.of(self.keys)
-            return Coded(list(map(encode_key, coded.values)), coded.places)
+            return Coded(encode_alike(coded.values), coded.places)
         parts, places = self._coded_parts()
         return Coded(encode_rows(self.key_row, parts), places)
 
@@ -176,13 +176,9 @@ class Pairs(Lane["tuple[Any, Any]"]):
         coded = self.coded_keys()
         return coded.values, coded.places
 
-    def has_integer_keys(self) -> bool:
-        """Return whether all keys are integers of at most 64 bits with a sign."""
-        return _holds_integers(self.keys)
-
     def integers_or_keys(self) -> NDArray[Any] | Coded:
         """Return the keys, which have to be alike, as an array if all are 64-bit integers."""
-        return np.asarray(self.keys.to_numpy()) if self.has_integer_keys() else self.coded_keys()
+        return np.asarray(self.keys.to_numpy()) if _holds_integers(self.keys) else self.coded_keys()
 
     def numbers_or_values(self) -> NDArray[Any] | list[Any]:
         """Return the values, as an array if all are 64-bit integers, or all are floats."""

@@ -39,7 +39,6 @@ class StreamWriter:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        leave_out()  # Spark's own processes for sinks look through all objects after each call, too
         self.packed: PackedProgram = value_of(options, "program")
         self.directory = options["directory"]
 
@@ -52,12 +51,17 @@ class StreamWriter:
     @reported
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """Publish the output of a micro-batch's tasks."""
-        Publisher(this_program(self.packed), self.directory).commit(batchId, _pending(messages))
+        self._publisher().commit(batchId, _pending(messages))
 
     @reported
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """Delete the output of a micro-batch's tasks that ended."""
-        Publisher(this_program(self.packed), self.directory).abort(batchId, _pending(messages))
+        self._publisher().abort(batchId, _pending(messages))
+
+    def _publisher(self) -> Publisher:
+        program = this_program(self.packed)
+        leave_out()  # the process in which Spark commits looks through all objects after each commit
+        return Publisher(program, self.directory)
 
 
 def _pending(messages: list[Any]) -> list[Pending]:

@@ -15,7 +15,7 @@ from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MER
 from dataflow_model.runners.engine.lanes import ranks_of_bytes
 from dataflow_model.runners.engine.value_lanes import Coded
 from dataflow_model.values import are_alike, encode_key
-from dataflow_model.values.keys import shown_key
+from dataflow_model.values.keys import encode_alike, shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -119,7 +119,7 @@ class KeyTable:
         if not keys:
             return
         kind = type(keys[0])
-        encoded = [b"i%d" % key for key in keys] if kind is int else list(map(encode_key, keys))
+        encoded = encode_alike(keys)
         if not self._numbers.keys().isdisjoint(encoded):
             for key in keys:
                 self.number(key)
