@@ -162,8 +162,10 @@ class _Wrapping(WrappingFn[Any, Any, Any]):
     def wrapped(self) -> Sequence[CombineFn[Any, Any, Any]]:
         return (self.combine,)
 
-    def create_accumulator(self) -> Any:
-        return self.combine.create_accumulator()
+    @property
+    def create_accumulator(self) -> Callable[[], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The method of the other combiner, so that no call comes between for each part."""
+        return self.combine.create_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
         return self.combine.merge_accumulators(accumulators)

@@ -328,6 +328,15 @@ def test_orders_in_columns_rise_by_key_as_those_in_a_list(
     assert [taken[row] for row in (range(len(taken)) if in_order is None else in_order)] == sorted(taken)
 
 
+def test_no_order_is_made_where_all_have_been_left_out() -> None:
+    def make() -> list[tuple[int, int]]:
+        raise AssertionError
+
+    none = DeferredOrders(3, make).taken(np.array([], np.int64))
+    assert list(none) == list(made_orders(none)) == []
+    assert len(none.ranked()) == 0
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), unique=True), st.data())
 def test_deferred_orders_sort_and_change_as_tuples_do(rows: list[tuple[int, int]], data: st.DataObject) -> None:
     made: list[None] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,12 +14,15 @@ from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.engine.record_ids import record_hashes, record_ids
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 PIPELINE = dm.Pipeline()
 _ = PIPELINE | dm.Create([1])
 PLAN = PIPELINE.plan()
 
 
-def hashes(orders: Any, causes: list[int]) -> list[int]:
+def hashes(orders: Any, causes: Sequence[int]) -> list[int]:
     """Return the hashes of elements that have been made of records with these orders."""
     return list(map(int, record_hashes(PLAN, "Create", bundle(orders), causes)))
 
@@ -39,6 +42,7 @@ def test_they_depend_on_the_record_id_alone(places: list[tuple[str, int]], data:
     assert all(0 <= hashed < 2**32 for hashed in of_lane)
     ids = list(record_ids(PLAN, "Create", bundle(places), causes))
     assert len(set(zip(ids, of_lane, strict=True))) == len(set(ids))
+    assert hashes(lane, range(len(places))) == hashes(lane, list(range(len(places))))
 
 
 def test_those_of_a_dataframes_rows_are_there_whatever_its_sequence_column_holds() -> None:

@@ -301,6 +301,8 @@ def joined(items: Sequence[T], *others: Sequence[T]) -> Sequence[T]:
 
 def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
     """Return integers as an array, which may be shared with a lane."""
+    if isinstance(numbers, range):
+        return np.arange(numbers.start, numbers.stop, numbers.step)
     return numbers.array if isinstance(numbers, Integers) else np.fromiter(numbers, np.int64, len(numbers))
 
 

@@ -461,7 +461,9 @@ class DeferredOrders(OrderLane):
         return columns
 
     def bare(self) -> Iterable[tuple[Any, ...]]:
-        """Return the orders as they were made."""
+        """Return the orders as they were made, of which none is made for nothing."""
+        if not self._count:
+            return []
         return self._source.orders if self._places is None else taken(self._source.orders, self._places)
 
     def bare_item(self, row: int) -> tuple[Any, ...]:

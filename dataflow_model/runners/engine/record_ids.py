@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dataflow_model.plan.nodes import Read
-from dataflow_model.runners.engine.lanes import taken
+from dataflow_model.runners.engine.lanes import array_of, taken
 from dataflow_model.runners.engine.order import origin_of, place_in_source, sequence_of
 from dataflow_model.runners.engine.order_lanes import RowOrders, numbers_within
 
@@ -69,9 +69,12 @@ def record_hashes(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]
     else:
         names = np.array([zlib.crc32(origin_of(order).encode()) for order in root.orders], np.uint64)
         places = _mixed(names) + np.array([_number_of(sequence_of(order)) for order in root.orders], np.uint64)
-    of_element = np.asarray(causes, np.int64)
-    numbers = numbers_within(of_element).astype(np.uint64)
-    return (_mixed(_mixed(places[of_element]) + numbers) >> np.uint64(32)).astype(np.int64)
+    if isinstance(causes, range):  # each element is the only one of its record
+        hashes = _mixed(_mixed(places))
+    else:
+        of_element = array_of(causes)
+        hashes = _mixed(_mixed(places[of_element]) + numbers_within(of_element).astype(np.uint64))
+    return (hashes >> np.uint64(32)).astype(np.int64)
 
 
 def _number_of(sequence: Any) -> int:
