@@ -39,12 +39,12 @@ def run_local_stream(path: Path) -> Outcome:
 
 
 @contextlib.contextmanager
-def spark_runs(cores: int = 2) -> Iterator[Any]:
+def spark_runs() -> Iterator[Any]:
     """Yield a function `(mode, path) -> Outcome` that runs on one Spark session, which is closed at the end."""
     from dataflow_model.runners.spark.session import local_session
 
     log = Path(tempfile.gettempdir(), f"dataflow-model-demo-{os.getpid()}.log")
-    spark = local_session("dataflow-model demo", cores, log=str(log))
+    spark = local_session("dataflow-model demo", 2, log=str(log))
 
     def run(mode: str, path: Path) -> Outcome:
         if mode == "batch":

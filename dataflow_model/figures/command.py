@@ -19,26 +19,25 @@ if TYPE_CHECKING:
 __all__ = ["list_figures", "show_figure"]
 
 
-def list_figures(console: Console | None = None) -> None:
+def list_figures() -> None:
     """Print the names of all figures."""
-    console = console or Console()
+    console = Console()
     console.print("`dataflow-model figure NAME` runs one of these figures in process and draws it:")
     console.print(list_of(FIGURES.values()))
 
 
-def show_figure(figure: Figure, out: Path | None = None, console: Console | None = None) -> None:
+def show_figure(figure: Figure, out: Path | None = None) -> None:
     """Run a figure in process, print its panes as a table, and draw it.
 
     Args:
         figure: the figure.
         out: the file to write; `figure-NAME.png` in the current directory by default.
-        console: where to print; standard output by default.
 
     Raises:
         ModuleNotFoundError: if matplotlib is not installed; the table has been printed by then.
         SinkError: if the file cannot be written.
     """
-    console = console or Console()
+    console = Console()
     console.print(figure.says)
     runs = run(figure)
     for panel_run in runs:

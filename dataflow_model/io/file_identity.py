@@ -88,11 +88,11 @@ class FileIdentity(NamedTuple):
         return cls(int(size), int(modified), int(inode), str(digest))
 
     def is_same_file(self, other: Self) -> bool:
-        """Tell whether `other` is what the same file looks like later, with nothing added."""
+        """Return whether `other` is what the same file looks like later, with nothing added."""
         return (self.size, self.modified, self.digest) == (other.size, other.modified, other.digest)
 
     def is_beginning_of(self, path: str, other: Self) -> bool:
-        """Tell whether `other`, which is at `path`, is this file with something appended.
+        """Return whether `other`, which is at `path`, is this file with something appended.
 
         Raises:
             OSError: when the file cannot be read.
@@ -101,7 +101,7 @@ class FileIdentity(NamedTuple):
 
 
 def has_status(version: Sequence[int | str], status: os.stat_result) -> bool:
-    """Tell whether a file has not been touched since it had this identity; called for each file at each poll."""
+    """Return whether a file has not been touched since it had this identity; called for each file at each poll."""
     return version[0] == status.st_size and version[1] == status.st_mtime_ns and version[2] == status.st_ino
 
 

@@ -94,7 +94,7 @@ class _Compared:
 
 
 def _is_as_listed(path: str, version: tuple[int | str, ...]) -> bool:
-    """Tell whether a file has not been touched since it was listed; one that cannot be looked at has been."""
+    """Return whether a file has not been touched since it was listed; one that cannot be looked at has been."""
     try:
         return has_status(version, os.stat(path))  # noqa: PTH116
     except OSError:

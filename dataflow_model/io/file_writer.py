@@ -151,7 +151,7 @@ class FileSinkWriter(SinkWriter):
         return infer_schema_of_values(values, panes=sink.panes, retractions=sink.retractions)
 
     def _add_columns(self, records: Sequence[Record]) -> bool:
-        """Write records whose values are columns of the schema's types; tell whether they are."""
+        """Write records whose values are columns of the schema's types; return whether they are."""
         sink = self._sink
         table = columns_of(records)
         if table is None or not table.num_columns:
@@ -275,7 +275,7 @@ def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Tell whether values of one type are values of the other; whether each fits is for the cast to say."""
+    """Return whether values of one type are values of the other; whether each fits is for the cast to say."""
     same: tuple[Callable[[pa.DataType], bool], ...] = (
         pa.types.is_integer,
         pa.types.is_floating,

@@ -205,7 +205,7 @@ def _well_formed(buffer: NDArray[np.uint8], form: TextFormat, *, is_last: bool) 
 
 
 def _is_edge(buffer: NDArray[np.uint8], form: TextFormat, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which places hold a delimiter or a line break, or are outside of the data."""
+    """Return which places hold a delimiter or a line break, or are outside of the data."""
     outside = (places < 0) | (places >= len(buffer))
     values = buffer[np.where(outside, 0, places)]
     edges: NDArray[np.bool_] = outside | np.isin(values, (ord(form.delimiter), _LF, _CR))

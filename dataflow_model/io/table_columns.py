@@ -115,7 +115,7 @@ def columns_of(schema: pa.Schema, keys: Sequence[str], label: str) -> list[sa.Co
 
 
 def is_held_as(row_type: TypeEngine[Any], column_type: TypeEngine[Any], dialect: Dialect) -> bool:
-    """Tell whether a column that is there holds values of a type without loss; one of an unknown type is trusted."""
+    """Return whether a column that is there holds values of a type without loss; one of an unknown type is trusted."""
     if isinstance(row_type, TypeDecorator):
         row_type = row_type.load_dialect_impl(dialect)
     try:

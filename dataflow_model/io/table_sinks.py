@@ -103,7 +103,7 @@ class TableSink(Sink):
         return attrs.evolve(self, fence=fence)
 
     def claim(self) -> None:
-        """Let no older start of the run write from here on."""
+        """Reject writes of older starts of the run from now on."""
         if self.fence is not None:
             self._store().claim(self.fence)
 

@@ -115,11 +115,11 @@ class TableStore:
             return [name for name, column in (self._there() or {}).items() if not column["nullable"]]
 
     def is_null(self, value: Any) -> bool:
-        """Tell whether the database stores a value as null; SQLite does so with NaN."""
+        """Return whether the database stores a value as null; SQLite does so with NaN."""
         return value is None or (self._engine.dialect.name == "sqlite" and bool(value != value))  # noqa: PLR0124
 
     def claim(self, fence: Fence) -> None:
-        """Let no older start of the run write from here on.
+        """Reject writes of older starts of the run from now on.
 
         Raises:
             SupersededRun: when a newer one has.

@@ -49,5 +49,5 @@ def misfits_of(values: Sequence[Any], field: pa.Field, *, is_key: bool) -> dict[
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a column holds text."""
+    """Return whether a column holds text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

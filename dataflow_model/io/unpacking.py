@@ -107,7 +107,7 @@ def problem_of_encoding(encoding: str) -> str:
 
 
 def is_compressed(path: str) -> bool:
-    """Tell whether a file is compressed, by its name."""
+    """Return whether a file is compressed, by its name."""
     return path.endswith((*CODECS, *_OTHER))
 
 
@@ -117,7 +117,7 @@ def codec_of(path: str) -> str | None:
 
 
 def is_plain(path: str, encoding: str) -> bool:
-    """Tell whether the bytes of a file are those of its text in UTF-8, so that reading can begin anywhere."""
+    """Return whether the bytes of a file are those of its text in UTF-8, so that reading can begin anywhere."""
     return encoding == "utf-8" and not is_compressed(path)
 
 

@@ -10,9 +10,6 @@ from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import Read, Ref, Write
 from dataflow_model.plan.sources import ColumnSource, Origin
-from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
-from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +20,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.dofn import DeadLetter
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.sources import Source
+    from dataflow_model.plan.watermark_origins import WatermarkOrigins
+    from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
 
 __all__ = ["SAMPLE", "sample_of"]
 
@@ -63,7 +62,15 @@ def _first_rows(source: Source, rows: int) -> Source:
     columns, elements = source.as_columns, source.as_elements
     if columns is not None:
         bound = columns.bound()
-        return _FirstRows(bound, tuple(_first_origins(bound.origins(), rows)))
+        return _FirstRows(
+            bound,
+            tuple(_first_origins(bound.origins(), rows)),
+            bound.event_time,
+            bound.processing_time,
+            bound.watermark,
+            bound.watermark_origins,
+            bound.id_columns,
+        )
     if elements is not None:
         times = None if elements.event_times is None else elements.event_times[:rows]
         return attrs.evolve(elements, elements=elements.elements[:rows], event_times=times)
@@ -85,16 +92,11 @@ class _FirstRows(ColumnSource):
 
     source: ColumnSource
     listed: tuple[Origin, ...]
-    event_time: str | Arrival | None = None
-    processing_time: str | None = None
-    watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
-    watermark_origins: WatermarkOrigins = EVERYTHING
-    id_columns: tuple[str, ...] = ()
-
-    def __attrs_post_init__(self) -> None:
-        """Copy what the source declares."""
-        for name in ("event_time", "processing_time", "watermark", "watermark_origins", "id_columns"):
-            object.__setattr__(self, name, getattr(self.source, name))
+    event_time: str | Arrival | None
+    processing_time: str | None
+    watermark: WatermarkEstimator
+    watermark_origins: WatermarkOrigins
+    id_columns: tuple[str, ...]
 
     def origins(self) -> list[Origin]:
         """Return the origins that contain the first rows."""

@@ -26,7 +26,6 @@ __all__ = [
     "OutputT",
     "OutputT_co",
     "ResultT",
-    "ResultT_co",
     "TypeVar",
     "ValueT",
 ]
@@ -49,4 +48,3 @@ OutputT_co = TypeVar("OutputT_co", default=Any, covariant=True)
 
 ResultT = TypeVar("ResultT", default=Any)
 """The result of applying a transform: a collection, or several."""
-ResultT_co = TypeVar("ResultT_co", default=Any, covariant=True)

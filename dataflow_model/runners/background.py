@@ -177,7 +177,7 @@ class BackgroundRun(abc.ABC):
         self._problem = f"{type(error).__name__}: {error}"
 
     def _end(self) -> None:
-        """Tell everybody that the run has ended as `_state` says."""
+        """Notify all waiters that the run has ended in `_state`."""
         self._ending.set()
         if self._watcher is not None:
             self._watcher.join()

@@ -58,7 +58,7 @@ class ComputationFn(DoFn):
         self._running.setup()
 
     def teardown(self) -> None:
-        """Let go."""
+        """Tear down the copy."""
         self._running.teardown()
 
     def title(self) -> str:

@@ -61,7 +61,7 @@ def _windowed_alike(left: WindowingStrategy, right: WindowingStrategy) -> bool:
 
 
 def _continues(left: PCollection, right: PCollection) -> bool:
-    """Tell whether one's trigger is the continuation of the other's."""
+    """Return whether one's trigger is the continuation of the other's."""
     continuation: Trigger = right.strategy.trigger.continuation()
     return left.strategy.trigger == continuation
 

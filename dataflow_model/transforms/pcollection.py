@@ -134,7 +134,7 @@ class PCollection(Generic[ElementT_co]):
             )
 
         def __getattr__(self, name: str) -> Any:
-            """Tell whoever writes it as in PySpark or Flink what to write."""
+            """Raise an error that names the transform to use instead of a method of PySpark or Flink."""
             raise unknown(type(self).__name__, name, self)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a stateful DoFn wants: pairs in windows that do not merge any more."""
+"""Checks of the input of a stateful DoFn: pairs, in windows that no longer merge."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def columns_given(collection: PCollection, node: ParDo) -> pa.Schema | None:
 
 
 def _comes_in_columns(plan: Plan, ref: Ref) -> bool:
-    """Tell whether every runner has a collection in columns: what is read or made by another function on columns."""
+    """Return whether every runner has a collection in columns: what is read or made by another function on columns."""
     if ref.tag != MAIN:
         return False
     match plan[ref.label]:

@@ -251,6 +251,19 @@ class CompositeTrigger(Trigger):
         super().check_for(merging=merging)
 
 
+class BuiltInTree(Trigger):
+    """The base class of built-in triggers with children, which continue at the end of each tick.
+
+    They also continue on time if one of their leaves waits for the low watermark.
+    """
+
+    def continuation(self) -> Trigger:
+        """Emit a pane at the end of each tick, and on time if a leaf waits for the low watermark."""
+        from dataflow_model.triggers.continuation import continuation_of_tree
+
+        return continuation_of_tree(self)
+
+
 class SideBySide(CompositeTrigger):
     """A composite that passes each event to all children that it concerns, at once."""
 

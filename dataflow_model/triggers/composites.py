@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.triggers.base import CompositeTrigger, SideBySide, Trigger, check_trigger_type
+from dataflow_model.triggers.base import BuiltInTree, CompositeTrigger, SideBySide, Trigger, check_trigger_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ MET: Final = "met"
 """Under which `AfterAll` stores the children whose condition has been met."""
 
 
-class _ManyTriggers(CompositeTrigger):
+class _ManyTriggers(CompositeTrigger, BuiltInTree):
     """The base of the composites of several children."""
 
     parts: tuple[Trigger, ...]
@@ -40,12 +40,6 @@ class _ManyTriggers(CompositeTrigger):
     def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
         """The children, in order."""
         return self.parts
-
-    def continuation(self) -> Trigger:
-        """Continue at the end of each tick, and also on time if a leaf waits for the low watermark."""
-        from dataflow_model.triggers.continuation import continuation_of_tree
-
-        return continuation_of_tree(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.parts))})"

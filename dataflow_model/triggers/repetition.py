@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from dataflow_model.triggers.base import CompositeTrigger, SideBySide, Trigger, check_trigger_type
+from dataflow_model.triggers.base import BuiltInTree, CompositeTrigger, SideBySide, Trigger, check_trigger_type
 from dataflow_model.triggers.counts import check_number
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ COMPLETIONS: Final = "completions"
 """Under which `RepeatCount` stores how many there have been."""
 
 
-class _Repetition(CompositeTrigger):
+class _Repetition(CompositeTrigger, BuiltInTree):
     """The base of triggers that repeat one child: they fire when it fires, and restart it when it finishes."""
 
     passes_elements_on: ClassVar[bool] = True
@@ -41,12 +41,6 @@ class _Repetition(CompositeTrigger):
     def _child_finished(self, context: TriggerContext) -> None:
         """Begin another turn of the child, or finish."""
         raise NotImplementedError
-
-    def continuation(self) -> Trigger:
-        """Emit at the end of each tick; on time too if a leaf waits for the low watermark."""
-        from dataflow_model.triggers.continuation import continuation_of_tree
-
-        return continuation_of_tree(self)
 
 
 @attrs.frozen(repr=False)
@@ -176,7 +170,7 @@ class RepeatCount(_Repetition):
 
 
 @attrs.frozen(repr=False)
-class RepeatUntil(Trigger):
+class RepeatUntil(BuiltInTree):
     """Fire whenever `trigger` fires, restarting it when it finishes, until `until` fires; that pane is the last.
 
     `until` starts with the window; panes do not restart it.
@@ -201,12 +195,6 @@ class RepeatUntil(Trigger):
         """Return `Repeatedly(trigger).or_finally(until)`."""
         return OrFinally(Repeatedly(self.trigger), self.until)
 
-    def continuation(self) -> Trigger:
-        """Emit at the end of each tick; on time too if a leaf waits for the low watermark."""
-        from dataflow_model.triggers.continuation import continuation_of_tree
-
-        return continuation_of_tree(self)
-
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
         """Return whether `until` may fire."""
         return self.until.may_fire(allowed_lateness=allowed_lateness)
@@ -228,7 +216,7 @@ class RepeatUntil(Trigger):
 
 
 @attrs.frozen(repr=False)
-class OrFinally(SideBySide):
+class OrFinally(SideBySide, BuiltInTree):
     """Fire when `first` does, until `until` fires; that pane is the last. Created by `trigger.or_finally(until)`.
 
     If both are ready, `until` wins: one pane is emitted, and the trigger finishes. `until` starts with the window;
@@ -263,12 +251,6 @@ class OrFinally(SideBySide):
                 context.trigger(result.mode, at=result.at if child == 1 else None)  # the deadline of `until` wins
             if result.fired and (result.finished or child == 1):
                 context.done()
-
-    def continuation(self) -> Trigger:
-        """Emit at the end of each tick; on time too if a leaf waits for the low watermark."""
-        from dataflow_model.triggers.continuation import continuation_of_tree
-
-        return continuation_of_tree(self)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
         """Return whether either trigger has finished."""

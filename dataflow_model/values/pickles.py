@@ -15,7 +15,7 @@ from dataflow_model.values.main_classes import MAIN, is_named, named_classes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MOVED", "dump", "dump_by_value", "dump_with_classes", "load", "load_with_classes"]
+__all__ = ["MOVED", "dump", "dump_with_classes", "load", "load_with_classes"]
 
 _PROTOCOL: Final = 5
 _REPLACED: Final = "<dynamic-code>"
@@ -62,15 +62,11 @@ def dump(value: Any) -> bytes:
         return file.getvalue()
 
 
-def dump_by_value(value: Any) -> bytes:
-    """Pickle a value for a process with another `__main__`, with functions and classes of `__main__` by value."""
-    file = io.BytesIO()
-    _ByValue(file).dump(value)
-    return file.getvalue()
-
-
 def dump_with_classes(value: Any) -> bytes:
-    """Pickle a value as `dump_by_value` does, along with a list of the classes of `__main__` in it."""
+    """Pickle a value for a process with another `__main__`, with what `__main__` defines by value.
+
+    A list of the classes of `__main__` in it follows; see `load_with_classes`.
+    """
     file = io.BytesIO()
     pickler = _ByValue(file)
     pickler.dump(value)

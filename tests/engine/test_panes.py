@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,6 +11,7 @@ from hypothesis import given
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, run_script, strategies
 from tests.support.scripting import fixed, run, script, sessions
+from tests.support.spec.windows_of_users import ValidUntilNext
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
@@ -85,24 +85,6 @@ def test_an_empty_pane_of_a_grouping_without_combiner_is_an_empty_list() -> None
 
 def test_a_window_without_elements_has_no_pane() -> None:
     assert run("w 10, w 20", fixed()).panes == []
-
-
-@attrs.frozen
-class ValidUntilNext(dm.WindowFn):
-    """A value's window ends where the next one's begins; a window's end may so move behind the watermark."""
-
-    is_merging = True
-
-    def assign(self, event_time: dm.EventTime, element: Any) -> tuple[dm.IntervalWindow]:
-        return (dm.IntervalWindow(event_time, dm.MAX_TIMESTAMP),)
-
-    def merge(self, windows: Any) -> Any:
-        starts = sorted({window.start for window in windows})
-        for start, following in itertools.pairwise([*starts, dm.MAX_TIMESTAMP]):
-            same = [window for window in windows if window.start == start]
-            valid = dm.IntervalWindow(start, following)
-            if same != [valid]:
-                yield same, valid
 
 
 def test_a_merge_that_moves_the_end_behind_the_watermark_makes_the_pane_late() -> None:

@@ -29,7 +29,7 @@ import dataflow_model as dm
 from dataflow_model.errors import KeyEncodingError, UserCodeError
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, are_alike, encode_key, shard_hash
-from dataflow_model.values.pickles import dump_by_value
+from dataflow_model.values.pickles import dump_with_classes
 
 ATOMS = (
     st.none()
@@ -501,13 +501,13 @@ def test_records_whose_class_has_travelled_by_value_are_keys() -> None:
         def __hash__(self) -> int:
             return 0
 
-    for travelled in (pickle.loads(dump_by_value(Of)), cloudpickle.loads(cloudpickle.dumps(Of))):
+    for travelled in (pickle.loads(dump_with_classes(Of)), cloudpickle.loads(cloudpickle.dumps(Of))):
         assert encode_key(travelled(3, "A")) == encode_key(travelled(3, "a")) != encode_key(travelled(4, "a"))
     with pytest.raises(KeyEncodingError, match="does not compare field by field"):
-        encode_key(pickle.loads(dump_by_value(Own))(3))
+        encode_key(pickle.loads(dump_with_classes(Own))(3))
 
 
 def test_functions_that_travel_by_value_keep_the_name_of_their_file() -> None:
-    travelled = pickle.loads(dump_by_value(lambda: [2 * number for number in range(3)]))
+    travelled = pickle.loads(dump_with_classes(lambda: [2 * number for number in range(3)]))
     assert travelled() == [0, 2, 4]
     assert travelled.__code__.co_filename == __file__

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.triggers import TreeState
 
 if TYPE_CHECKING:
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["WHATEVER_COMES", "Cell", "KeyState", "Standing", "expiry_of"]
-
-WHATEVER_COMES: Final = int(MIN_TIMESTAMP)
-"""A deadline that any next watermark reaches."""
+__all__ = ["Cell", "KeyState", "Standing", "expiry_of"]
 
 
 @attrs.frozen

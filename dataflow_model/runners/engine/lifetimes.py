@@ -103,7 +103,7 @@ class Lifetime:
                     fn.setup()
                     shared.is_set_up = True
         except BaseException:
-            _let_go(shared)
+            _drop_holder(shared)
             raise
         return shared
 
@@ -115,10 +115,10 @@ class Lifetime:
                     with life_cycle(self.label, "teardown"):
                         shared.fn.teardown()
             finally:
-                _let_go(shared)
+                _drop_holder(shared)
 
 
-def _let_go(shared: _Shared) -> None:
+def _drop_holder(shared: _Shared) -> None:
     """Remove one holder, and the entry of a function without holders."""
     with _lock:
         shared.holders -= 1

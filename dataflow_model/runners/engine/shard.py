@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.machine import KeyedMachine
     from dataflow_model.values import Window
 
-__all__ = ["Arrivals", "StageShard", "join_arrivals", "least_by_instant", "route"]
+__all__ = ["Arrivals", "StageShard", "join_arrivals", "least_by_instant", "routed"]
 
 _NOTHING: Final = PlacedBundle()
 
@@ -231,7 +231,7 @@ class StageShard:
                 add_arrived(arrivals, cut, placed)
 
     def tear_down(self) -> None:
-        """Let the DoFns and combiners go."""
+        """Tear down the DoFns and combiners."""
         tear_down_all([*self.machines.values(), *self._fragments.values()])
 
     @property
@@ -255,14 +255,11 @@ def least_by_instant(feed: Mapping[str, int], known: Mapping[str, WatermarkLane]
     return WatermarkLane.least([known.get(producer, unknown).less(back) for producer, back in feed.items()])
 
 
-def route(staged: StagedPlan, depth: int, arrived: Mapping[str, Bundle], arrivals: Arrivals) -> None:
-    """Add what a fragment behind stage `depth` gave to `arrivals`, with orders as the taking stage compares them."""
+def routed(staged: StagedPlan, arrived: Arrivals) -> Arrivals:
+    """Return the outputs of a fragment after a source, with orders as the receiving stages compare them."""
     for cut, bundle in arrived.items():
-        bundle.orders = pass_stages(bundle.orders, staged.depth_of(cut) - 1 - depth)
-        if cut in arrivals:
-            arrivals[cut].extend(bundle)
-        else:
-            arrivals[cut] = bundle
+        bundle.orders = pass_stages(bundle.orders, staged.depth_of(cut) - 1)
+    return arrived
 
 
 def join_arrivals(arrivals: Arrivals, more: Arrivals) -> None:

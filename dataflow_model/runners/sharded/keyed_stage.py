@@ -165,7 +165,7 @@ def _run(
         watermarks,
         _partials(timeline, inbox.partials),
     )
-    yield from pack_panes(task, depth, state.shard, timeline.at, writer)
+    yield from pack_panes(task, state.shard, timeline.at, writer)
     passed = {cut: placed.bundle for cut, placed in arrivals.items()}
     instants = {cut: placed.instants(timeline.at) for cut, placed in arrivals.items()}
     yield from pack_arrivals(task, passed, instants, writer)

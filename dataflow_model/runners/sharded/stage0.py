@@ -23,7 +23,7 @@ from dataflow_model.runners.engine.observing import GoodRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, pass_stages
 from dataflow_model.runners.engine.order_lanes import InstantLane, RowOrders
 from dataflow_model.runners.engine.records import records_of
-from dataflow_model.runners.engine.shard import route
+from dataflow_model.runners.engine.shard import routed
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.straight import FreshRecords, line_behind
 from dataflow_model.runners.engine.uniform import uniform
@@ -52,6 +52,7 @@ __all__ = [
     "read_script",
     "read_slice",
     "read_static",
+    "run_through",
 ]
 
 ROWS_AT_ONCE: Final = 262_144
@@ -90,7 +91,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         observer.pass_over(np.array(letters.times, np.int64))
         dead += len(letters)
         if letters and read.dead_letters is not None:
-            yield from _through(task, part.label, read.dead_letters, letters, writer=writer)
+            yield from run_through(task, part.label, read.dead_letters, letters, writer=writer)
         row += batch.num_rows
     if row < part.stop:
         raise SourceError(
@@ -135,7 +136,7 @@ class _Reading:
         if table is None:
             batch = _with_column(rows.batch, lift.unread)
             bundle = self._bundle(RowValues(pa.Table.from_batches([batch])), rows)
-            yield from _through(self._task, self._label, MAIN, bundle, skip=program.all_but(lift.label))
+            yield from run_through(self._task, self._label, MAIN, bundle, skip=program.all_but(lift.label))
             return
         elements = len(rows.event_times)
         shards = len(program.labels)
@@ -162,7 +163,7 @@ class _Reading:
                 self._writer.write(line.sink, records)
                 return
         bundle = self._bundle(values, rows)
-        yield from _through(self._task, producer, MAIN, bundle, skip=self._skip, writer=self._writer)
+        yield from run_through(self._task, producer, MAIN, bundle, skip=self._skip, writer=self._writer)
 
     def _order(self, rows: GoodRows) -> Callable[[int], Order]:
         stages = len(self._task.program.staged.stages)
@@ -208,7 +209,7 @@ def read_static(
         writer: writes elements to sinks directly; `None` if they are sent to the last stage.
     """
     bundle = static_bundle(task.program.staged.read(label), clock)
-    yield from _through(task, label, MAIN, bundle, at=at, writer=writer)
+    yield from run_through(task, label, MAIN, bundle, at=at, writer=writer)
 
 
 def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[int, At]) -> Iterator[Row]:
@@ -221,8 +222,7 @@ def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[
         numbered = [(number, step) for number, (_, step) in of_step]
         bundle = script_bundle(label, numbered, numbers[numbered[0][0]][0])
         if bundle:
-            arrivals: Arrivals = {}
-            route(staged, 0, task.fragment(label).run(bundle, MAIN), arrivals)
+            arrivals = routed(staged, task.fragment(label).run(bundle, MAIN))
             at = {
                 cut: [numbers[number] for number in event_numbers(staged, cut, arrived.orders)]
                 for cut, arrived in arrivals.items()
@@ -292,13 +292,11 @@ def _packed_elements(task: Task, packed: PackedBundle) -> Any:
         raise unpicklable_element(owner_of_cut(packed.cut), packed.bundle.values, error) from error
 
 
-def pack_panes(
-    task: Task, depth: int, stage: StageShard, instants: Sequence[At], writer: PendingWriter | None = None
-) -> Iterator[Row]:
+def pack_panes(task: Task, stage: StageShard, instants: Sequence[At], writer: PendingWriter | None) -> Iterator[Row]:
     """Yield the panes in columns that a stage has for sinks, or write them if there is a writer."""
     staged = task.program.staged
     for cut, tables in stage.take_panes().items():
-        passed = staged.depth_of(cut) - 1 - depth
+        passed = staged.depth_of(cut) - 1 - stage.depth
         for place, panes in tables:
             at = instants[place]
             if writer is not None:
@@ -309,7 +307,7 @@ def pack_panes(
                 yield Row(task.home, staged.depth_of(cut), Kind.PANES, task.packed(packed))
 
 
-def _through(
+def run_through(
     task: Task,
     label: str,
     tag: str,
@@ -319,6 +317,6 @@ def _through(
     skip: frozenset[str] = frozenset(),
     writer: PendingWriter | None = None,
 ) -> Iterator[Row]:
-    arrivals: Arrivals = {}
-    route(task.program.staged, 0, task.fragment(label, skip).run(bundle, tag), arrivals)
+    """Run the transforms fused with a source on a bundle, and yield what arrives at each cut as rows."""
+    arrivals = routed(task.program.staged, task.fragment(label, skip).run(bundle, tag))
     yield from pack_arrivals(task, arrivals, at, writer)

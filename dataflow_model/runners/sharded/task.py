@@ -67,13 +67,13 @@ class Worker:
     def keep_shard(self, program: Program, depth: int, label: int, state: ShardState) -> None:
         """Put a shard into the cache; if the cache is full, the least recently used shard is discarded."""
         while len(self._shards) >= _KEPT_SHARDS:
-            self._shards.pop(next(iter(self._shards))).let_go()
+            self._shards.pop(next(iter(self._shards))).discard()
         self._shards[program.digest, depth, label] = state
 
     def forget_shards(self, digest: str | None = None) -> None:
         """Discard the shards of a program, or of all programs, and tear down their functions."""
         for place in [place for place in self._shards if digest in {None, place[0]}]:
-            self._shards.pop(place).let_go()
+            self._shards.pop(place).discard()
 
     def forget(self, digest: str) -> None:
         """Discard a program and everything that belongs to it, and tear down its functions."""

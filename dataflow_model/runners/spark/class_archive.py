@@ -28,24 +28,17 @@ _QUIET: Final = "-Xlog:cds*=off"
 """Without it, a JVM that cannot use the archive, such as after a change of a jar, prints that it goes on without."""
 
 
-def archive_path(environment: str | None = None) -> Path:
+def archive_path() -> Path:
     """Return the place of the archive for this installation of PySpark and of Java.
 
     A JVM only takes an archive that was written by the same build of Java, for the same jars. So after an upgrade of
     either of them the place is another one.
-
-    Args:
-        environment: the folder of a Python environment; by default that of this process.
-
-    Example:
-        >>> archive_path("/opt/environment").parent
-        PosixPath('/opt/environment/share/dataflow_model')
     """
     java, pyspark = _java(), importlib.util.find_spec("pyspark")
     origin = None if pyspark is None else pyspark.origin
     described = [(path, path and Path(path).stat().st_mtime_ns) for path in (java, origin)]
     digest = hashlib.sha256(repr(described).encode()).hexdigest()[:12]
-    return Path(environment or sys.prefix, "share", "dataflow_model", f"spark-classes-{digest}.jsa")
+    return Path(sys.prefix, "share", "dataflow_model", f"spark-classes-{digest}.jsa")
 
 
 def archive_options() -> str:

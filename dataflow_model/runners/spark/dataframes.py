@@ -13,7 +13,7 @@ from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.order import name_of_origin, of_rows, origin_of
-from dataflow_model.runners.engine.shard import route
+from dataflow_model.runners.engine.shard import routed
 from dataflow_model.runners.sharded.feed.slices import NOW
 from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches, dump
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import DataFrameSource
     from dataflow_model.runners.engine.order import At, Order
-    from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.sharded.program import PackedProgram, Program
     from dataflow_model.runners.sharded.task import Task
 
@@ -239,8 +238,7 @@ def _orders(
 
 def _through(task: Task, label: str, tag: str, bundle: Bundle, writer: PendingWriter | None) -> Iterator[Row]:
     program = task.program
-    arrivals: Arrivals = {}
-    route(program.staged, 0, task.fragment(label).run(bundle, tag), arrivals)
+    arrivals = routed(program.staged, task.fragment(label).run(bundle, tag))
     if writer is not None:
         yield from pack_arrivals(task, arrivals, writer=writer)
         return

@@ -14,11 +14,11 @@ from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.chunk import Bucket
 from dataflow_model.runners.engine.in_program import script_bundle
 from dataflow_model.runners.engine.lifetimes import torn_down
-from dataflow_model.runners.engine.shard import StageShard, route
+from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
-from dataflow_model.runners.sharded.stage0 import pack_arrivals, pack_panes, read_slice, read_static
+from dataflow_model.runners.sharded.stage0 import pack_arrivals, pack_panes, read_slice, read_static, run_through
 from dataflow_model.runners.sharded.work import share_out
 from dataflow_model.time import MAX_TIMESTAMP
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sources import Origin
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import Order
-    from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.task import Task
 
@@ -101,9 +100,7 @@ def _elements(task: Task, label: str, writer: PendingWriter) -> Iterator[Row]:
         return
     events = [step for _, step in events_of(script.steps)]
     bundle = script_bundle(label, enumerate(events), NEVER)
-    arrivals: Arrivals = {}
-    route(staged, 0, task.fragment(label).run(bundle, MAIN), arrivals)
-    yield from pack_arrivals(task, arrivals, FIRST, writer)
+    yield from run_through(task, label, MAIN, bundle, FIRST, writer=writer)
 
 
 def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
@@ -129,7 +126,7 @@ def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
                     bundles.sort(key=_first_order)  # each is in order, so often all of them are
                     buckets[cut].elements.extend(*bundles)
                 yield from pack_arrivals(task, stage.run_bounded(buckets), FIRST, writer)
-                yield from pack_panes(task, depth, stage, [FIRST], writer)
+                yield from pack_panes(task, stage, [FIRST], writer)
         counters = {label: dict(machine.counters) for label, machine in stage.machines.items()}
         yield _metrics(task, counters, {})
         yield from writer.finish()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.strategy import ClosingBehavior, TimestampCombiner, WindowingStrategy
-from dataflow_model.runners.engine.cells import WHATEVER_COMES, Cell, KeyState, expiry_of
+from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.key_store import KeyStore
+from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneTiming, Window
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from dataflow_model.runners.engine.queues import Dues
+
+
+_WHATEVER_COMES: Final = int(MIN_TIMESTAMP)
+"""A deadline that any next watermark reaches."""
 
 
 def incorporate(cell: Cell, event_time: int, *, watermark: int, on_time: bool) -> None:
@@ -119,9 +124,9 @@ class CellsByKey(KeyStore[KeyState]):
         """Return a window's next deadline on each line, followed by its hold of the watermark."""
         cell = state.cells.get(window)
         if cell is None:
-            return (WHATEVER_COMES, *[None] * (2 + len(self._percentiles))) if window in state.reopened else None
+            return (_WHATEVER_COMES, *[None] * (2 + len(self._percentiles))) if window in state.reopened else None
         dues = self._dues_of_cell(cell, window)
-        first = WHATEVER_COMES if window in state.reopened else dues[0]
+        first = _WHATEVER_COMES if window in state.reopened else dues[0]
         return first, *dues[1:], self._hold(cell, window)
 
     def _dues_of_cell(self, cell: Cell, window: Window) -> Dues:

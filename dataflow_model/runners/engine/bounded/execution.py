@@ -26,7 +26,7 @@ from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.lanes import Repeated, array_of
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.records import JoinedRecords, records_of
-from dataflow_model.runners.engine.shard import StageShard, route
+from dataflow_model.runners.engine.shard import StageShard, routed
 from dataflow_model.runners.engine.sides import StaticSide
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
@@ -148,9 +148,7 @@ class Execution:
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
         """Run the transforms that are fused with a source."""
         self.counters[label]["elements_out" if tag == MAIN else "dead_letters"] += len(bundle)
-        arrivals: Arrivals = {}
-        route(self.staged, 0, self._fragments[label].run(bundle, tag), arrivals)
-        return arrivals
+        return routed(self.staged, self._fragments[label].run(bundle, tag))
 
 
 def take_panes(shard: StageShard, at: InstantLane) -> Panes:

@@ -74,7 +74,7 @@ def group_positions(rows: NDArray[np.int32], labels: Sequence[int]) -> Iterator[
             yield label, positions
 
 
-def split_by_shard(table: pa.Table, labels: Sequence[int], key: str = "key") -> Iterator[tuple[int, pa.Table]]:
+def split_by_shard(table: pa.Table, labels: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
     """Yield `(label, rows of that shard)` for each shard that has rows, in their order within the shard.
 
     A dictionary-encoded key column stays encoded, with only the entries that the part needs, to keep payloads small.
@@ -85,7 +85,7 @@ def split_by_shard(table: pa.Table, labels: Sequence[int], key: str = "key") -> 
         [(2, [1, 3]), (0, [2])]
     """
     table = table.combine_chunks()
-    at = table.schema.get_field_index(key)
+    at = table.schema.get_field_index("key")
     for label, positions in group_positions(shard_of(table.column(at), labels), labels):
         part = table.take(pa.array(positions)).combine_chunks()
         if pa.types.is_dictionary(part.schema.field(at).type):

@@ -75,12 +75,12 @@ def has_extensions(folder: pathlib.Path = _HERE) -> bool:
     return all(any((folder / (name + suffix)).is_file() for suffix in suffixes) for name in compiled_modules())
 
 
-def is_fresh(folder: pathlib.Path = _HERE) -> bool:
-    """Return whether a folder has extensions that were built from the source in it."""
-    record = folder / RECORD
-    if not record.is_file() or record.read_text(encoding="utf-8").strip() != source_digest(folder):
+def is_fresh() -> bool:
+    """Return whether there are extensions that were built from the present source."""
+    record = _HERE / RECORD
+    if not record.is_file() or record.read_text(encoding="utf-8").strip() != source_digest():
         return False
-    return has_extensions(folder)
+    return has_extensions()
 
 
 def choose_modules() -> None:

@@ -17,7 +17,7 @@ from dataflow_model.runners.engine.in_program import static_bundle
 from dataflow_model.runners.engine.lanes import Integers, array_of, joined, taken
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.records import JoinedRecords
-from dataflow_model.runners.engine.shard import StageShard, route
+from dataflow_model.runners.engine.shard import StageShard, routed
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.timeline import Timeline
 from dataflow_model.runners.engine.value_lanes import in_columns
@@ -134,9 +134,7 @@ class ShardRun:
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
         """Run the transforms that are fused with a source."""
         self._counters[label]["elements_out" if tag == MAIN else "dead_letters"] += len(bundle)
-        arrivals: Arrivals = {}
-        route(self._staged, 0, self._fragments[label].run(bundle, tag), arrivals)
-        return arrivals
+        return routed(self._staged, self._fragments[label].run(bundle, tag))
 
     # Stages -----------------------------------------------------------------------------------------------------------
 

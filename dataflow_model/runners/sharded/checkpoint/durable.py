@@ -31,7 +31,7 @@ __all__ = [
     "open_new",
     "seal",
     "sync_all",
-    "sync_folder",
+    "sync_to_disk",
     "touch",
     "unseal",
     "write_file",
@@ -123,7 +123,7 @@ def make_folder(path: pathlib.Path, *, sync: bool = False) -> None:
             continue
         place.chmod(_FOLDER_MODE)
         if sync:
-            sync_folder(place.parent)
+            sync_to_disk(place.parent)
 
 
 def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:
@@ -139,7 +139,7 @@ def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> Non
         write_new(fresh, content, sync=sync)
         fresh.replace(path)
         if sync:
-            sync_folder(path.parent)
+            sync_to_disk(path.parent)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
@@ -156,7 +156,7 @@ def write_new(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None
     Args:
         path: the file.
         content: its content.
-        sync: whether to return only when the content is on disk; `sync_folder` does the same for the name.
+        sync: whether to return only when the content is on disk; `sync_to_disk` does the same for the name.
 
     Raises:
         FileExistsError: if the file exists.
@@ -168,12 +168,8 @@ def write_new(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None
             os.fsync(file.fileno())
 
 
-def sync_folder(path: pathlib.Path) -> None:
-    """Flush the names in a folder to disk."""
-    _flush(path)
-
-
-def _flush(path: pathlib.Path) -> None:
+def sync_to_disk(path: pathlib.Path) -> None:
+    """Flush the content of a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -185,7 +181,7 @@ def sync_all(folder: pathlib.Path) -> None:
     """Flush a folder with all that it contains to disk."""
     for parent, _, names in os.walk(folder):
         for place in (*names, "."):
-            _flush(pathlib.Path(parent, place))
+            sync_to_disk(pathlib.Path(parent, place))
 
 
 def open_new(path: pathlib.Path) -> BinaryIO:
@@ -203,7 +199,7 @@ def touch(path: pathlib.Path) -> None:
     """Create an empty file that only its owner can read, unless it exists; it is on disk when this returns."""
     with contextlib.suppress(FileExistsError):
         open_new(path).close()
-    sync_folder(path.parent)
+    sync_to_disk(path.parent)
 
 
 def seal(value: Any) -> bytes:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import SinkError
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_folder, write_new, writing
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_to_disk, write_new, writing
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _take(folder: pathlib.Path) -> int:
         sequencer = max(time.time_ns() // 1_000, before[-1] + 1 if before else 0)
         try:
             write_new(folder / f"{sequencer:020d}", Process().content(), sync=True)
-            sync_folder(folder)
+            sync_to_disk(folder)
         except FileExistsError:  # another start took this number first
             continue
         for old in before[:-_KEPT]:

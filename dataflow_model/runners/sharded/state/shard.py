@@ -70,7 +70,7 @@ class ShardState:
             how = "behind"
             if state is None or missed is None:
                 if state is not None:
-                    state.let_go()
+                    state.discard()
                 state, how = cls._new(program, depth), "void"
                 missed = log.since("")
             state.catch_up(log, missed or [], whole=how == "void")
@@ -147,7 +147,7 @@ class ShardState:
     def _current(self, owner: str) -> Callable[[bytes], Any]:
         return self.shard.machines[owner].stored
 
-    def let_go(self) -> None:
+    def discard(self) -> None:
         """Tear down a cached shard, ignoring errors, which do not concern the run that replaces it."""
         with contextlib.suppress(Exception):
             self.shard.tear_down()

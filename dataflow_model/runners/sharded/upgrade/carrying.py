@@ -13,7 +13,7 @@ from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
 from dataflow_model.runners.sharded.checkpoint.directory import our_part
-from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_folder
+from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
 from dataflow_model.runners.sharded.feed.followed import rows_read
@@ -86,7 +86,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         manifest = write_seed(shards, before, fresh, record, batch, offset, drop)
         sync_all(fresh)
         fresh.replace(target)
-        sync_folder(target.parent)
+        sync_to_disk(target.parent)
     except OSError as error:
         raise SinkError(
             f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
