@@ -43,7 +43,7 @@ _MIN: Final = -(2**63)
 _END_OF_SECONDS: Final = 253_402_300_800
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _UNITS: Final = {
-    "us": 1, "µs": 1, "microsecond": 1,
+    "us": 1, "µs": 1, "μs": 1, "microsecond": 1,
     "ms": 1_000, "millisecond": 1_000,
     "s": 1_000_000, "sec": 1_000_000, "second": 1_000_000,
     "min": 60_000_000, "minute": 60_000_000,
@@ -54,8 +54,8 @@ _UNITS: Final = {
 _QUANTITY: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]+)\s*,?", re.IGNORECASE)
 
 
-def _saturate(micros: int) -> int:
-    return max(_MIN, min(micros, _MAX))
+def _saturate(micros: float) -> int:
+    return int(max(_MIN, min(micros, _MAX)))
 
 
 def _checked(micros: _MicrosT) -> _MicrosT:
@@ -223,7 +223,7 @@ class Duration(_Micros):
 
     Raises:
         InvalidType: by `+` and `-` with a bare number other than 0, including `bool` and NumPy numbers; by `<`, `<=`,
-            `>` and `>=` with any bare number.
+            `>` and `>=` with any bare number; by `*` with another time or a sequence.
 
     Example:
         >>> duration("90 seconds")
@@ -276,7 +276,14 @@ class Duration(_Micros):
         self._refuse(other, f"{other!r} - {self!r}", Duration)
         return NotImplemented
 
-    def __mul__(self, times: int) -> Self:
+    def __mul__(self, times: float) -> Self:
+        factor: Any = times
+        if isinstance(factor, _Micros | str | bytes | list | tuple):  # which would take it for an int
+            raise InvalidType(
+                f"a duration is scaled by a number, got {self!r} * {times!r}", hint="write dm.duration('1 hour') * 2"
+            )
+        if not isinstance(factor, numbers.Real):
+            return NotImplemented
         product = int(self) * times
         if product != product:  # noqa: PLR0124 - NaN, which `_saturate` would take for −∞
             raise InvalidArgument(
@@ -429,6 +436,8 @@ def duration(value: DurationLike) -> Duration:
             return Duration(_saturate(_micros(given)))
         case int() | float():
             return Duration(_seconds(given))
+        case numbers.Integral():  # as of NumPy
+            return duration(int(given))
         case str():
             return Duration(_parse_duration(given))
     raise InvalidType(
@@ -575,6 +584,8 @@ def _instant(value: object) -> int:
                     hint="divide milliseconds by 1_000, and microseconds by 1_000_000",
                 )
             return _seconds(value)
+        case numbers.Integral():  # as of NumPy
+            return _instant(int(value))
         case datetime.datetime():
             if value.tzinfo is None:
                 if type(value).__name__ == "NaTType":  # pandas' missing time is a datetime

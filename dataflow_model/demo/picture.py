@@ -88,7 +88,7 @@ def draw(path: Path, outcome: Outcome, target: Path) -> None:
         )  # fmt: skip
         figure.text(0.012, 0.016, _caption(shown), fontsize=10.5, color="#3c4651", linespacing=1.45)
         try:
-            figure.savefig(target, dpi=105, facecolor="white", pil_kwargs={"optimize": True})
+            figure.savefig(target, dpi=105, facecolor="white")
         except (OSError, ValueError) as error:
             raise SinkError(
                 f"the picture could not be written to {target}: {error}",

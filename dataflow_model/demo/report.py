@@ -146,7 +146,7 @@ def checks(outcomes: Sequence[Outcome], plain: tuple[Mapping[Place, Answer], Map
         checked.append(
             Check(
                 f"{outcome.name}: the last panes equal the results of a plain group-by"
-                + (f", except {wrong:,} of them" if wrong else f" ({len(plain[0]):,} hours, {len(plain[1]):,} days)"),
+                + (f", except {wrong:,} of them" if wrong else f" ({len(plain[0]):,} hourly, {len(plain[1]):,} daily)"),
                 wrong == 0,
             )
         )

@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 
 from dataflow_model.demo import report
@@ -46,13 +48,19 @@ def show(
         whether all results agree, and enough panes are early and late for that to be meaningful.
 
     Raises:
-        InvalidArgument: if `data` is not a file, or the directory of `picture` does not exist.
+        InvalidArgument: if `data` is not a Parquet file, or the directory of `picture` does not exist.
         UnsupportedOnRunner: if `runner` is one on Spark, and PySpark or Java is missing.
     """
     console = console or Console()
     path = flights_file() if data is None else data
     if not path.is_file():
         raise InvalidArgument(f"there is no flights file {path}", hint="omit --data to use the package's own flights")
+    try:
+        pq.read_metadata(path)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgument(
+            f"{path} is not a Parquet file of flights: {error}", hint="omit --data to use the package's own flights"
+        ) from error
     if picture is not None and not picture.parent.is_dir():
         raise InvalidArgument(
             f"the picture {picture} cannot be written: there is no directory {picture.parent}",

@@ -85,6 +85,10 @@ class GeneratedSource(ColumnSource):
         """Return the only origin, with all its rows; one without an end has none before it is polled."""
         return [] if self.count is None else [Origin(self._name(_EPOCH), self.count)]
 
+    def first_origins(self, rows: int) -> Iterator[Origin]:
+        """Yield the only origin with the first rows, whether or not they are available yet."""
+        yield Origin(self._name(_EPOCH), rows if self.count is None else min(rows, self.count))
+
     def poll(self, known: Known, clock: int) -> Changes:
         """Return how many rows are available when the clock stands at `clock`."""
         name = next(iter(known.names()), None) or self._name(EventTime(clock))

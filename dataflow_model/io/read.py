@@ -12,7 +12,7 @@ from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
 from dataflow_model.plan.typevars import ElementT, ResultT
-from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
+from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration
 from dataflow_model.transforms.elementwise import Map
@@ -33,12 +33,19 @@ if TYPE_CHECKING:
 __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
 
 
-def checked_watermark(event_time: str | Arrival | None, estimator: WatermarkEstimator | None) -> WatermarkEstimator:
+def checked_watermark(
+    event_time: str | Arrival | None, estimator: WatermarkEstimator | None, origins: WatermarkOrigins
+) -> WatermarkEstimator:
     """Return the estimator of a source that reads rows.
 
     Raises:
-        InvalidArgument: if an estimator is given although there are no event times.
+        InvalidArgument: if an estimator or origins are given although there are no event times.
     """
+    if event_time is None and origins != EVERYTHING:
+        raise InvalidArgument(
+            f"without event times there is no watermark, got event_time=None and {origins.describe()}",
+            hint="leave the options of the watermark out, or name the column of the event times",
+        )
     if event_time is None and estimator is not None:
         raise InvalidArgument(
             f"without event times there is no watermark, got event_time=None and watermark={estimator!r}",
@@ -94,12 +101,13 @@ class ReadFiles(ReadRows[PCollection]):
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
+        origins = origins_of(options)
         source = self._source_type()(
             paths=absolute_paths(path),
             event_time=event_time,
             processing_time=processing_time,
-            watermark=checked_watermark(event_time, watermark),
-            watermark_origins=origins_of(options),
+            watermark=checked_watermark(event_time, watermark, origins),
+            watermark_origins=origins,
             follow=follow,
             given=schema,
         ).bound()

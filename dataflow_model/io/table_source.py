@@ -129,12 +129,12 @@ class ReadTable(ReadRows[PCollection]):
     Args:
         table: a pandas or Polars DataFrame, a table, batches or a reader of Arrow, or anything else with Arrow's
             PyCapsule interface. None of the libraries is imported. A pandas index with a name is a column.
-        event_time, processing_time, watermark, options: as in `ReadParquet`; `max_skew` has no effect.
+        event_time, processing_time, watermark, options: as in `ReadParquet`, without those for files.
 
     Raises:
         InvalidType: for what is no table, or has a column that Arrow cannot hold.
-        InvalidArgument: for a time column that is not there, two columns of one name, or a table that is not sorted by
-            its replay clock.
+        InvalidArgument: for a time column that is not there, two columns of one name, options for files, or a table
+            that is not sorted by its replay clock.
 
     Example:
         >>> import pandas as pd
@@ -166,12 +166,18 @@ class ReadTable(ReadRows[PCollection]):
                 f"ReadTable takes a DataFrame of pandas or Polars or a table of Arrow, got {type(table).__name__}",
                 hint="use dm.Create([…]) for values",
             )
+        origins = origins_of(options)
+        if origins.by == "file" or origins.max_skew is not None:
+            raise InvalidArgument(
+                f"a table has no files that could be origins or wait, got {origins.describe()}",
+                hint="name a column as `watermark_origin`, and leave `max_skew` out",
+            )
         source = TableSource(
             table=columns.cast(without_views(columns.schema)).replace_schema_metadata(None),
             event_time=event_time,
             processing_time=processing_time,
-            watermark=checked_watermark(event_time, watermark),
-            watermark_origins=origins_of(options),
+            watermark=checked_watermark(event_time, watermark, origins),
+            watermark_origins=origins,
         )
         super().__init__(source, element_type=source.row_type())
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import numbers
 import sys
 import time
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.metrics.collecting import current
+from dataflow_model.time import Duration, Instant
 
 __all__ = ["Counter", "Distribution", "Gauge", "counter", "distribution", "gauge"]
 
@@ -29,13 +31,13 @@ class Counter:
             InvalidArgument: if `by` is negative, since a counter never decreases.
             InvalidType: if `by` is not an int.
         """
-        if isinstance(by, bool) or not isinstance(by, int):
+        if not _is_number(by, numbers.Integral):
             raise InvalidType(f"the counter {self.name!r} takes whole numbers, got {by!r}", hint=_AMOUNTS)
         if by < 0:
             raise InvalidArgument(f"the counter {self.name!r} cannot decrease, got {by!r}", hint=_LEVELS)
         tally = current()
         if tally is not None:
-            tally.of_users().count(self.name, by)
+            tally.of_users().count(self.name, int(by))
 
 
 @attrs.frozen
@@ -52,10 +54,10 @@ class Distribution:
                 of a float.
             InvalidType: if `value` is not a number.
         """
-        _check_number("distribution", self.name, value)
+        number = _checked_number("distribution", self.name, value)
         tally = current()
         if tally is not None:
-            tally.of_users().observe(self.name, value)
+            tally.of_users().observe(self.name, number)
 
 
 @attrs.frozen
@@ -71,10 +73,10 @@ class Gauge:
             InvalidArgument: for infinity and NaN, and for an int beyond the range of a float.
             InvalidType: if `value` is not a number.
         """
-        _check_number("gauge", self.name, value)
+        number = _checked_number("gauge", self.name, value)
         tally = current()
         if tally is not None:
-            tally.of_users().set(self.name, value, time.time_ns() // 1_000)
+            tally.of_users().set(self.name, number, time.time_ns() // 1_000)
 
 
 def counter(name: str) -> Counter:
@@ -164,11 +166,19 @@ def _checked(name: object) -> str:
     return name
 
 
-def _check_number(kind: str, name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidType(f"the {kind} {name!r} takes numbers, got {value!r}", hint="pass an int or a float")
+def _is_number(value: object, kind: type[Any]) -> bool:
+    """Return whether a value is a number of a kind; those of NumPy are, but no `bool`, duration or instant."""
+    return isinstance(value, kind) and not isinstance(value, bool | Duration | Instant)
+
+
+def _checked_number(kind: str, name: str, given: Any) -> float:
+    """Return a number as one of Python, so that adding many up does not overflow."""
+    if not _is_number(given, numbers.Real):
+        raise InvalidType(f"the {kind} {name!r} takes numbers, got {given!r}", hint="pass an int or a float")
+    value: float = int(given) if isinstance(given, numbers.Integral) else float(given)
     if not -_MOST <= value <= _MOST:
         raise InvalidArgument(
             f"the {kind} {name!r} takes finite numbers in the range of a float, got {shown(value)}",
             hint="skip such values",
         )
+    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from dataflow_model.errors import InvalidArgument, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
         host: the address to listen on; `"0.0.0.0"` accepts connections from other machines.
 
     Raises:
+        InvalidType: for something that is no run, such as a pipeline.
         InvalidArgument: for a port outside 0 to 65535.
         ModuleNotFoundError: if `prometheus-client` is not installed.
         OSError: if the port is in use.
@@ -81,6 +82,10 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
         >>> [line for line in text.splitlines() if line.startswith('dataflow_elements_out_total{transform="words"}')]
         ['dataflow_elements_out_total{transform="words"} 2.0']
     """
+    if not callable(getattr(result, "report", None)):
+        raise InvalidType(
+            f"serve takes the result of a run, got {result!r}", hint="pass p.result, or what p.run() returned"
+        )
     number: object = port
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < _PORTS:
         raise InvalidArgument(f"`port` must be from 0 to 65535, got {port!r}", hint="0 takes any free port")

@@ -270,8 +270,8 @@ class MapFn(CallableDoFn):
     """One output for each element."""
 
     def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
-        """Yield the function's result."""
-        yield self.fn(element, *args, **kwargs)
+        """Return the function's result in a list; in a generator, `StopIteration` would become another error."""
+        return [self.fn(element, *args, **kwargs)]
 
 
 class TimestampFn(MapFn):
@@ -315,9 +315,8 @@ class FilterFn(CallableDoFn):
     """The element itself if the function returns true."""
 
     def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
-        """Yield the element if the function returns true."""
-        if self.fn(element, *args, **kwargs):
-            yield element
+        """Return the element, in a list, if the function returns true."""
+        return [element] if self.fn(element, *args, **kwargs) else []
 
 
 class BoundedLatenessFn(DoFn):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
+import attrs
+
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.dofn import CallableDoFn
@@ -25,13 +27,23 @@ from dataflow_model.plan.nodes import (
 from dataflow_model.plan.refinements import inherits_from
 from dataflow_model.plan.retracted import memoised
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.plan.strategy import AccumulationMode, LateData, TimestampCombiner
+from dataflow_model.plan.strategy import (
+    AccumulationMode,
+    ClosingBehavior,
+    LateData,
+    OnTimeBehavior,
+    TimestampCombiner,
+)
 from dataflow_model.time import Duration, duration_text
+from dataflow_model.triggers import AfterWatermark, DefaultTrigger
+from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.triggers import Trigger
 
 __all__ = ["explain", "origins_of"]
 
@@ -160,9 +172,6 @@ def _called(fn: object) -> str:
 def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:
     strategy = node.strategy
     merged = ", already merged" if strategy.window_fn.is_merging and not strategy.merges else ""
-    lateness = f", for {duration_text(strategy.allowed_lateness)}" if strategy.allowed_lateness > Duration(0) else ""
-    late_data = plan.late_data if strategy.late_data is None else strategy.late_data
-    reopened = "; after that in a reopened window" if late_data is LateData.DUPLICATE_WINDOW else ""
     how = _HOW[strategy.accumulation_mode]
     if strategy.retracting:
         how += (
@@ -178,7 +187,28 @@ def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:
     ]
     return [
         f"where: {strategy.window_fn!r}{merged}",
-        f"when: {strategy.trigger.describe()}{lateness}{reopened}",
+        f"when: {_when(strategy, plan.late_data if strategy.late_data is None else strategy.late_data)}",
         *(f"  {line}" for line in inherited),
         f"how: {how}{at}",
     ]
+
+
+def _when(strategy: WindowingStrategy, late_data: LateData) -> str:
+    trigger, reopens = strategy.trigger, late_data is LateData.DUPLICATE_WINDOW
+    if strategy.allowed_lateness > Duration(0):
+        words = [f"{trigger.describe()}, for {duration_text(strategy.allowed_lateness)}"]
+        words += ["after that in a reopened window"] if reopens else []
+    else:  # a window expires when the watermark passes its end
+        words = [_without_late(trigger).describe()]
+        if not isinstance(strategy.window_fn, GlobalWindows):
+            words.append(f"late elements {'reopen their window' if reopens else 'are dropped'}")
+    words += ["no empty pane on time"] if strategy.on_time is OnTimeBehavior.FIRE_IF_NON_EMPTY else []
+    words += ["always a last pane at expiry"] if strategy.closing is ClosingBehavior.FIRE_ALWAYS else []
+    return "; ".join(words)
+
+
+def _without_late(trigger: Trigger) -> Trigger:
+    """Return a trigger as far as it matters for elements that are not late."""
+    if isinstance(trigger, DefaultTrigger):
+        return AfterWatermark()
+    return attrs.evolve(trigger, late=None) if isinstance(trigger, AfterWatermark) else trigger

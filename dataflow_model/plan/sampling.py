@@ -64,7 +64,7 @@ def _first_rows(source: Source, rows: int) -> Source:
         bound = columns.bound()
         return _FirstRows(
             bound,
-            tuple(_first_origins(bound.origins(), rows)),
+            tuple(bound.first_origins(rows)),
             bound.event_time,
             bound.processing_time,
             bound.watermark,
@@ -75,15 +75,6 @@ def _first_rows(source: Source, rows: int) -> Source:
         times = None if elements.event_times is None else elements.event_times[:rows]
         return attrs.evolve(elements, elements=elements.elements[:rows], event_times=times)
     return source
-
-
-def _first_origins(origins: list[Origin], rows: int) -> Iterator[Origin]:
-    for origin in origins:
-        if rows <= 0:
-            return
-        count = rows if origin.rows is None else min(origin.rows, rows)
-        rows -= count
-        yield origin._replace(rows=count)
 
 
 @attrs.frozen(eq=False)
@@ -105,7 +96,7 @@ class _FirstRows(ColumnSource):
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read rows of an origin, up to the last row of the sample."""
         (rows,) = (listed.rows for listed in self.listed if listed.name == origin)
-        assert rows is not None  # noqa: S101 - `_first_origins` sets it
+        assert rows is not None  # noqa: S101 - `first_origins` sets it
         return self.source.read(origin, start, rows if stop is None else min(stop, rows))
 
     def schema(self) -> pa.Schema:

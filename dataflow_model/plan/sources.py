@@ -229,7 +229,8 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
         """Return what `explain()` says about the source."""
         clock = "" if self.processing_time is None else f", replayed by the clock in {self.processing_time!r}"
         time = "" if self.event_time is None else f", event time {self.event_time!r}, watermark {self.watermark!r}"
-        return f"{type(self).__name__}{time}{clock}"
+        origins = self.watermark_origins.describe()
+        return f"{type(self).__name__}{time}{', ' if origins else ''}{origins}{clock}"
 
 
 class RowSource(Source):
@@ -321,6 +322,15 @@ class ColumnSource(RowSource):
     @abc.abstractmethod
     def origins(self) -> list[Origin]:
         """Return the origins to read, in order of name; runs on the driver."""
+
+    def first_origins(self, rows: int) -> Iterator[Origin]:
+        """Yield the origins that contain the first rows, each with the number of rows to read of it, for a sample."""
+        for origin in self.origins():
+            if rows <= 0:
+                return
+            count = rows if origin.rows is None else min(origin.rows, rows)
+            rows -= count
+            yield origin._replace(rows=count)
 
     def poll(self, known: Known, clock: int) -> Changes:
         """Return the new and changed origins; runs on the driver, once per poll of an unbounded source.

@@ -42,7 +42,8 @@ class WatermarkOrigins:
         weight: whether a percentile counts each origin once (`"origins"`) or by its records (`"records"`).
 
     Raises:
-        InvalidArgument: for durations that are not positive, an unknown weight, or partitions without `by`.
+        InvalidArgument: for durations that are not positive, an unknown weight, or `partitions` or `idle_after` without
+            `by`.
 
     Example:
         >>> WatermarkOrigins(idle_after="0 seconds")
@@ -70,6 +71,12 @@ class WatermarkOrigins:
             raise InvalidArgument(
                 f"`weight` must be 'origins' or 'records', got {self.weight!r}",
                 hint="use weight='records' to count each record, weight='origins' to count each origin once",
+            )
+        if self.idle_after is not None and self.by is None:
+            raise InvalidArgument(
+                "`idle_after` lets other origins advance while one is silent, but the whole source is one origin, got "
+                f"idle_after={self.idle_after!r}",
+                hint="pass watermark_origin=, the column that holds the origin of each row, or leave `idle_after` out",
             )
         if self.partitions and self.by is None:
             raise InvalidArgument(

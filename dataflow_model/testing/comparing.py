@@ -156,6 +156,9 @@ def sorted_by_content(values: Iterable[Any]) -> list[Any]:
 
 
 def _are_close(left: complex, right: complex, scale: float) -> bool:
-    return (cmath.isnan(left) and cmath.isnan(right)) or cmath.isclose(
-        left, right, rel_tol=RELATIVE, abs_tol=RELATIVE * scale
-    )
+    try:
+        return (cmath.isnan(left) and cmath.isnan(right)) or cmath.isclose(
+            left, right, rel_tol=RELATIVE, abs_tol=RELATIVE * scale
+        )
+    except OverflowError:  # an int beyond the range of a float, beside a float
+        return False

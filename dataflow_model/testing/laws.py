@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.testing.comparing import difference, identical, same
 from dataflow_model.testing.drawing import Broken
@@ -247,9 +249,9 @@ def _merged(node: GroupByKeyAndWindow, traces: Sequence[Record], answer: dict[Pl
     for pane in traces:
         encoded, window = _place(pane)
         if (encoded, window) not in answer and node.strategy.merges:
-            window = next(
-                (home for key, home in answer if key == encoded and _contains(home, window)), window
-            )  # it merged later
+            homes = [home for key, home in answer if key == encoded and _contains(home, window)]
+            # It merged later; into a window with the same fields of the user's, unless `merge` changes these.
+            window = next((home for home in homes if _within(home, window) == window), homes[0] if homes else window)
         places[encoded, window] = (pane.value[0], window)
         accumulators[encoded, window].append(pane.value[1].accumulator)
     combine = node.combine
@@ -261,6 +263,12 @@ def _merged(node: GroupByKeyAndWindow, traces: Sequence[Record], answer: dict[Pl
 
 def _contains(outer: Window, inner: Window) -> bool:
     return outer.start <= inner.start and inner.end <= outer.end
+
+
+def _within(home: Window, window: Window) -> Window:
+    """Return a window with the bounds of another."""
+    kind: Any = home
+    return attrs.evolve(kind, start=window.start, end=window.end) if attrs.has(type(home)) else home
 
 
 def _same_sequence(node: GroupByKeyAndWindow, stream: Observed) -> bool:

@@ -194,13 +194,13 @@ class TestStream(PTransform[PBegin, PCollection]):
                 case "w" if rest == "+inf":
                     script = script.watermark_to_infinity()
                 case "w":
-                    script = script.watermark(f"{day}T{rest}Z")
+                    script = script.watermark(_instant_of(day, rest, text))
                 case "p":
-                    script = script.processing_time(f"{day}T{rest}Z")
+                    script = script.processing_time(_instant_of(day, rest, text))
                 case "s" if rest:
                     script = script.signal(rest)
                 case _ if _is_percentile(kind):
-                    script = script.watermark(f"{day}T{rest}Z", percentile=float(kind[1:]))
+                    script = script.watermark(_instant_of(day, rest, text), percentile=float(kind[1:]))
                 case "e":
                     value, _, at = rest.partition("@")
                     if not at or not _is_integer(value):
@@ -208,10 +208,23 @@ class TestStream(PTransform[PBegin, PCollection]):
                             f"an element of a short script must be an integer with its time, got {text!r}",
                             hint="write 'e 5@12:00:26'; other values are added with .add(value, event_time=…)",
                         )
-                    script = script.add(int(value), f"{day}T{at}Z", key=key)
+                    script = script.add(int(value), _instant_of(day, at, text), key=key)
                 case _:
                     raise InvalidArgument(f"{text!r} is not a step", hint="start it with w, p, e or s: 'e 5@12:00:26'")
         return script
+
+
+def _instant_of(day: str, time: str, step: str) -> str:
+    """Return the time of day of a step of a short script, on a day in UTC."""
+    instant = f"{day}T{time}Z"
+    try:
+        event_time(instant)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"{step!r} on the day {day!r} must have a time of day at its end",
+            hint="write 'e 5@12:00:26' for example, with day='2000-01-01'",
+        ) from error
+    return instant
 
 
 def _is_integer(text: str) -> bool:

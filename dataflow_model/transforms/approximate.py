@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsFloat
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
-from dataflow_model.transforms.combiner_forms import Combiner
+from dataflow_model.transforms.combiner_forms import Combiner, takes_an_element
 from dataflow_model.transforms.element_bytes import SPACE, hash_of, later_of
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
     """
 
     num_quantiles: int = attrs.field(validator=_at_least_two)
-    key: Callable[[Any], Any] | None = attrs.field(default=None, kw_only=True)
+    key: Callable[[Any], Any] | None = attrs.field(default=None, validator=takes_an_element, kw_only=True)
     reverse: bool = attrs.field(default=False, kw_only=True)
 
     def create_accumulator(self) -> _Buckets:

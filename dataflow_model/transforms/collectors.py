@@ -10,11 +10,10 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.plan.dofn import FlatMapFn, UnlessRetractedFn
-from dataflow_model.plan.parameters import misfit_of
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
-from dataflow_model.transforms.combiner_forms import Combiner, GlobalOrPerKey
+from dataflow_model.transforms.combiner_forms import Combiner, GlobalOrPerKey, takes_an_element
 from dataflow_model.transforms.combiners import Count
 from dataflow_model.transforms.element_bytes import later_of
 from dataflow_model.transforms.pardo import ParDo
@@ -34,21 +33,6 @@ def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
         raise InvalidType(f"`n` must be an int, got {value!r}", hint="use Top(3) to keep the three greatest")
     if value < 1:
         raise InvalidArgument(f"`n` must be at least 1, got {value!r}", hint="use Top(1) to keep the greatest")
-
-
-def _takes_an_element(_top: object, _attribute: object, key: Any) -> None:
-    if key is None:
-        return
-    if not callable(key):
-        way = f"key=lambda element: element.{key}" if isinstance(key, str) and key.isidentifier() else "key=len"
-        raise InvalidType(f"`key` must be a function of an element, got {key!r}", hint=f"use {way}, for example")
-    misfit = misfit_of(key)
-    if misfit is not None:
-        signature, error = misfit
-        raise InvalidType(
-            f"`key` must be a function of one element, got {getattr(key, '__name__', repr(key))}{signature}: {error}",
-            hint="a key returns what to compare, as for sorted: key=lambda element: element.delay",
-        ) from error
 
 
 @with_spellings
@@ -75,7 +59,7 @@ class Top(Combiner[Any, list[Any], list[Any]]):
     """
 
     n: int = attrs.field(validator=_at_least_one)
-    key: Callable[[Any], Any] | None = attrs.field(default=None, validator=_takes_an_element)
+    key: Callable[[Any], Any] | None = attrs.field(default=None, validator=takes_an_element)
     reverse: bool = False
 
     def create_accumulator(self) -> list[Any]:
@@ -101,7 +85,7 @@ class Top(Combiner[Any, list[Any], list[Any]]):
 
     def _best(self, elements: list[Any]) -> list[Any]:
         choose = heapq.nsmallest if self.reverse else heapq.nlargest
-        ranks = elements if self.key is None else list(map(self.key, elements))
+        ranks = elements if self.key is None else [self.key(element) for element in elements]
         try:
             if any(map(operator.ne, ranks, ranks)):  # only NaN is not itself
                 places = choose(self.n, range(len(ranks)), list(map(self._after_numbers, ranks)).__getitem__)

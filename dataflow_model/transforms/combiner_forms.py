@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Self
 
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan.combine import CombineFn
+from dataflow_model.plan.parameters import misfit_of
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.transforms.form_types import Globally, PerKey
 
-__all__ = ["Combiner", "GlobalOrPerKey"]
+__all__ = ["Combiner", "GlobalOrPerKey", "takes_an_element"]
 
 
 class _Form:
@@ -39,6 +42,9 @@ class _Form:
         form.__doc__ = self.__doc__
         form.__name__ = self._attribute
         form.__qualname__ = f"{owner.__name__}.{self._attribute}"
+        described: Any = form
+        parameters = inspect.signature(owner).parameters.values() if instance is None else ()
+        described.__signature__ = inspect.Signature(list(parameters))
         return form
 
 
@@ -97,3 +103,19 @@ class GlobalOrPerKey(PTransform):
     def default_label(self) -> str:
         """Return the name of the form."""
         return self._name
+
+
+def takes_an_element(_combiner: object, _attribute: object, key: Any) -> None:
+    """Check that the `key` of a combiner is a function of an element; a validator of attrs."""
+    if key is None:
+        return
+    if not callable(key):
+        way = f"key=lambda element: element.{key}" if isinstance(key, str) and key.isidentifier() else "key=len"
+        raise InvalidType(f"`key` must be a function of an element, got {key!r}", hint=f"use {way}, for example")
+    misfit = misfit_of(key)
+    if misfit is not None:
+        signature, error = misfit
+        raise InvalidType(
+            f"`key` must be a function of one element, got {getattr(key, '__name__', repr(key))}{signature}: {error}",
+            hint="a key returns what to compare, as for sorted: key=lambda element: element.delay",
+        ) from error

@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.transforms.code_names import shown_arguments
+from dataflow_model.transforms.code_names import code_name, shown_arguments
 from dataflow_model.transforms.ptransform import PTransform
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def ptransform_fn(fn: Callable[..., Any]) -> Callable[..., PTransform]:
             inspect.signature(fn).bind(None, *args, **kwargs)
         except TypeError as error:
             raise InvalidArgument(
-                f"{fn.__name__}{inspect.signature(fn)} cannot be called with "
+                f"{code_name(fn)}{inspect.signature(fn)} cannot be called with "
                 f"{shown_arguments('a collection', args, kwargs)}: {error}",
                 hint="the first parameter receives the collection; pass the others",
             ) from error
@@ -65,7 +65,7 @@ class _OfFunction(PTransform):
 
     def default_label(self) -> str:
         """Return the function's name."""
-        return self.fn.__name__
+        return code_name(self.fn)
 
     def expand(self, pcoll: Any) -> Any:
         """Call the function."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import hashlib
 import math
 from typing import Any, Final
@@ -16,6 +17,8 @@ from dataflow_model.values import encode_key
 __all__ = ["SPACE", "element_bytes", "hash_of", "later_of"]
 
 _DIGEST: Final = 8
+_NO_KEY: Final = b"\xff"
+"""What the bytes of an element that cannot be a key begin with; those of a key do not."""
 SPACE: Final = 1 << 8 * _DIGEST
 """How many values `hash_of` may have."""
 
@@ -23,8 +26,8 @@ SPACE: Final = 1 << 8 * _DIGEST
 def element_bytes(element: Any) -> bytes:
     """Return bytes that are equal just when type and value of two elements are, whatever the process.
 
-    Takes what can be a key, and also NaN, lists, sets, dicts, arrays of NumPy, and attrs and dataclass values of these
-    that can be changed.
+    Takes what can be a key, and also NaN and NaT, lists, sets, dicts, byte arrays, arrays of NumPy, and attrs and
+    dataclass values of these that can be changed.
 
     Raises:
         KeyEncodingError: for anything else.
@@ -34,17 +37,22 @@ def element_bytes(element: Any) -> bytes:
         True
         >>> element_bytes([1]) == element_bytes([1.0])
         False
+        >>> element_bytes(np.float32("nan")) == element_bytes(float("nan"))
+        True
     """
     try:
         return encode_key(element)
     except KeyEncodingError as error:
+        if isinstance(element, np.floating):
+            element = float(element)
         parts = _parts(element)
         if parts is None:
             raise KeyEncodingError(
                 f"{shown(element)} of type {type(element).__name__} has no encoding by its value",
                 hint="map the elements to plain values first, such as tuples of numbers and text",
             ) from error
-        return encode_key((type(element).__qualname__, *parts))
+        kind = type(element)
+        return _NO_KEY + encode_key((kind.__module__, kind.__qualname__, *parts))
 
 
 def hash_of(element: Any, seed: int = 0) -> int:
@@ -79,8 +87,12 @@ def later_of(left: Any, right: Any) -> Any:
 def _parts(element: Any) -> list[bytes] | None:
     """Return the encodings of what an element holds, `None` for one that is not known to hold anything."""
     match element:
-        case float() if math.isnan(element):
+        case float() | decimal.Decimal() if math.isnan(element):
             return []
+        case np.datetime64() | np.timedelta64() if np.isnat(element):
+            return []
+        case bytearray():
+            return [bytes(element)]
         case list() | tuple():
             return [element_bytes(part) for part in element]
         case set() | frozenset():
@@ -90,7 +102,9 @@ def _parts(element: Any) -> list[bytes] | None:
         case np.ndarray() if element.dtype != object:
             return [repr((element.dtype.str, element.shape)).encode(), element.tobytes()]
         case _ if attrs.has(type(element)):
-            return [element_bytes(getattr(element, part.name)) for part in attrs.fields(type(element)) if part.eq]
+            fields = [part for part in attrs.fields(type(element)) if part.eq]
+            compared = [(part.eq_key, getattr(element, part.name)) for part in fields]
+            return [element_bytes(value if eq_key is None else eq_key(value)) for eq_key, value in compared]
         case _ if dataclasses.is_dataclass(element):
             return [element_bytes(getattr(element, part.name)) for part in dataclasses.fields(element) if part.compare]
         case _:

@@ -45,7 +45,9 @@ class Sample(Combiner[Any, _Held, list[Any]]):
     most `max(n, 64)` elements are distinct, each element has the same chance, and no element is drawn twice. If more
     are distinct, `max(n, 64)` distinct elements are chosen first, each with the same chance no matter how often it
     occurs, and the sample is drawn from these. This bounds the memory, but an element that occurs many times may be
-    left out entirely. An element must be a valid key, or a list, set or dict of valid keys.
+    left out entirely. An element must be a valid key, or a list, set or dict of valid keys. Elements that are equal as
+    keys, such as values of a dataclass that differ only in a field with `compare=False`, are one element that occurs
+    several times.
 
     Args:
         n: the number of elements to draw; at least 1.
@@ -76,7 +78,7 @@ class Sample(Combiner[Any, _Held, list[Any]]):
         """Count the element; those with the greatest hashes go once there are too many."""
         place = hash_of(element, self.seed)
         kept, count = accumulator.get(place, (element, 0))
-        accumulator[place] = kept, count + 1
+        accumulator[place] = _either(kept, element) if count else element, count + 1
         return accumulator if len(accumulator) <= 2 * self._distinct else self._least(accumulator)
 
     def merge_accumulators(self, accumulators: Iterable[_Held]) -> _Held:
@@ -85,7 +87,7 @@ class Sample(Combiner[Any, _Held, list[Any]]):
         for accumulator in accumulators:
             for place, (element, count) in accumulator.items():
                 kept, before = merged.get(place, (element, 0))
-                merged[place] = kept, before + count
+                merged[place] = _either(kept, element) if before else element, before + count
         return self._least(merged)
 
     def extract_output(self, accumulator: _Held) -> list[Any]:
@@ -114,6 +116,11 @@ class Sample(Combiner[Any, _Held, list[Any]]):
 
     def _least(self, accumulator: _Held) -> _Held:
         return {place: accumulator[place] for place in heapq.nsmallest(self._distinct, accumulator)}
+
+
+def _either(left: Any, right: Any) -> Any:
+    """Return one of two elements that are the same as keys, whichever came first: `0.0` rather than `-0.0`."""
+    return left if left is right else max(left, right, key=repr)
 
 
 def _ranks(place: int, count: int) -> Iterator[float]:

@@ -118,7 +118,7 @@ class AfterBytes(_Sum):
 
     def __attrs_post_init__(self) -> None:
         """Check the number."""
-        check_number(self.n, "use AfterBytes(1) to fire at each element")
+        check_number(self.n, "pass a number of bytes: AfterBytes(1_000_000) for a megabyte")
 
     def _weight(self, element: Any) -> int:
         try:

@@ -268,7 +268,7 @@ class OrFinally(SideBySide, BuiltInTree):
 
     def describe(self) -> str:
         """Describe when the trigger fires."""
-        return f"{self.first.describe()}; until and with: {self.until.describe()}"
+        return f"{self.first.describe()}; the last time: {self.until.describe()}"
 
     def __repr__(self) -> str:
         return f"{self.first!r}.or_finally({self.until!r})"

@@ -59,12 +59,12 @@ class AfterWatermark(Trigger):
         if not isinstance(self.percentile, SupportsFloat):
             raise InvalidType(
                 f"`percentile` must be a number, got {self.percentile!r}",
-                hint="use percentile=95, or leave it out to wait for all elements",
+                hint="use percentile=95, or leave it out to wait for all of the source's origins",
             )
         if not 0 < self.percentile <= LOW_WATERMARK:
             raise InvalidArgument(
                 f"`percentile` must be in (0, 100], got {self.percentile!r}",
-                hint="use percentile=95 to wait for 95 of 100 elements, or leave it out to wait for all",
+                hint="use percentile=95 to wait for 95 % of the source's origins, or leave it out to wait for all",
             )
         if self.percentile != LOW_WATERMARK and not (self.early is None and self.late is None):
             raise InvalidArgument(

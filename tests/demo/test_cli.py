@@ -44,6 +44,21 @@ def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.C
     assert "Hint: omit --data" in printed
 
 
+def test_the_picture_may_be_a_drawing(some_flights: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "demo.svg"
+    assert main(["demo", "--runner", "local", "--data", str(some_flights), "--out", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"<?xml")
+
+
+def test_data_that_are_no_parquet_file_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "flights.csv"
+    data.write_text("carrier,delay\nUA,4\n")
+    assert main(["demo", "--runner", "local", "--data", str(data)]) == 1
+    printed = capsys.readouterr().err
+    assert "flights.csv is not a Parquet file of flights" in printed
+    assert "Hint: omit --data" in printed
+
+
 def test_a_picture_in_no_directory_is_refused_before_anything_runs(
     some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

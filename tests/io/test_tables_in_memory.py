@@ -124,6 +124,24 @@ def test_what_is_no_table_is_refused(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"watermark_origin": "file"}, "no files that could be origins or wait, got origins by file"),
+        ({"max_skew": "1 hour"}, "no files that could be origins or wait, got at most 1 hour ahead"),
+        ({"event_time": None, "watermark_origin": "k"}, "without event times .* event_time=None and origins by k"),
+        (
+            {"event_time": None, "weight": "records"},
+            "without event times .* event_time=None and percentiles by records",
+        ),
+    ],
+)
+def test_options_that_have_no_effect_on_a_table_are_refused(options: dict[str, Any], said: str) -> None:
+    arguments: dict[str, Any] = {"event_time": "at"} | options
+    with pytest.raises(InvalidArgument, match=f"{said}\nHint: "):
+        dm.io.ReadTable(pa.table({"k": ["a"], "at": [1]}), **arguments)
+
+
+@pytest.mark.parametrize(
     "frame",
     [
         pd.DataFrame([[1, 2]], columns=["n", "n"]),

@@ -6,6 +6,7 @@ import pickle
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,32 @@ def test_a_metric_needs_a_name(make: Callable[[Any], Any]) -> None:
         make(" ")
     with pytest.raises(dm.InvalidType, match=r"name must be text, got 5\nHint: "):
         make(5)
+
+
+def test_numbers_of_numpy_count_as_those_of_python() -> None:
+    counter, sizes = dm.metrics.counter("n"), dm.metrics.distribution("sizes")
+    level = dm.metrics.gauge("level")
+
+    def look(element: int) -> int:
+        counter.inc(np.int8(100))  # type: ignore[arg-type] # which three times would overflow
+        sizes.update(np.int8(100))  # type: ignore[arg-type]
+        level.set(np.float32(0.5))  # type: ignore[arg-type]
+        return element
+
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([1, 2, 3]) | "look" >> dm.Map(look) | dm.io.Collect()
+    user = p.result.report().transforms["look"].user
+    assert user.counters == {"n": 300}
+    assert (user.distributions["sizes"].sum, user.gauges["level"]) == (300, 0.5)
+    assert type(user.gauges["level"]) is float
+
+
+@pytest.mark.parametrize("time", [dm.duration(3), dm.EventTime(3)])
+def test_times_are_no_amounts(time: Any) -> None:
+    with pytest.raises(dm.InvalidType, match="takes whole numbers, got "):
+        dm.metrics.counter("n").inc(time)
+    with pytest.raises(dm.InvalidType, match="takes numbers, got "):
+        dm.metrics.gauge("g").set(time)
 
 
 def test_wrong_amounts_are_refused_with_the_way_out() -> None:

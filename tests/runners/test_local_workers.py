@@ -105,6 +105,21 @@ def rows(tmp_path: Path) -> Path:
     return tmp_path / "rows"
 
 
+@pytest.mark.parametrize(("size", "period", "count"), [(4, 2, 12), (2, 3, 4)])
+def test_a_sink_counts_an_element_once_for_each_window_on_every_runner(
+    size: int, period: int, count: int, tmp_path: Path
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        times = [dm.TimestampedValue(("k", second), second) for second in range(6)]
+        windowed = p | dm.Create(times) | dm.Window.into(dm.SlidingWindows(size, period))
+        _ = windowed | "rows" >> dm.io.WriteParquet(tempfile.mkdtemp(dir=tmp_path))
+        _ = windowed | "kept" >> dm.io.Collect()
+
+    for runner in (dm.LocalRunner(), dm.LocalRunner(workers=2), dm.LocalRunner(checkpoint=tmp_path / "checkpoint")):
+        metrics = run(runner, build).metrics()
+        assert (metrics["rows"]["rows"], metrics["rows"]["elements_in"], metrics["kept"]["elements_in"]) == (count,) * 3
+
+
 def test_panes_letters_and_counters_are_those_of_one_process(rows: Path, tmp_path: Path) -> None:
     single = run(dm.LocalRunner(clock=CLOCK), pipeline_of(rows, tmp_path / "one"))
     double = run(dm.LocalRunner(clock=CLOCK, workers=2), pipeline_of(rows, tmp_path / "two"))

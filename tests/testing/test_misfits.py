@@ -36,6 +36,16 @@ MISFITS: dict[str, tuple[Any, type[Exception], str]] = {
         dm.InvalidArgument,
         r"must be an integer with its time, got 'e 5'\nHint: ",
     ),
+    "an element in short form with an instant for a time of day": (
+        lambda: TestStream.parse(["e 5@2024-01-01T01:00Z"], day="2024-01-01"),
+        dm.InvalidArgument,
+        r"'e 5@2024-01-01T01:00Z' on the day '2024-01-01' must have a time of day at its end\nHint: write 'e 5@12",
+    ),
+    "a watermark in short form at an impossible time": (
+        lambda: TestStream.parse(["w 25:00:00"], day="2024-01-01"),
+        dm.InvalidArgument,
+        r"'w 25:00:00' on the day '2024-01-01' must have a time of day at its end\nHint: ",
+    ),
     "a script in short form that is no list": (
         lambda: TestStream.parse("e 5@12:00", day="2024-01-01"),
         dm.InvalidType,

@@ -118,6 +118,40 @@ def test_elements_that_a_join_by_distance_drops_are_not_expected_in_the_batch_re
     assert observed.dropped_anything()
 
 
+@attrs.frozen
+class PlanWindow(dm.IntervalWindow):
+    plan: str = ""
+
+
+@attrs.frozen
+class SessionsByPlan(dm.WindowFn):
+    """Sessions of six seconds of the elements with one plan, which may overlap those of another plan."""
+
+    is_merging = True
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> tuple[PlanWindow]:
+        (window,) = dm.Sessions(6).assign(event_time, element)
+        return (PlanWindow(window.start, window.end, element[0]),)
+
+    def merge(self, windows: Any) -> Any:
+        for plan in sorted({window.plan for window in windows}):
+            for merged, window in dm.Sessions(6).merge([window for window in windows if window.plan == plan]):
+                yield merged, PlanWindow(window.start, window.end, plan)
+
+
+def test_windows_with_fields_that_merge_beside_each_other_keep_the_laws() -> None:
+    windowing = dm.Window.into(SessionsByPlan()).trigger(dm.Repeatedly(dm.AfterCount(1))).allowed_lateness(60)
+    prove(
+        lambda pairs: pairs | windowing | dm.Map(lambda pair: ("z", pair[1])) | dm.Sum.per_key(),
+        [(("b", 4), 10), (("c", 5), 10), (("c", 10), 11)],
+        examples=20,
+    )
+
+
+def test_keys_beyond_the_range_of_floats_are_compared_with_floats() -> None:
+    prove(lambda pairs: pairs | windowed() | dm.Count.per_key(), [((2**2000, 1), 0), ((1.5, 1), 0)], examples=10)
+
+
 def test_a_pipeline_without_a_grouping_is_compared_as_it_is() -> None:
     prove(lambda elements: elements | dm.Map(lambda pair: pair[1]), DATA, examples=15)
 

@@ -199,6 +199,7 @@ def test_durations_can_be_summed_scaled_and_made_positive() -> None:
     for scaled in (Duration(5) * 2, 2 * Duration(5), twice * Duration(5), Duration(5) * twice):
         assert type(scaled) is Duration
         assert scaled == Duration(10)
+    assert Duration(5) * 0.5 == Duration(2)
     assert type(abs(Duration(-5))) is Duration
     assert abs(Duration(-5)) == Duration(5)
 
@@ -238,6 +239,9 @@ def test_pickling_keeps_value_and_type(value: int) -> None:
         ("250 ms", 250_000),
         ("5 us", 5),
         ("5 µs", 5),
+        ("5 \N{GREEK SMALL LETTER MU}s", 5),
+        (np.int64(90), 90_000_000),
+        (np.float64(0.5), 500_000),
         ("2 days", 172_800_000_000),
         ("1 WEEK", 604_800_000_000),
         ("-5 s", -5_000_000),
@@ -261,6 +265,13 @@ def test_pickling_keeps_value_and_type(value: int) -> None:
 def test_a_duration_may_be_written_in_many_ways(written: Any, micros: int) -> None:
     assert duration(written) == Duration(micros)
     assert type(duration(written)) is Duration
+
+
+@pytest.mark.parametrize("other", ["ab", Duration(3), None, [1]])
+def test_only_numbers_scale_a_duration(other: Any) -> None:
+    for factors in ((Duration(2), other), (other, Duration(2))):
+        with pytest.raises(TypeError, match=r"a duration is scaled by a number|unsupported operand"):
+            operator.mul(*factors)
 
 
 @pytest.mark.parametrize("written", ["", "  ", "5", "five seconds", "5 parsecs", "1 hour and 2", "1 m", "seconds"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import math
 import random
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,6 +60,22 @@ def test_a_sample_holds_n_elements_or_all_of_them() -> None:
     assert len(folded(dm.Sample(5), MANY)) == 5
     assert sorted(folded(dm.Sample(5), [3, 1, 1])) == [1, 1, 3]
     assert sorted(folded(dm.Sample(200), range(150))) == list(range(150))
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    number: int
+    note: str = dataclasses.field(default="", compare=False)
+
+
+@pytest.mark.parametrize(
+    ("same", "kept"),
+    [([0.0, -0.0], 0.0), ([Event(1, "a"), Event(1, "b")], Event(1, "b")), ([1, np.int64(1)], np.int64(1))],
+)
+def test_elements_that_are_equal_as_keys_are_one_that_occurs_twice(same: list[Any], kept: Any) -> None:
+    for values in (same, same[::-1]):
+        for parts in (1, 2):
+            assert repr(folded(dm.Sample(5), values, parts)) == repr([kept, kept])
 
 
 def test_another_seed_draws_another_sample() -> None:
@@ -119,6 +138,20 @@ def test_the_size_and_the_seed_of_a_sample_are_ints() -> None:
 def test_few_distinct_elements_are_counted_exactly() -> None:
     assert folded(dm.ApproximateUnique(16), [1, 1.0, True, "a", "a", [1], [1], math.nan, math.nan]) == 6
     assert folded(dm.ApproximateUnique(16), []) == 0
+    assert folded(dm.ApproximateUnique(16), [math.nan, ("float",), ("builtins", "float")]) == 3
+    odd = [np.float32("nan"), math.nan, np.float64("nan"), Decimal("nan"), np.datetime64("NaT"), bytearray(b"a")]
+    assert folded(dm.ApproximateUnique(16), odd) == 4
+
+
+def test_values_of_two_classes_with_one_name_are_distinct() -> None:
+    kinds = [attrs.make_class("Of", ["items"]) for _ in range(2)]
+    kinds[1].__module__ = "another"
+    assert folded(dm.ApproximateUnique(16), [kind([1]) for kind in kinds]) == 2
+
+
+def test_fields_that_are_compared_by_a_function_count_as_what_it_returns() -> None:
+    kind = attrs.make_class("Named", {"name": attrs.field(eq=str.lower), "items": attrs.field()})
+    assert folded(dm.ApproximateUnique(16), [kind("A", [1]), kind("a", [1]), kind("b", [1])]) == 2
 
 
 @pytest.mark.parametrize("error", [0.05, 0.2])

@@ -130,3 +130,37 @@ def test_a_plan_is_told_in_words() -> None:
 
 def test_an_empty_pipeline_is_told_too() -> None:
     assert explain(dm.Pipeline().plan()) == "an empty pipeline"
+
+
+@pytest.mark.parametrize(
+    ("windowing", "said"),
+    [
+        (
+            dm.Window.into(dm.FixedWindows(60)),
+            "on time: when the watermark passes the end of the window; late elements are dropped",
+        ),
+        (
+            dm.Window.into(dm.FixedWindows(60))
+            .trigger(dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1)))
+            .accumulating()
+            .late_data("duplicate_window")
+            .on_time("fire_if_non_empty"),
+            (
+                "early: at every 2 elements; on time: when the watermark passes the end of the window; "
+                "late elements reopen their window; no empty pane on time"
+            ),
+        ),
+        (
+            dm.Window.into(dm.FixedWindows(60)).allowed_lateness(60).closing("fire_always"),
+            (
+                "on time: when the watermark passes the end of the window; late: at each element, for 1 minute; "
+                "always a last pane at expiry"
+            ),
+        ),
+        (dm.Window.into(dm.GlobalWindows()), "on time: when the watermark passes the end of the window"),
+    ],
+)
+def test_the_plan_in_words_says_what_becomes_of_late_elements(windowing: dm.WindowInto, said: str) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("a", 1)]) | windowing | dm.Sum.per_key()
+    assert f"\n      when: {said}\n" in explain(p.plan())

@@ -45,6 +45,14 @@ def test_head_of_a_followed_source_ends(folder: Path) -> None:
     assert [row.minute for row in rows.head(2)] == [0, 1]
 
 
+def test_head_of_a_generator_without_an_end_is_its_first_numbers() -> None:
+    p = dm.Pipeline()
+    numbers = p | dm.io.GenerateSequence(5, rate=100, begin="2013-01-01T00:00Z")
+    assert [row.value for row in numbers.head(3)] == [5, 6, 7]
+    some = p | "some" >> dm.io.GenerateSequence(0, 2, rate=100, begin="2013-01-01T00:00Z")
+    assert [row.value for row in some.head(3)] == [0, 1]
+
+
 def test_head_writes_nothing_and_calls_only_what_the_collection_comes_from(tmp_path: Path) -> None:
     calls: list[int] = []
     p = dm.Pipeline()

@@ -54,6 +54,30 @@ def test_sums_and_means_of_numpy_ints_do_not_wrap_around(numbers: Any, total: in
     assert taken_back == int(numbers[0]) - int(numbers[1])
 
 
+def test_stop_iteration_in_a_function_loses_no_element() -> None:
+    ranks = [("a", 1), ("c", 3)]
+
+    def rank(letter: str) -> int:
+        return next(rank for known, rank in ranks if known == letter)
+
+    with pytest.raises(dm.UserCodeError, match="StopIteration"):
+        outputs(lambda p: p | dm.Create(["a", "b", "c"]) | dm.Top.globally(2, key=rank))
+    for transform in (dm.Map(rank), dm.Filter(rank)):
+        letters: list[Any] = []
+        p = dm.Pipeline()
+        _, dead = p | dm.Create(["a", "b"]) | transform.with_exception_handling()
+        _ = dead | dm.Map(lambda letter: letter.reason.partition(":")[0]) | "out" >> dm.io.Collect()
+        result = p.run()
+        result.wait_until_finish()
+        letters += [record.value for record in result.collected("out")]
+        assert letters == ["StopIteration"]
+
+
+def test_the_key_of_quantiles_is_a_function_of_an_element() -> None:
+    with pytest.raises(dm.InvalidType, match=r"`key` must be a function of an element, got 'delay'\nHint: use key=lam"):
+        dm.ApproximateQuantiles(5, key="delay")  # type: ignore[arg-type] # the point
+
+
 def test_spans_of_time_of_numpy_keep_their_type() -> None:
     assert dm.Sum().add_input(np.timedelta64(1, "s"), np.timedelta64(2, "s")) == np.timedelta64(3, "s")
 

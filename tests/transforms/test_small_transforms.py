@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -181,6 +182,18 @@ def test_a_function_becomes_a_composite_of_its_name() -> None:
     assert [node.label for node in p.plan().nodes] == ["Create", "Scaled/Map", "again/Map"]
     assert Scaled.__doc__ == "Multiply."
     assert values(Scaled(3, plus=1), 2) == [7]
+
+
+def test_any_callable_describes_a_composite() -> None:
+    def plus(numbers: Any, n: int) -> Any:
+        return numbers | dm.Map(lambda number: number + n)
+
+    p = dm.Pipeline()
+    numbers = p | dm.Create([1])
+    transform = dm.ptransform_fn(functools.partial(plus, n=3))
+    assert repr(numbers | transform()) == "PCollection('plus/Map', element_type=Any)"
+    with pytest.raises(dm.InvalidArgument, match=r"plus\(numbers: .* cannot be called with a collection"):
+        transform(1, 2, 3)
 
 
 def test_arguments_that_the_function_does_not_take_are_refused_at_once() -> None:

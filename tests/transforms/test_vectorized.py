@@ -315,18 +315,21 @@ class Returning(dm.DoFn):
 @pytest.mark.parametrize(
     ("transform", "said"),
     [
-        (dm.Map(lambda batch: batch.slice(1), vectorized=True), "it gave 2 outputs for a batch of 3 rows"),
-        (dm.Map(lambda batch: [1, 2, 3], vectorized=True), "it gave list for a batch of 3 rows"),
-        (dm.Map(lambda batch: None, vectorized=True), "it gave NoneType for a batch of 3 rows"),
-        (dm.Map(lambda batch: np.zeros((3, 2)), vectorized=True), "it gave ndarray for a batch of 3 rows"),
-        (dm.Map(lambda batch: batch.to_struct_array(), vectorized=True), "it gave an array of struct<value: int64>"),
+        (dm.Map(lambda batch: batch.slice(1), vectorized=True), "function returned 2 outputs for a batch of 3 rows"),
+        (dm.Map(lambda batch: [1, 2, 3], vectorized=True), "function returned list for a batch of 3 rows"),
+        (dm.Map(lambda batch: None, vectorized=True), "function returned NoneType for a batch of 3 rows"),
+        (dm.Map(lambda batch: np.zeros((3, 2)), vectorized=True), "function returned ndarray for a batch of 3 rows"),
+        (
+            dm.Map(lambda batch: batch.to_struct_array(), vectorized=True),
+            "function returned an array of struct<value: int64>",
+        ),
         (
             dm.Map(lambda batch: pa.table([batch["value"]] * 2, ["n", "n"]), vectorized=True),
             "there are 2 columns named 'n'",
         ),
-        (dm.Filter(lambda batch: batch["value"], vectorized=True), "it gave int64 to filter by"),
-        (dm.Filter(lambda batch: batch, vectorized=True), "it gave rows to filter by"),
-        (dm.ParDo(Several()), "it yielded 2 batches for a batch of 3 rows"),
+        (dm.Filter(lambda batch: batch["value"], vectorized=True), "function returned int64 to filter by"),
+        (dm.Filter(lambda batch: batch, vectorized=True), "function returned rows to filter by"),
+        (dm.ParDo(Several()), "the function yielded 2 batches for a batch of 3 rows"),
         (dm.ParDo(Returning()), "process_batch of 'it' must yield its batch, but returned it"),
     ],
 )
@@ -341,9 +344,9 @@ def test_a_result_without_one_output_for_each_row_stops_the_run(transform: Any, 
     [
         (
             dm.Map(lambda batch: pa.array([pc.sum(batch["value"]).as_py()]), vectorized=True),
-            "it gave 1 outputs for a batch of 3 rows",
+            "function returned 1 outputs for a batch of 3 rows",
         ),
-        (dm.ParDo(Several()), "it yielded 2 batches for a batch of 3 rows"),
+        (dm.ParDo(Several()), "the function yielded 2 batches for a batch of 3 rows"),
         (dm.ParDo(Returning()), "must yield its batch, but returned it"),
     ],
 )
@@ -520,7 +523,10 @@ def test_the_check_accepts_functions_of_single_rows() -> None:
             r"'Filter' gives \[0\] for a whole batch, but \[\] for its rows one by one\n  elements: \[0, 0\]",
         ),
         (dm.ParDo(Wrong()), r"'ParDo' gives \[-1\] for a whole batch, but \[1\] from `process`\n  elements: \[1\]"),
-        (dm.Map(lambda batch: batch.slice(1), vectorized=True), "'Map' fails: it gave 0 outputs for a batch of 1 rows"),
+        (
+            dm.Map(lambda batch: batch.slice(1), vectorized=True),
+            "'Map' fails: the function returned 0 outputs for a batch of 1 rows",
+        ),
     ],
 )
 def test_the_check_shows_the_smallest_elements_that_break_a_rule(transform: Any, said: str) -> None:

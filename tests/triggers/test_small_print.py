@@ -86,7 +86,7 @@ def test_any_percentile_above_none_will_do(percentile: float) -> None:
         (lambda: OrFinally(COUNT(1), "x"), "`until` must be a trigger, got 'x'"),  # type: ignore[arg-type]
         (lambda: dm.AfterWatermark(early="x"), "`early` must be a trigger, got 'x'"),  # type: ignore[arg-type]
         (lambda: dm.AfterWatermark(late="x"), "`late` must be a trigger, got 'x'"),  # type: ignore[arg-type]
-        (lambda: dm.AfterBytes(0), r"Hint: use AfterBytes\(1\) to fire at each element"),
+        (lambda: dm.AfterBytes(0), r"Hint: pass a number of bytes: AfterBytes\(1_000_000\)"),
         (lambda: dm.RepeatCount(COUNT(1), 0), r"Hint: use RepeatCount\(trigger, 3\)"),
     ],
 )

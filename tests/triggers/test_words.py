@@ -104,7 +104,7 @@ def test_a_partial_function_shows_as_python_shows_it() -> None:
         (dm.RepeatCount(dm.AfterCount(2), 3), "at every 2 elements, 3 times"),
         (
             dm.RepeatUntil(dm.Always(), dm.AfterSignal("stop")),
-            "at each element; until and with: at the signal 'stop'",
+            "at each element; the last time: at the signal 'stop'",
         ),
         (dm.Repeatedly(dm.Never()), "never before the window expires"),
         (dm.AfterEach(dm.AfterSignal("go"), dm.AfterCount(1)), "at the signal 'go'; then at an element"),

@@ -143,6 +143,7 @@ def test_a_sketch_learns_the_same_however_its_ticks_were_cut() -> None:
         ({"max_skew": "-1 s"}, "`max_skew` must be positive"),
         ({"weight": "bytes"}, "`weight` must be 'origins' or 'records', got 'bytes'"),
         ({"partitions": ["a"]}, "but the whole source is one"),
+        ({"idle_after": "1 minute"}, "but the whole source is one origin, got idle_after="),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, object], said: str) -> None:

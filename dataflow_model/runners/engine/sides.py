@@ -153,9 +153,10 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
         except (TypeError, ValueError) as error:
             raise _no_dict(side, values) from error
     if len(values) > 1:
+        shown = ", ".join(map(repr, values[:3])) + (", …" if values[3:] else "")
         raise InvalidArgument(
             f"the side input {side.ref.label!r} of AsSingleton must have one value in each window, "
-            f"got {len(values)}: {values[:3]!r} …",
+            f"got {len(values)}: {shown}",
             hint="combine them first, or use dm.AsIter",
         )
     if values:

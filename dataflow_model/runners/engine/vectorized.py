@@ -176,18 +176,18 @@ def _outputs(given: Any, count: int, label: str) -> RowValues | ColumnValues:
     batches = listed(given, label, "let process_batch yield one batch")
     if len(batches) != 1:
         raise InvalidType(
-            f"it yielded {len(batches)} batches for a batch of {count} rows",
+            f"the function yielded {len(batches)} batches for a batch of {count} rows",
             hint="let process_batch yield one batch, with one row for each row that it was given",
         )
     result = _in_arrow(batches[0])
     if not isinstance(result, pa.RecordBatch | pa.Table | pa.Array | pa.ChunkedArray):
         raise InvalidType(
-            f"it gave {type(result).__name__} for a batch of {count} rows",
+            f"the function returned {type(result).__name__} for a batch of {count} rows",
             hint="return a pyarrow.RecordBatch or Table for rows, or one array of Arrow or NumPy for plain values",
         )
     if len(result) != count:
         raise InvalidType(
-            f"it gave {len(result)} outputs for a batch of {count} rows",
+            f"the function returned {len(result)} outputs for a batch of {count} rows",
             hint="give one output for each row; use Filter(…, vectorized=True) to drop rows, and FlatMap for several",
         )
     if isinstance(result, pa.RecordBatch | pa.Table):
@@ -195,7 +195,7 @@ def _outputs(given: Any, count: int, label: str) -> RowValues | ColumnValues:
         return RowValues(pa.Table.from_batches([result]) if isinstance(result, pa.RecordBatch) else result)
     if pa.types.is_struct(result.type):
         raise InvalidType(
-            f"it gave an array of {result.type} for a batch of {count} rows",
+            f"the function returned an array of {result.type} for a batch of {count} rows",
             hint="return rows: pa.RecordBatch.from_struct_array(array)",
         )
     return ColumnValues(result if isinstance(result, pa.ChunkedArray) else pa.chunked_array([result]))
@@ -218,7 +218,9 @@ def _true(mask: RowValues | ColumnValues) -> list[int]:
     """Return the places at which a mask is true; null is not."""
     if not isinstance(mask, ColumnValues) or not pa.types.is_boolean(mask.column.type):
         kind = mask.column.type if isinstance(mask, ColumnValues) else "rows"
-        raise InvalidType(f"it gave {kind} to filter by", hint="return an array of booleans: which rows to keep")
+        raise InvalidType(
+            f"the function returned {kind} to filter by", hint="return an array of booleans: which rows to keep"
+        )
     places: list[int] = np.flatnonzero(mask.column.fill_null(fill_value=False).to_numpy()).tolist()
     return places
 

@@ -31,7 +31,8 @@ BOUNDED: Final = Support(
         **_ALL,
         Feature.FOLLOWED_ROWS: Unsupported(
             "it runs to the end of its input, and this input has none",
-            "pass the directory of a checkpoint, checkpoint='checkpoints/delays', or read without follow=True",
+            "pass the directory of a checkpoint, checkpoint='checkpoints/delays', or give the input an end, as without "
+            "follow=True",
         ),
         Feature.STATIC_SIDE_INPUTS: Supported("computed before the run"),
     },

@@ -11,7 +11,7 @@ import attrs
 
 from dataflow_model.errors import SupersededRun
 from dataflow_model.metrics.collecting import collecting, enter
-from dataflow_model.metrics.tally import Tally
+from dataflow_model.metrics.tally import BUNDLE_SIZE, Readings, Tally
 from dataflow_model.plan.record_columns import KeptRecords
 from dataflow_model.runners.removing import remove_all
 from dataflow_model.runners.sharded.checkpoint.durable import (
@@ -93,10 +93,7 @@ class Publisher:
                 fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
             published = [part.published[write.label] for part in pending if write.label in part.published]
             rows[write.label] = Counter(write.sink.counts([*messages, *published]))
-            count = write.sink.count_records(messages)
-            if count:
-                rows[write.label]["elements_in"] += count
-            if count and write.sink.keeps_records:
+            if write.sink.keeps_records and write.sink.count_records(messages):
                 kept = write.sink.kept(messages)
                 _keep(_collected(self.directory, write.label), commit_id(self.program, batch), kept, sync=self.syncs)
             self.program.fault.reach("while_publishing", batch)
@@ -121,6 +118,10 @@ class Publisher:
         for part in pending:
             for counted in part.tallies:
                 tally.merge(counted)
+        for label, counts in rows.items():
+            bundles = tally.own.get(label, Readings()).distributions.get(BUNDLE_SIZE)
+            if bundles is not None:
+                counts["elements_in"] += int(bundles.sum)
         metrics = [metrics for part in pending for metrics in part.metrics]
         if self.reruns:
             control = next((part.control for part in pending if part.control is not None), None)

@@ -29,6 +29,7 @@ BATCH: Final = Support(
         Feature.REPLAY_CLOCK: Supported("no effect"),
         Feature.CHANGING_SIDE_INPUTS: Supported("as they are at the end of the input"),
         Feature.DEDUPLICATION: Supported("the elements with one id are taken in event-time order"),
+        Feature.STATE: Supported("processing-time timers never fire"),
         Feature.TRIGGERS: Supported("clocks do not advance: early panes only by count"),
         Feature.LATENESS: Supported("no effect: nothing is late"),
         Feature.SIGNALS: Unsupported(

@@ -20,10 +20,11 @@ from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, Size, chunks_of
+from dataflow_model.runners.engine.bundle import windows_apart
 from dataflow_model.runners.engine.chunk import PlacedBundle, add_arrived
 from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.lanes import Repeated, array_of
+from dataflow_model.runners.engine.lanes import Repeated, array_of, taken
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.records import JoinedRecords, records_of
 from dataflow_model.runners.engine.shard import StageShard, routed
@@ -182,7 +183,9 @@ def records_at_sink(
         counters: the counters of each transform.
     """
     placed = (arrived or PlacedBundle()).in_order()
-    sizes = np.array([*np.bincount(array_of(placed.places)), *(len(part) for _, part in panes)], np.int64)
+    rows, _ = windows_apart(placed.bundle.windows)
+    places = array_of(placed.places if isinstance(rows, range) else taken(placed.places, rows))
+    sizes = np.array([*np.bincount(places), *(len(part) for _, part in panes)], np.int64)
     if len(sizes):
         took_several(label, sizes)
         counters[label]["elements_in"] += int(sizes.sum())
