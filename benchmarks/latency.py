@@ -181,7 +181,7 @@ def _latency(spark: SparkSession | None, side: str, rate: int, seconds: float, f
     )
 
 
-def _started(spark: SparkSession | None, side: str, source: Path, out: Path, checkpoint: Path) -> Any:
+def _started(spark: SparkSession | None, side: Any, source: Path, out: Path, checkpoint: Path) -> Any:
     """Start one side, and return what can be stopped."""
     if side in _FILES:
         from benchmarks.latency_count import CountingProcess

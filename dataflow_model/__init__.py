@@ -341,8 +341,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the lazy names too."""
-    return sorted({*globals(), *_LAZY})
+    """List what the package offers, without what this module imports for itself."""
+    return sorted(__all__)
 
 
 def _local_runner() -> Runner:

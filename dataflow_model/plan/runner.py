@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.records import Record
     from dataflow_model.time import DurationLike, EventTime, ProcessingTime
     from dataflow_model.values.tables import Table
 
@@ -117,7 +118,7 @@ class PipelineResult(Protocol):
         """Return the output watermark of each source and grouping by label."""
         ...
 
-    def collected(self, label: str) -> list[Any]:
+    def collected(self, label: str) -> list[Record]:
         """Return the records of the `io.Collect` sink with this full label, in emission order.
 
         Before the run has ended, these are the records so far; call `wait_until_finish()` first for all of them.
@@ -133,6 +134,15 @@ class PipelineResult(Protocol):
         Raises:
             InvalidArgument: if no such sink has the label.
             SinkError: for a record whose type does not fit the others.
+        """
+        ...
+
+    def dataframe(self, label: str) -> Any:
+        """Return the records of the `io.ToDataFrame` sink with this full label as a Spark DataFrame.
+
+        Raises:
+            InvalidArgument: if no such sink has the label.
+            UnsupportedOnRunner: in a run that is no batch job on Spark.
         """
         ...
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import abc
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.display import Board, Count, html_table
-from dataflow_model.errors import LOG, InvalidArgument, UserCodeError
+from dataflow_model.errors import LOG, InvalidArgument, UnsupportedOnRunner, UserCodeError
 from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.message_sinks import TabularSink
 from dataflow_model.plan.records import Records
@@ -115,6 +115,13 @@ class BackgroundRun(abc.ABC):
             SinkError: for a record that does not fit the others.
         """
         return table_of_collected(self._staged.plan, label, self.collected(label))
+
+    def dataframe(self, label: str) -> Any:
+        """Raise `UnsupportedOnRunner`: only a batch job on Spark has DataFrames as results."""
+        raise UnsupportedOnRunner(
+            f"only a batch job on Spark has DataFrames as results, got {self._runner} and the label {label!r}",
+            hint=f"use result.table({label!r}).to_pandas()",
+        )
 
     @abc.abstractmethod
     def _records_of(self, label: str) -> list[Record]:

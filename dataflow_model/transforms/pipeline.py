@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
 
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
 from dataflow_model.plan.checks import check
@@ -186,7 +186,9 @@ class Pipeline:
               Create: 1 element from the program
                 + Map: Map(str)
         """
-        print(explain_plan(self.plan()))  # noqa: T201 - printing is what it is for
+        plan, runner = self.plan(), cast("object", self.runner)
+        ran = runner.rewritten(plan) if isinstance(runner, RewritesPlans) else plan
+        print(explain_plan(ran))  # noqa: T201 - printing is what it is for
 
     def draw(self, form: str = "mermaid") -> str:
         """Return a drawing of the transforms as `"mermaid"` text or as `"svg"`; a notebook displays the latter.
@@ -228,7 +230,7 @@ class Pipeline:
     def _repr_html_(self) -> str:
         return self.draw("svg") if self._nodes else "an empty pipeline"
 
-    def run(self, until: str | None = None) -> PipelineResult:
+    def run(self, until: Literal["drained"] | None = None) -> PipelineResult:
         """Start the pipeline and return immediately; the result reports its progress.
 
         Args:

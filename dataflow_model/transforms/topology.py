@@ -6,7 +6,7 @@ Source: the MillWheel paper: "Users specify a directed computation graph and app
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -212,7 +212,7 @@ class Topology:
         for sunk in self.sunk:
             pipeline.apply(sunk.sink, whole(sunk.stream), sunk.label)
 
-    def run(self, runner: Runner | None = None, *, until: str | None = None) -> PipelineResult:
+    def run(self, runner: Runner | None = None, *, until: Literal["drained"] | None = None) -> PipelineResult:
         """Build the pipeline, start it and return immediately; see `Pipeline.run`.
 
         Args:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+import enum
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import attrs
 
@@ -18,7 +19,7 @@ from dataflow_model.plan.strategy import (
     TimestampCombiner,
     WindowingStrategy,
 )
-from dataflow_model.time import Duration, DurationLike, duration
+from dataflow_model.time import Duration, DurationLike, duration, duration_text
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.ptransform import PTransform
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["Window", "WindowInto"]
+
+
+_HOW: Final[Mapping[Any, str]] = {
+    (AccumulationMode.CLEAR_ALWAYS, False): "discarding()",
+    (AccumulationMode.ACCUMULATE_ALWAYS, False): "accumulating()",
+    (AccumulationMode.ACCUMULATE_ALWAYS, True): "accumulating_and_retracting()",
+}
 
 
 @with_spellings
@@ -83,7 +91,7 @@ class WindowInto(PTransform):
         trigger: Trigger | None = None,
         accumulation_mode: AccumulationMode | str | None = None,
         allowed_lateness: DurationLike | None = None,
-        timestamp_combiner: TimestampCombiner | str | None = None,
+        timestamp_combiner: TimestampCombiner | Literal["end_of_window", "earliest", "latest"] | None = None,
     ) -> None:
         self._base: WindowingStrategy | None = _base_of(where)
         self._settings: Mapping[str, Any] = {}
@@ -125,19 +133,19 @@ class WindowInto(PTransform):
             )
         return self._set(allowed_lateness=length)
 
-    def on_time(self, behavior: OnTimeBehavior | str) -> Self:
+    def on_time(self, behavior: OnTimeBehavior | Literal["fire_always", "fire_if_non_empty"]) -> Self:
         """Set whether a firing when the watermark passes emits an empty pane: by default `"fire_always"`."""
         return self._set(on_time=as_option(OnTimeBehavior, behavior))
 
-    def closing(self, behavior: ClosingBehavior | str) -> Self:
+    def closing(self, behavior: ClosingBehavior | Literal["fire_always", "fire_if_non_empty"]) -> Self:
         """Set whether an expiring window emits an empty last pane: by default `"fire_if_non_empty"`."""
         return self._set(closing=as_option(ClosingBehavior, behavior))
 
-    def late_data(self, policy: LateData | str) -> Self:
+    def late_data(self, policy: LateData | Literal["drop", "duplicate_window"]) -> Self:
         """Set what happens to elements whose window has expired: `"drop"` or `"duplicate_window"`."""
         return self._set(late_data=as_option(LateData, policy))
 
-    def timestamp_combiner(self, combiner: TimestampCombiner | str) -> Self:
+    def timestamp_combiner(self, combiner: TimestampCombiner | Literal["end_of_window", "earliest", "latest"]) -> Self:
         """Set the event time of panes: `"end_of_window"`, the default, `"earliest"` or `"latest"`."""
         return self._set(timestamp_combiner=as_option(TimestampCombiner, combiner))
 
@@ -187,11 +195,29 @@ class WindowInto(PTransform):
         node = nodes.AssignWindows(label=pipeline.scope, input=pcoll.ref, strategy=strategy, assigns=assigns)
         return pipeline.add_main(node, strategy=strategy, element_type=pcoll.element_type)
 
+    def __repr__(self) -> str:
+        settings = dict(self._settings)
+        how = settings.pop("accumulation_mode", None), settings.pop("retracting", False)
+        loses = ", may_lose_data=True" if settings.pop("may_lose_data", False) else ""
+        words = ["Window"] if self._base is None else [f"Window.into({_shown(self._base)})"]
+        words += [f"{name}({_shown(value)}{loses if name == 'trigger' else ''})" for name, value in settings.items()]
+        words += [] if how[0] is None else [_HOW.get(how, f"accumulation({_shown(how[0])}, retracting={how[1]})")]
+        return ".".join(words)
+
     def _over(self, inherited: WindowingStrategy) -> WindowingStrategy:
         return attrs.evolve(self._base if self._base is not None else inherited, **self._settings)
 
     def _set(self, **settings: Any) -> Self:
         return self._but(_settings={**self._settings, **settings})
+
+
+def _shown(value: Any) -> str:
+    """Return a setting as it is written in a chain."""
+    if isinstance(value, WindowingStrategy) and value == WindowingStrategy(value.window_fn):
+        return repr(value.window_fn)
+    if isinstance(value, Duration):
+        return repr(duration_text(value))
+    return repr(value.value) if isinstance(value, enum.Enum) else repr(value)
 
 
 class Window:

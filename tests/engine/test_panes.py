@@ -288,19 +288,19 @@ def test_keys_and_windows_have_panes_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("combiner", "times"), [("end_of_window", [10, 10]), ("earliest", [3, 2]), ("latest", [7, 2])], ids=str
 )
-def test_the_event_time_of_a_pane_is_that_of_what_is_new_in_it(combiner: str, times: list[float], mode: str) -> None:
+def test_the_event_time_of_a_pane_is_that_of_what_is_new_in_it(combiner: Any, times: list[float], mode: str) -> None:
     windowing = fixed(COUNTS).timestamp_combiner(combiner)
     assert run("e 1@7, e 2@3, e 4@2", getattr(windowing, mode)()).times == times
 
 
 @pytest.mark.parametrize(("combiner", "time"), [("earliest", 7), ("latest", 8)])
-def test_an_element_that_was_late_does_not_move_the_time_of_its_pane(combiner: str, time: float) -> None:
+def test_an_element_that_was_late_does_not_move_the_time_of_its_pane(combiner: Any, time: float) -> None:
     assert run("w 5, e 1@2+2@3+3@7+4@8, w 11", fixed().timestamp_combiner(combiner)).times == [time]
 
 
 @pytest.mark.parametrize("mode", ["discarding", "accumulating"])
 @pytest.mark.parametrize("combiner", ["earliest", "latest"])
-def test_a_pane_of_late_elements_alone_stands_at_the_end_of_its_window(combiner: str, mode: str) -> None:
+def test_a_pane_of_late_elements_alone_stands_at_the_end_of_its_window(combiner: Any, mode: str) -> None:
     windowing = getattr(fixed(lateness=20).timestamp_combiner(combiner), mode)()
     assert run("e 1@5, w 10, e 2@1+4@8", windowing).times == [5, 10, 10]
 

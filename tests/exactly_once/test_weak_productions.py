@@ -105,13 +105,13 @@ def test_sinks_that_cannot_publish_at_once_stay_strong(
 # What is refused.
 
 
-def runner(mode: str = "streaming", **options: Any) -> dm.SparkRunner:
+def runner(mode: Any = "streaming", **options: Any) -> dm.SparkRunner:
     return dm.SparkRunner(None, mode=mode, checkpoint="checkpoint", productions="weak", **options)
 
 
 def test_productions_are_strong_or_weak_and_a_bounded_jobs_are_strong() -> None:
     with pytest.raises(dm.InvalidArgument, match="`productions` must be 'strong' or 'weak', got 'lazy'"):
-        dm.SparkRunner(None, mode="streaming", checkpoint="checkpoint", productions="lazy")
+        dm.SparkRunner(None, mode="streaming", checkpoint="checkpoint", productions="lazy")  # type: ignore[arg-type] # the point
     with pytest.raises(dm.InvalidArgument, match=r"mode='batch' has no weak productions.*\nHint: use mode='streaming'"):
         runner("batch")
 

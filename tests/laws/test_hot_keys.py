@@ -112,7 +112,7 @@ def test_windows_with_one_pane_have_the_same_event_times_with_and_without_fanout
     [(dm.FixedWindows(10), "latest"), (dm.Sessions(10), "latest"), (dm.Sessions(10), "earliest")],
 )
 def test_fanout_is_rejected_with_a_way_out_where_late_elements_would_move_event_times(
-    windows: dm.WindowFn, stamped: str
+    windows: dm.WindowFn, stamped: Any
 ) -> None:
     pairs = dm.Pipeline() | dm.Create([("a", 1)]) | dm.Window.into(windows).timestamp_combiner(stamped)
     problem = rf"(?s)'Sum.PerKey' combines in parts.*'{stamped}'.*\nHint: use .timestamp_combiner\('end_of_window'"

@@ -58,7 +58,7 @@ def test_what_needs_pyspark_says_how_to_install_it(make: Any) -> None:
     ],
 )
 def test_a_pyspark_that_is_too_old_is_rejected_with_its_version(
-    monkeypatch: pytest.MonkeyPatch, mode: str, too_old: str, kind: str, oldest: str
+    monkeypatch: pytest.MonkeyPatch, mode: Any, too_old: str, kind: str, oldest: str
 ) -> None:
     monkeypatch.setattr(pytest.importorskip("pyspark"), "__version__", too_old)
     options: dict[str, Any] = {} if mode == "batch" else {"checkpoint": "checkpoint"}

@@ -341,3 +341,10 @@ def test_asking_for_what_no_sink_collects_names_the_labels_there_are() -> None:
     result.wait_until_finish()
     with pytest.raises(dm.InvalidArgument, match=r"no dm.io.Collect\(\) sink has the label 'keep'\nHint: .*\['kept'\]"):
         result.collected("keep")
+
+
+def test_only_a_batch_job_on_spark_has_dataframes_as_results() -> None:
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([1]) | "out" >> dm.io.Collect()
+    with pytest.raises(dm.UnsupportedOnRunner, match=r"got LocalRunner.* 'out'\nHint: use result\.table\('out'\)"):
+        p.result.dataframe("out")

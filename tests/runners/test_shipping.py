@@ -195,7 +195,7 @@ def locked(p: dm.Pipeline) -> None:
 
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 def test_a_function_that_cannot_be_pickled_is_refused_with_its_label_before_the_checkpoint_is_touched(
-    mode: str, tmp_path: Path
+    mode: Any, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     p = dm.Pipeline(runner=dm.SparkRunner(SPARK, mode=mode, checkpoint=str(checkpoint)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from dataflow_model.plan.runner import PipelineResult, Runner
 
 
-def run(runner: Runner, build: Callable[[dm.Pipeline], Any], until: str | None = "drained") -> Any:
+def run(runner: Runner, build: Callable[[dm.Pipeline], Any], until: Literal["drained"] | None = "drained") -> Any:
     """Build a pipeline, run it to its end and return the result."""
     result = start(runner, build, until)
     result.wait_until_finish()
     return result
 
 
-def start(runner: Runner, build: Callable[[dm.Pipeline], Any], until: str | None = None) -> PipelineResult:
+def start(
+    runner: Runner, build: Callable[[dm.Pipeline], Any], until: Literal["drained"] | None = None
+) -> PipelineResult:
     """Build a pipeline and start it."""
     pipeline = dm.Pipeline(runner=runner)
     build(pipeline)

@@ -164,3 +164,12 @@ def test_the_plan_in_words_says_what_becomes_of_late_elements(windowing: dm.Wind
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | windowing | dm.Sum.per_key()
     assert f"\n      when: {said}\n" in explain(p.plan())
+
+
+def test_the_plan_in_words_is_that_of_rounds_where_the_runner_has_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    p = dm.Pipeline(runner=dm.LocalRunner(mode="microbatch", interval="1 minute"))
+    _ = p | dm.Create([("a", 1)]) | dm.Window.into(dm.FixedWindows(60)) | dm.Sum.per_key()
+    p.explain()
+    printed = capsys.readouterr().out
+    assert "when: every full minute of processing time" in printed
+    assert "how: accumulating\n" in printed

@@ -110,7 +110,7 @@ def test_each_of_three_groupings_is_warned_about_by_its_own_label() -> None:
 
 
 @pytest.mark.parametrize("at", ["earliest", "latest"])
-def test_retractions_at_elements_event_times_are_warned_about_in_front_of_a_grouping(at: str) -> None:
+def test_retractions_at_elements_event_times_are_warned_about_in_front_of_a_grouping(at: Any) -> None:
     retracting = MINUTES.trigger(EACH).accumulating_and_retracting()
     (message,) = warned(retracting.timestamp_combiner(at))
     assert message.startswith(

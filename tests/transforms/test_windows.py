@@ -33,6 +33,18 @@ def test_a_trigger_that_may_lose_data_is_refused_when_the_chain_is_used() -> Non
     assert chain.trigger(dm.AfterWatermark(), may_lose_data=True).strategy.may_lose_data
 
 
+def test_a_chain_is_shown_as_it_is_written() -> None:
+    early = dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1))
+    chain = dm.Window.into(HOURLY).trigger(early).allowed_lateness("1 day").late_data("duplicate_window")
+    assert repr(chain.accumulating_and_retracting()) == (
+        f"Window.into(FixedWindows('1 hour')).trigger({early!r}).allowed_lateness('1 day')"
+        ".late_data('duplicate_window').accumulating_and_retracting()"
+    )
+    once = dm.Window.trigger(dm.AfterCount(1), may_lose_data=True).discarding()
+    assert repr(once) == "Window.trigger(AfterCount(1), may_lose_data=True).discarding()"
+    assert repr(dm.WindowInto(HOURLY)) == "Window.into(FixedWindows('1 hour'))"
+
+
 def test_options_are_taken_as_text_or_members() -> None:
     as_text = dm.Window.into(HOURLY).on_time("fire_if_non_empty").closing("fire_always").late_data("duplicate_window")
     as_members = (
@@ -41,7 +53,7 @@ def test_options_are_taken_as_text_or_members() -> None:
         .closing(dm.ClosingBehavior.FIRE_ALWAYS)
         .late_data(dm.LateData.DUPLICATE_WINDOW)
     )
-    assert as_text.timestamp_combiner("EARLIEST").strategy == (
+    assert as_text.timestamp_combiner("EARLIEST").strategy == (  # type: ignore[arg-type] # in capitals
         as_members.timestamp_combiner(dm.TimestampCombiner.EARLIEST).strategy
     )
 
@@ -83,7 +95,7 @@ def test_the_modes_say_how_panes_relate(ask: Any, mode: dm.AccumulationMode, ret
         (lambda: dm.Window.into("1 hour"), "Window.into takes a window function, got '1 hour'"),  # type: ignore[arg-type]
         (lambda: dm.Window.into(HOURLY).trigger(1), "`trigger` must be a trigger, got 1"),  # type: ignore[arg-type]
         (lambda: dm.Window.into(HOURLY).allowed_lateness(-1), "`allowed_lateness` must not be negative"),
-        (lambda: dm.Window.into(HOURLY).on_time("sometimes"), "'sometimes' is not a valid OnTimeBehavior"),
+        (lambda: dm.Window.into(HOURLY).on_time("sometimes"), "'sometimes' is not a valid OnTimeBehavior"),  # type: ignore[arg-type]
         (lambda: dm.Window.into(HOURLY).accumulation("clear_always", retracting=True), "must accumulate"),
     ],
 )

@@ -25,7 +25,7 @@ def script() -> TestStream:
     return steps.watermark(12).add(3, 2, key="a").add(5, 11, key="b").watermark(30, percentile=90).add(7, 3, key="c")
 
 
-def percentiles_of(runner: Any, combiner: str) -> list[Any]:
+def percentiles_of(runner: Any, combiner: Any) -> list[Any]:
     """Return key, value, timing, and what a function was told, in a fixed order."""
     p = dm.Pipeline(runner=runner)
     windows = dm.Window.into(dm.FixedWindows(10)).trigger(TRIGGER).allowed_lateness(60).timestamp_combiner(combiner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
@@ -103,7 +103,7 @@ class LocalRunner:
         self,
         clock: InstantLike | Clock | None = None,
         *,
-        mode: str = "streaming",
+        mode: Literal["streaming", "microbatch"] = "streaming",
         interval: DurationLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         poll_interval: DurationLike | None = None,
@@ -186,8 +186,11 @@ class LocalRunner:
         return start(plan, Options(checkpoint, clock, self._rows, self._poll, self._state_memory), until=until)
 
     def __repr__(self) -> str:
-        options = [] if self._interval is None else ["mode='microbatch'", f"interval={duration_text(self._interval)!r}"]
+        options = [] if self._clock is None else [f"clock={self._clock!r}"]
+        if self._interval is not None:
+            options += ["mode='microbatch'", f"interval={duration_text(self._interval)!r}"]
         options += [] if self.checkpoint is None else [f"checkpoint={self.checkpoint!r}"]
+        options += [] if self._state_memory is None else [f"max_state_memory={self._state_memory}"]
         options += [] if self._workers == 1 else [f"workers={self._workers}"]
         return f"LocalRunner({', '.join(options)})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
 from dataflow_model.plan.checks import check_sinks
@@ -80,7 +80,7 @@ class SparkRunner:
     def __init__(  # noqa: PLR0913 - the options of three modes
         self,
         spark: SparkSession | Any,
-        mode: str = "batch",
+        mode: Literal["batch", "streaming", "microbatch"] = "batch",
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         trigger_interval: DurationLike | None = None,
@@ -88,7 +88,7 @@ class SparkRunner:
         shards: int | None = None,
         max_rows_per_batch: int = 400_000,
         max_state_memory: int | str | None = None,
-        productions: str = "strong",
+        productions: Literal["strong", "weak"] = "strong",
     ) -> None:
         if mode not in _MODES:
             raise InvalidArgument(
