@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
+import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.combine import GroupFn
@@ -19,9 +22,13 @@ from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.core.pane_lanes import PaneOrders
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.testing import strategies
 from dataflow_model.transforms.group_by import _ByPlace
 from dataflow_model.values import NO_FIRING, Window
 from tests.support.reference.grouping import GroupingEngine
+from tests.support.spec.drawing import BOTH, MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
+from tests.support.spec.drawing import script as drawn_script
+from tests.support.spec.windows_of_users import USERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +39,12 @@ if TYPE_CHECKING:
     from dataflow_model.testing import TestStream
     from tests.support.spec.drawing import Pick
 
+PERCENTILES = tuple(sorted(float(percentile) for percentile in strategies.PERCENTILES))
+FAST = int(os.environ.get("CORE_CASES", "200"))
+"""How many scripts `make test` draws on a grid."""
+MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
+PARTS = 10
+"""In so many parts does `make test-all` draw `MANY` scripts."""
 FIRST, LATEST = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
 BY_PLACE = _ByPlace((dm.Sum(), dm.Mean(), dm.Max()))
 COMBINERS = [
@@ -295,3 +308,37 @@ def bundle_of(elements: Sequence[Element]) -> Bundle:
         [0] * len(elements),
         {row: element.update for row, element in enumerate(elements) if element.update is not None},
     )
+
+
+def drawn_instants(
+    pick: Pick, script: TestStream, strategy: WindowingStrategy, combine: Any
+) -> tuple[list[Instant], bool]:
+    """Return the instants of a script, changed as is picked, and whether elements are taken back."""
+    instants = list(instants_of(script, strategy, PERCENTILES))
+    instants = [attrs.evolve(now, closes=pick([now.closes, True, False])) for now in instants]
+    instants = joined(instants, [pick([False, False, True]) for _ in instants])
+    instants = with_numbers(pick, instants, combine)
+    if pick([False, False, True]):
+        instants = [with_keys_that_vary(now) for now in instants]
+    takes_back = not strategy.merges and pick([False, True])
+    if takes_back:
+        instants = with_retractions(pick, instants)
+    return instants, takes_back
+
+
+def by_draws(data: st.DataObject) -> Pick:
+    """Return what picks with hypothesis."""
+    return lambda options: data.draw(st.sampled_from(options))
+
+
+def check_seeds(check: Callable[..., None], seeds: range) -> None:
+    """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
+    for seed in seeds:
+        pick = random.Random(seed).choice
+        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS, BOTH])
+        script = drawn_script(pick, [*STEPS, "percentile", "signal"])
+        try:
+            check(pick, script, strategy, [*COMBINERS, BY_PLACE])
+        except BaseException as error:
+            error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
+            raise

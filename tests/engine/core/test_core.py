@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -18,27 +17,30 @@ from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.testing import strategies
 from tests.support import scripting
 from tests.support.core_driving import (
-    BY_PLACE,
     COMBINERS,
+    FAST,
     FIRST,
     LATEST,
+    MANY,
+    PARTS,
+    PERCENTILES,
     Element,
     Instant,
     answer_of,
     bounded_answer,
+    by_draws,
     by_instant,
+    check_seeds,
     chunk_of,
+    drawn_instants,
     instants_of,
-    joined,
     machines,
     with_keys_that_vary,
-    with_numbers,
-    with_retractions,
 )
-from tests.support.spec.drawing import BOTH, MORE_LEAVES, RESTLESS, SILENT, STEPS, WINDOW_FNS, tree, windowing_strategy
+from tests.support.spec.drawing import MORE_LEAVES, SILENT, STEPS, WINDOW_FNS, tree, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
 from tests.support.spec.triggers_of_users import FiresWith
-from tests.support.spec.windows_of_users import USERS, NamedSeconds, ValidUntilNext
+from tests.support.spec.windows_of_users import NamedSeconds, ValidUntilNext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,24 +50,12 @@ if TYPE_CHECKING:
     from tests.support.spec.drawing import Pick
 
 LATE = st.sampled_from(dm.LateData)
-PERCENTILES = tuple(sorted(float(percentile) for percentile in strategies.PERCENTILES))
-FAST = int(os.environ.get("CORE_CASES", "200"))
-MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
-PARTS = 10
 
 
 def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners: Sequence[Any] = COMBINERS) -> None:
     """Run a script through both machines: in chunks, and as one bucket of a bounded job."""
     combine = pick(combiners)
-    instants = list(instants_of(script, strategy, PERCENTILES))
-    instants = [attrs.evolve(now, closes=pick([now.closes, True, False])) for now in instants]
-    instants = joined(instants, [pick([False, False, True]) for _ in instants])
-    instants = with_numbers(pick, instants, combine)
-    if pick([False, False, True]):
-        instants = [with_keys_that_vary(now) for now in instants]
-    takes_back = not strategy.merges and pick([False, True])
-    if takes_back:
-        instants = with_retractions(pick, instants)
+    instants, takes_back = drawn_instants(pick, script, strategy, combine)
     cuts = [pick(range(1, len(instants) + 1)) for _ in range(pick([0, 1, 3]))]
     told = {"takes_back": takes_back, "tells_percentile": pick([False, True])}
     both = machines(strategy, combine, PERCENTILES, **told)
@@ -75,24 +65,6 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners
     both = machines(strategy, combine, PERCENTILES, **told)
     objects, core = (bounded_answer(machine, elements) for machine in both)
     assert core == objects
-
-
-def by_draws(data: st.DataObject) -> Pick:
-    """Return what picks with hypothesis."""
-    return lambda options: data.draw(st.sampled_from(options))
-
-
-def check_seeds(seeds: range) -> None:
-    """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
-    for seed in seeds:
-        pick = random.Random(seed).choice
-        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS, BOTH])
-        script = drawn_script(pick, [*STEPS, "percentile", "signal"])
-        try:
-            check(pick, script, strategy, [*COMBINERS, BY_PLACE])
-        except BaseException as error:
-            error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
-            raise
 
 
 @given(
@@ -450,18 +422,18 @@ def test_trees_of_more_places_than_a_word_has_bits(composite: Any) -> None:
 
 
 def test_scripts_drawn_on_a_grid() -> None:
-    check_seeds(range(FAST))
+    check_seeds(check, range(FAST))
 
 
 def test_a_percentile_that_the_trigger_does_not_wait_for_fires_nothing() -> None:
-    check_seeds(range(20_270, 20_271))  # a timer that is due when it is set waits until a clock of its own moves
+    check_seeds(check, range(20_270, 20_271))  # a timer that is due when it is set waits until a clock of its own moves
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fifty_thousand_scripts_drawn_on_a_grid(part: int) -> None:
-    check_seeds(range(FAST + part, FAST + MANY, PARTS))
+    check_seeds(check, range(FAST + part, FAST + MANY, PARTS))
 
 
 def test_windows_with_the_same_bounds_are_reopened_one_by_one() -> None:

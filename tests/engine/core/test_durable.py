@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
-import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,21 +22,20 @@ from dataflow_model.time import EventTime
 from dataflow_model.triggers.composites import MET
 from tests.support import scripting
 from tests.support.core_driving import (
-    BY_PLACE,
     COMBINERS,
+    FAST,
+    MANY,
+    PARTS,
+    PERCENTILES,
+    by_draws,
     by_instant,
+    check_seeds,
     chunk_of,
+    drawn_instants,
     instants_of,
-    joined,
-    with_keys_that_vary,
-    with_numbers,
-    with_retractions,
 )
 from tests.support.reference.grouping import GroupingEngine
 from tests.support.reference.states import key_state
-from tests.support.spec.drawing import BOTH, MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
-from tests.support.spec.drawing import script as drawn_script
-from tests.support.spec.windows_of_users import USERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,10 +49,6 @@ if TYPE_CHECKING:
 
     Machine = GroupingEngine | DurableMachine
 
-PERCENTILES = tuple(sorted(float(percentile) for percentile in strategies.PERCENTILES))
-FAST = int(os.environ.get("CORE_CASES", "200"))
-MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
-PARTS = 10
 KEPT = 1_000
 TURNS = ["go on", "go on", "go on", "core", "objects", "elsewhere"]
 
@@ -181,15 +174,7 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners
     """Run a script cut into micro-batches, by the object engine alone and by machines that take turns."""
     combine = pick(combiners)
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=combine)
-    instants = list(instants_of(script, strategy, PERCENTILES))
-    instants = [attrs.evolve(now, closes=pick([now.closes, True, False])) for now in instants]
-    instants = joined(instants, [pick([False, False, True]) for _ in instants])
-    instants = with_numbers(pick, instants, combine)
-    if pick([False, False, True]):
-        instants = [with_keys_that_vary(now) for now in instants]
-    takes_back = not strategy.merges and pick([False, True])
-    if takes_back:
-        instants = with_retractions(pick, instants)
+    instants, takes_back = drawn_instants(pick, script, strategy, combine)
     cuts = {pick(range(1, len(instants) + 1)) for _ in range(pick([1, 3, 6, 20]))} - {len(instants)}
     kept = pick([0, 3, 5, KEPT])
     objects = Run(node, kept, objects_of(node, takes_back=takes_back), takes_back)
@@ -219,37 +204,19 @@ def check_script(text: str, windowing: dm.WindowInto, combine: Any = None, *, sc
             assert other.run([now]) == objects.run([now])
 
 
-def by_draws(data: st.DataObject) -> Pick:
-    """Return what picks with hypothesis."""
-    return lambda options: data.draw(st.sampled_from(options))
-
-
-def check_seeds(seeds: range) -> None:
-    """Run scripts drawn fast, on a grid on which bounds, deadlines and watermarks fall together."""
-    for seed in seeds:
-        pick = random.Random(seed).choice
-        strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS, BOTH])
-        script = drawn_script(pick, [*STEPS, "percentile", "signal"])
-        try:
-            check(pick, script, strategy, [*COMBINERS, BY_PLACE])
-        except BaseException as error:
-            error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
-            raise
-
-
 def test_scripts_drawn_on_a_grid() -> None:
-    check_seeds(range(FAST // 2))
+    check_seeds(check, range(FAST // 2))
 
 
 def test_panes_keep_their_values_if_a_trigger_reads_one_before_the_first_value_stands() -> None:
-    check_seeds(range(19_160, 19_161))
+    check_seeds(check, range(19_160, 19_161))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_fifty_thousand_scripts_drawn_on_a_grid(part: int) -> None:
-    check_seeds(range(FAST + part, FAST + MANY, PARTS))
+    check_seeds(check, range(FAST + part, FAST + MANY, PARTS))
 
 
 @given(
