@@ -128,7 +128,7 @@ def _add_figure(parser: argparse.ArgumentParser) -> None:
         "them. Without a name, list all figures."
     )
     parser.add_argument(
-        "name", nargs="*", metavar="NAME", help="a name or a number, such as 6J, figure 14 or 2-10 left"
+        "name", nargs="*", metavar="NAME", help="one name or number, such as 6J, figure 14 or 2-10 left"
     )
     parser.add_argument(
         "--out", type=Path, metavar="PATH", help="file for the picture: .png, .svg or .pdf (default: figure-NAME.png)"

@@ -52,6 +52,7 @@ def show_figure(figure: Figure, out: Path | None = None) -> None:
         picture.save(target)
     except (OSError, ValueError) as error:
         raise SinkError(
-            f"the picture could not be written to {target}: {error}", hint="choose another file with --out 6J.png"
+            f"the picture could not be written to {target}: {error}",
+            hint=f"choose another file with --out {figure.name}.png",
         ) from error
     console.print(f"Picture: {target}")

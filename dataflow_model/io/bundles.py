@@ -13,6 +13,7 @@ from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io.schemas import checked_schema, full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
+from dataflow_model.plan.parameters import misfit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,13 @@ class ForeachBundleSink(MessageSink):
         if not callable(self.fn):
             raise InvalidType(
                 f"ForeachBundle takes a function, got {self.fn!r}", hint="use ForeachBundle(lambda values: …)"
+            )
+        misfit = misfit_of(self.fn)
+        if misfit is not None and misfit_of(self.fn, ([], "")) is not None:
+            raise InvalidType(
+                f"ForeachBundle calls its function with the values of a commit, got a function with the parameters "
+                f"{misfit[0]}: {misfit[1]}",
+                hint="use ForeachBundle(lambda values: …), or ForeachBundle(lambda values, commit_id: …)",
             )
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:

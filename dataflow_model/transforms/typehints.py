@@ -248,6 +248,8 @@ def check_parts(
 ) -> None:
     """Raise `InvalidType` if a function cannot be called with the parts of any element of this type.
 
+    That is so if their number does not fit, or if the annotation of a parameter rules out its part.
+
     Args:
         fn: the function.
         element_type: the type of the elements.
@@ -279,6 +281,25 @@ def check_parts(
             f"{type_name(element_type)}: {problems[0]}",
             hint="let the function take an argument for each part, and further arguments after them",
         ) from problems[0]
+    misfits = [_misfit_of_part(fn, signature, member) for member in members]
+    if all(misfits):
+        raise InvalidType(
+            f"{label!r} calls {getattr(fn, '__name__', repr(fn))}{signature} with the parts of elements of type "
+            f"{type_name(element_type)}: {misfits[0]}",
+            hint="change the annotation or the elements, or correct the inferred type with .with_output_types(T)",
+        )
+
+
+def _misfit_of_part(fn: Callable[..., Any], signature: inspect.Signature, member: Any) -> str:
+    """Return how the annotation of a parameter rules out a part of all elements of a type; "" if none does."""
+    hints = _hints(fn)
+    for parameter, part in zip(signature.parameters.values(), _parts(member), strict=False):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            break
+        needed = _clean(hints.get(parameter.name, Any))
+        if clashes(part, needed):
+            return f"{parameter.name} takes {type_name(needed)}, not {type_name(part)}"
+    return ""
 
 
 def _hints(fn: Any) -> dict[str, Any]:
@@ -384,6 +405,12 @@ def _size(hint: Any) -> int | None:
     if fields is not None:
         return len(fields)
     return None if not arguments or ... in arguments else len(arguments)
+
+
+def _parts(hint: Any) -> Sequence[Any]:
+    """Return the types of the parts that all values of a type have; `Any` for those of named tuples."""
+    size = _size(hint)
+    return () if size is None else get_args(hint) or [Any] * size
 
 
 def _is_plain(kind: type) -> bool:

@@ -93,6 +93,11 @@ def test_a_function_that_raises_is_shown_with_line_label_and_value() -> None:
         UserCodeError, match=r"test_other_sinks\.py:\d+: RuntimeError: no room for 1\n.*'save/ForeachBundle'.*'a'"
     ):
         sink.commit("7", messages(sink, {1: "a"}))
+    for wrong in (lambda: None, lambda values, commit_id, more: None):
+        with pytest.raises(
+            InvalidType, match=r"with the parameters \(.*\): .*\nHint: use ForeachBundle\(lambda values: …\)"
+        ):
+            ForeachBundle(wrong)
     with pytest.raises(InvalidType, match="ForeachBundle takes a function, got 3"):
         ForeachBundle(3)  # type: ignore[arg-type]
 

@@ -247,3 +247,21 @@ def test_a_field_that_the_rows_do_not_have_is_refused() -> None:
         _ = flights | dm.WithKeys("carrier", value="delay")
     expected = tuple[tuple[str, str], float]
     assert (flights | dm.WithKeys(("carrier", "origin"), value="dep_delay")).element_type == expected
+
+
+def _named(letter: str, number: int) -> str:
+    return letter * number
+
+
+def _swapped(number: int, letter: str) -> str:
+    return letter * number
+
+
+@pytest.mark.parametrize("transform", [dm.MapTuple, dm.FlatMapTuple])
+def test_a_part_that_the_annotation_of_its_parameter_rules_out_is_refused(transform: Any) -> None:
+    pairs = dm.Pipeline() | dm.Create([("a", 1)])
+    _ = pairs | "fits" >> transform(_named)
+    with pytest.raises(
+        dm.InvalidType, match=r"tuple\[str, int\]: number takes int, not str\nHint: change the annotation"
+    ):
+        _ = pairs | transform(_swapped)
