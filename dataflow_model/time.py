@@ -54,8 +54,8 @@ _UNITS: Final = {
 _QUANTITY: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]+)\s*,?", re.IGNORECASE)
 
 
-def _saturate(micros: float) -> int:
-    return int(max(_MIN, min(micros, _MAX)))
+def _saturate(micros: int) -> int:
+    return max(_MIN, min(micros, _MAX))
 
 
 def _checked(micros: _MicrosT) -> _MicrosT:
@@ -284,7 +284,7 @@ class Duration(_Micros):
             )
         if not isinstance(factor, numbers.Real):
             return NotImplemented
-        product = int(self) * times
+        product: Any = int(self) * factor
         if product != product:  # noqa: PLR0124 - NaN, which `_saturate` would take for −∞
             raise InvalidArgument(
                 f"a duration cannot be scaled to NaN, got {self!r} * {times!r}",

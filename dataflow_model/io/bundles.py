@@ -44,9 +44,9 @@ class ForeachBundleSink(MessageSink):
                 f"ForeachBundle takes a function, got {self.fn!r}", hint="use ForeachBundle(lambda values: …)"
             )
         misfit = misfit_of(self.fn)
-        if misfit is not None and misfit_of(self.fn, ([], "")) is not None:
+        if misfit is not None and not _takes_two(self.fn):
             raise InvalidType(
-                f"ForeachBundle calls its function with the values of a commit, got a function with the parameters "
+                "ForeachBundle calls its function with the values of a commit, got a function with the parameters "
                 f"{misfit[0]}: {misfit[1]}",
                 hint="use ForeachBundle(lambda values: …), or ForeachBundle(lambda values, commit_id: …)",
             )

@@ -63,14 +63,8 @@ def test_stop_iteration_in_a_function_loses_no_element() -> None:
     with pytest.raises(dm.UserCodeError, match="StopIteration"):
         outputs(lambda p: p | dm.Create(["a", "b", "c"]) | dm.Top.globally(2, key=rank))
     for transform in (dm.Map(rank), dm.Filter(rank)):
-        letters: list[Any] = []
-        p = dm.Pipeline()
-        _, dead = p | dm.Create(["a", "b"]) | transform.with_exception_handling()
-        _ = dead | dm.Map(lambda letter: letter.reason.partition(":")[0]) | "out" >> dm.io.Collect()
-        result = p.run()
-        result.wait_until_finish()
-        letters += [record.value for record in result.collected("out")]
-        assert letters == ["StopIteration"]
+        letters = outputs(lambda p, by=transform: (p | dm.Create(["a", "b"]) | by.with_exception_handling())[1])
+        assert [letter.reason.partition(":")[0] for letter in letters] == ["StopIteration"]
 
 
 def test_the_key_of_quantiles_is_a_function_of_an_element() -> None:

@@ -461,7 +461,7 @@ class DeferredOrders(OrderLane):
         return columns
 
     def bare(self) -> Iterable[tuple[Any, ...]]:
-        """Return the orders as they were made, of which none is made for nothing."""
+        """Return the orders as they were made; if none is left, none has to be made."""
         if not self._count:
             return []
         return self._source.orders if self._places is None else taken(self._source.orders, self._places)
