@@ -15,7 +15,7 @@ from dataflow_model.demo.answers import answer_of
 from dataflow_model.demo.choice import ZONE, choose, local, worst_day
 from dataflow_model.demo.pipeline import DELAY, EARLY_AFTER
 from dataflow_model.demo.scene import HOUR, Scene, scene_of
-from dataflow_model.errors import SinkError
+from dataflow_model.errors import InvalidArgument, SinkError
 from dataflow_model.time import duration_text
 from dataflow_model.values import PaneTiming
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dataflow_model.demo.answers import Outcome
     from dataflow_model.demo.choice import Shown
 
-__all__ = ["draw"]
+__all__ = ["check_format", "draw"]
 
 _COLOURS: Final = {PaneTiming.EARLY: "#4c8fc7", PaneTiming.ON_TIME: "#2f9e62", PaneTiming.LATE: "#d1435b"}
 _NAMES: Final = {PaneTiming.EARLY: "early", PaneTiming.ON_TIME: "on time", PaneTiming.LATE: "late"}
@@ -54,6 +54,20 @@ _SETTINGS: Final[dict[Any, Any]] = {
 }
 
 
+def check_format(target: Path) -> None:
+    """Check that the suffix of a picture's name is a format that Matplotlib writes.
+
+    Raises:
+        InvalidArgument: for another suffix, or none.
+    """
+    formats = Figure().canvas.get_supported_filetypes()
+    if target.suffix.removeprefix(".").lower() not in formats:
+        raise InvalidArgument(
+            f"the picture {target} needs one of the suffixes {', '.join(sorted(formats))}",
+            hint="choose another file with --out demo.png",
+        )
+
+
 def draw(path: Path, outcome: Outcome, target: Path) -> None:
     """Draw the worst day, and the hour of that day with the most late panes.
 
@@ -63,7 +77,7 @@ def draw(path: Path, outcome: Outcome, target: Path) -> None:
         target: the file to write; the suffix of its name determines the format.
 
     Raises:
-        SinkError: if the file cannot be written, or the format is not known.
+        SinkError: if the file cannot be written.
     """
     day = worst_day(outcome.hourly)
     if day is None:
@@ -89,7 +103,7 @@ def draw(path: Path, outcome: Outcome, target: Path) -> None:
         figure.text(0.012, 0.016, _caption(shown), fontsize=10.5, color="#3c4651", linespacing=1.45)
         try:
             figure.savefig(target, dpi=105, facecolor="white")
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise SinkError(
                 f"the picture could not be written to {target}: {error}",
                 hint="choose another file with --out demo.png",

@@ -48,7 +48,8 @@ def show(
         whether all results agree, and enough panes are early and late for that to be meaningful.
 
     Raises:
-        InvalidArgument: if `data` is not a Parquet file, or the directory of `picture` does not exist.
+        InvalidArgument: if `data` is not a Parquet file, the directory of `picture` does not exist, or its format is
+            not known.
         UnsupportedOnRunner: if `runner` is one on Spark, and PySpark or Java is missing.
     """
     console = console or Console()
@@ -66,6 +67,10 @@ def show(
             f"the picture {picture} cannot be written: there is no directory {picture.parent}",
             hint="create it, or choose another file with --out demo.png",
         )
+    if picture is not None and _has_matplotlib():
+        from dataflow_model.demo.picture import check_format
+
+        check_format(picture)
     if runner in {"batch", "streaming"} and (missing := missing_for_spark()) is not None:
         raise UnsupportedOnRunner(
             f"--runner {runner} runs on Spark: {missing.problem}", hint=f"{missing.hint}, or use --runner local"
@@ -111,7 +116,7 @@ def _draw(path: Path, outcomes: list[Outcome], picture: Path, console: Console) 
     if not streamed:
         console.print("No picture: a batch job has no refinements.")
         console.print("Hint: use --runner local, local-stream or streaming")
-    elif importlib.util.find_spec("matplotlib") is None:
+    elif not _has_matplotlib():
         console.print("No picture: matplotlib is not installed.")
         console.print("Hint: run pip install 'dataflow-model[demo]'", markup=False)
     else:
@@ -119,6 +124,10 @@ def _draw(path: Path, outcomes: list[Outcome], picture: Path, console: Console) 
 
         draw(path, streamed[-1], picture)
         console.print(f"Picture: {picture}")
+
+
+def _has_matplotlib() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def flights_file() -> Path:

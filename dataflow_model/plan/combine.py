@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 import attrs
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.plan.parameters import refuse_async
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ def check_combine_fn(combiner: CombineFn[Any, Any, Any], *, further: bool = Fals
 
     Raises:
         InvalidArgument: if it leaves one of them to the base class, or one cannot be called as it will be.
+        InvalidType: if one is `async`.
 
     Example:
         >>> class Longest(CombineFn):
@@ -201,6 +203,7 @@ def check_combine_fn(combiner: CombineFn[Any, Any, Any], *, further: bool = Fals
                 f"{type(combiner).__name__} must define `{name}({', '.join(parameters)})`",
                 hint=f"a CombineFn has four methods: {', '.join(list(_STEPS)[:-1])} and {list(_STEPS)[-1]}",
             )
+        refuse_async(getattr(combiner, name), type(combiner).__name__)
     if not further:
         for name, parameters in (_STEPS | (_OPTIONAL if combiner.can_subtract else {})).items():
             _check_call(combiner, name, parameters)

@@ -10,7 +10,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.dofn import DoFn
-from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, requested_by
+from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, refuse_async, requested_by
 from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkHoldSpec, WatermarkSpec
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ __all__ = ["EXPIRY", "Declaration", "check_callbacks", "declaration_of"]
 
 EXPIRY: Final = "on_window_expiry"
 """The function that runs just before a window's state is cleared."""
+_STEPS: Final = ("setup", "start_bundle", "process", "process_batch", "finish_bundle", "teardown")
+"""The other methods that the runner calls."""
 
 
 @attrs.frozen
@@ -134,11 +136,15 @@ def _inspected(kind: Any) -> Declaration:
 
 
 def check_callbacks(fn: DoFn, bound: Collection[str]) -> None:
-    """Raise `InvalidArgument` if a timer's or the expiry's function has a parameter that nothing fills.
+    """Check what a DoFn defines for the runner to call.
 
     Args:
         fn: the DoFn.
         bound: the names of the keyword arguments given to `ParDo`.
+
+    Raises:
+        InvalidArgument: if a timer's or the expiry's function has a parameter that nothing fills.
+        InvalidType: for an `async` method.
 
     Example:
         >>> import dataflow_model as dm
@@ -154,6 +160,8 @@ def check_callbacks(fn: DoFn, bound: Collection[str]) -> None:
         'timestamp', 'window']
     """
     declaration = declaration_of(type(fn))
+    for name in (*_STEPS, *declaration.callbacks.values(), EXPIRY):
+        refuse_async(getattr(fn, name, None), type(fn).__name__)
     for name in declaration.callbacks.values():
         _check(declaration, getattr(fn, name), TIMER_METADATA.union(declaration.specs, bound))
     if declaration.has_expiry:

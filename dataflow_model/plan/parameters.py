@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,6 +23,7 @@ __all__ = [
     "filled_by_place",
     "metadata_of",
     "misfit_of",
+    "refuse_async",
     "requested_by",
 ]
 
@@ -208,6 +209,20 @@ def misfit_of(
     except TypeError as error:
         return signature, error
     return None
+
+
+def refuse_async(fn: object, label: str) -> None:
+    """Check that a function returns its result, and not a coroutine.
+
+    Raises:
+        InvalidType: for an `async` function or method, which nothing would await.
+    """
+    for function in (fn, getattr(fn, "__call__", None)):  # noqa: B004 - an object may define it
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidType(
+                f"{label} got the async function {getattr(fn, '__name__', repr(fn))}, whose result nothing would await",
+                hint="use a function with `def`; asyncio.run(…) can await many calls at once in a DoFn's finish_bundle",
+            )
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -9,7 +9,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn
-from dataflow_model.plan.parameters import metadata_of
+from dataflow_model.plan.parameters import metadata_of, refuse_async
 from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.time import duration
 from dataflow_model.transforms import typehints
@@ -78,6 +78,7 @@ class Deduplicate(KeepsElements[ElementT_contra]):
                 hint="use dm.Deduplicate(lambda order: order.number, horizon='1 hour')",
             )
         self._id_fn: Callable[..., Any] = _made_at_the_source if id_fn is None else id_fn
+        refuse_async(self._id_fn, "Deduplicate")
         metadata_of(self._id_fn)  # refuses parameters that nothing fills
         self._horizon = duration(horizon)
         if int(self._horizon) <= 0:

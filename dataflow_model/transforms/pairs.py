@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
+from dataflow_model.plan.parameters import refuse_async
 from dataflow_model.plan.typevars import ElementT, KeyT, TypeVar, ValueT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
@@ -77,6 +78,7 @@ class WithKeys(PTransform, Generic[KeyT, FieldT]):
             raise InvalidType(
                 f"`value` must be a field's name, got {value!r}", hint="use dm.Map(lambda x: (key, value))"
             )
+        refuse_async(key, "WithKeys")
         self.key = key
         self.value = value
 

@@ -11,7 +11,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
 from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FlatMapFn
-from dataflow_model.plan.parameters import filled_by_place, metadata_of, requested_by
+from dataflow_model.plan.parameters import filled_by_place, metadata_of, refuse_async, requested_by
 from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
@@ -305,6 +305,7 @@ def _callable(fn: Any, transform: PTransform) -> Any:
             f"{type(transform).__name__} takes a function, got {fn!r}",
             hint="pass a lambda, a def, or a DoFn to dm.ParDo",
         )
+    refuse_async(fn, type(transform).__name__)
     return fn
 
 

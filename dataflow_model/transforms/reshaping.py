@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn, TaggedOutput
+from dataflow_model.plan.parameters import refuse_async
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
@@ -87,6 +88,7 @@ class Partition(PTransform):
     def __init__(self, fn: LongerFunction[Any, int], n: int, *args: Any, **kwargs: Any) -> None:
         if not callable(fn):
             raise InvalidType(f"Partition takes a function, got {fn!r}", hint="use Partition(lambda element, n: …, n)")
+        refuse_async(fn, "Partition")
         if type(n) is not int or n < 1:
             raise InvalidArgument(
                 f"`n` must be an int of at least 1, got {n!r}", hint="use Partition(fn, 2) for two partitions"

@@ -32,6 +32,9 @@ class AsView(Generic[ElementT]):
             )
         self.pcoll = pcoll
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.pcoll!r})"
+
     def node_argument(self) -> SideInput:
         """Return what stands for this side input in the plan."""
         return SideInput(self.pcoll.ref, self.view)

@@ -69,12 +69,15 @@ def test_a_picture_in_no_directory_is_refused_before_anything_runs(
     assert f"there is no directory {tmp_path / 'none'}\nHint: create it" in err
 
 
-def test_a_picture_of_no_known_format_is_an_error_with_the_way_out(
-    some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["a.unknown", "a"])
+def test_a_picture_of_no_known_format_is_refused_before_anything_runs(
+    name: str, some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["demo", "--runner", "local", "--data", str(some_flights), "--out", str(tmp_path / "a.unknown")]
+    arguments = ["demo", "--runner", "local", "--data", str(some_flights), "--out", str(tmp_path / name)]
     assert main(arguments) == 1
-    assert "a.unknown: Format 'unknown' is not supported" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert not out
+    assert f"the picture {tmp_path / name} needs one of the suffixes " in err
 
 
 def test_a_spark_runner_without_java_is_refused_before_anything_runs(

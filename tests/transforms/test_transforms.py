@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -119,6 +120,74 @@ def test_the_dead_letters_need_a_tag_of_their_own() -> None:
 def test_wrong_arguments_are_refused_where_they_are_given(make: Any, problem: str) -> None:
     with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=problem):
         make()
+
+
+async def fetch(value: Any) -> Any:
+    return value
+
+
+async def fetch_parts(value: Any) -> Any:
+    yield value
+
+
+fetched: Any = fetch
+fetched_parts: Any = fetch_parts
+
+
+class Fetches:
+    async def __call__(self, value: Any) -> Any:
+        return value
+
+
+class OpensLater(dm.DoFn[Any, Any]):
+    async def setup(self) -> None:  # type: ignore[override]
+        raise AssertionError("nothing awaits it")
+
+    def process(self, element: Any) -> Any:
+        yield element
+
+
+class AddsLater(dm.CombineFn[Any, Any, Any]):
+    def create_accumulator(self) -> Any:
+        return 0
+
+    async def add_input(self, accumulator: Any, element: Any) -> Any:
+        return accumulator + element
+
+    def merge_accumulators(self, accumulators: Any) -> Any:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(
+            lambda kind=kind: kind(fetched)
+            for kind in (dm.Map, dm.FlatMap, dm.Filter, dm.MapTuple, dm.ParDo, dm.WithKeys, dm.WithTimestamps)
+        ),
+        *(lambda kind=kind: kind(fetched) for kind in (dm.GroupBy, dm.CombineGlobally, dm.io.ForeachBundle)),
+        lambda: dm.Map(Fetches()),
+        lambda: dm.Map(functools.partial(fetched)),
+        lambda: dm.FlatMap(fetched_parts),
+        lambda: dm.Partition(fetched, 2),
+        lambda: dm.Deduplicate(fetched, horizon=60),
+        lambda: dm.Top(1, key=fetched),
+        lambda: dm.CombinePerKey(fetched, 3),
+        lambda: dm.CombinePerKey(AddsLater()),
+        lambda: dm.ParDo(OpensLater()),
+    ],
+)
+def test_async_functions_are_refused_since_nothing_awaits_them(make: Any) -> None:
+    with pytest.raises(dm.InvalidType, match=r"the async function .*, whose result nothing would await"):
+        make()
+
+
+def test_views_show_the_collection_that_they_view() -> None:
+    _, numbers = created(1)
+    assert repr(dm.AsSingleton(numbers)) == f"AsSingleton({numbers!r})"
 
 
 def test_the_watermarks_percentile_is_not_known_right_behind_a_source() -> None:
