@@ -89,8 +89,8 @@ if TYPE_CHECKING:
         def __eq__(self, other: object) -> bool: ...
         def __hash__(self) -> int: ...
         def __truediv__(self, other: _Number | float) -> float: ...
-        def __floordiv__(self, other: _Number | int) -> int: ...
-        def __mod__(self, other: _Number | int) -> int: ...
+        def __floordiv__(self, other: Any) -> int: ...
+        def __mod__(self, other: Any) -> Any: ...
 
 else:
     _Number = int
@@ -315,10 +315,16 @@ class Instant(_Micros):
     """A point in time, in whole microseconds since the epoch, UTC. Use its two subclasses.
 
     Durations can be added to and subtracted from an instant; instants of the same kind can be subtracted and compared.
-    A bare number is rejected, since it would silently be microseconds.
+    `//` and `%` divide the time since the epoch by a duration. A bare number is rejected, since it would silently be
+    microseconds; `int(instant)` is the number of microseconds since the epoch.
 
     Raises:
-        InvalidType: by `+`, `-`, `<`, `<=`, `>` and `>=` with a bare number or an instant of the other kind.
+        InvalidType: by `+`, `-`, `//`, `%`, `<`, `<=`, `>` and `>=` with a bare number or an instant of the other kind.
+
+    Example:
+        >>> noon = event_time("2013-01-01T12:30Z")
+        >>> noon % duration("1 hour"), noon // duration("1 day"), int(noon)
+        (Duration(1800s), 15706, 1357043400000000)
     """
 
     __slots__ = ()
@@ -353,6 +359,23 @@ class Instant(_Micros):
             return Duration(_saturate(int(self) - int(other)))
         self._refuse(other, f"{self!r} - {other!r}", Duration)
         return NotImplemented
+
+    def __mod__(self, other: Duration) -> Duration:
+        operand: Any = other
+        if isinstance(operand, Duration):
+            return Duration(int(self) % int(operand))
+        self._refuse(operand, f"{self!r} % {other!r}", Duration)
+        return NotImplemented
+
+    def __floordiv__(self, other: Duration) -> int:
+        operand: Any = other
+        if isinstance(operand, Duration):
+            return int(self) // int(operand)
+        self._refuse(operand, f"{self!r} // {other!r}", Duration)
+        return NotImplemented
+
+    def __divmod__(self, other: Duration) -> tuple[int, Duration]:
+        return self // other, self % other
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({format_instant(int(self))})"

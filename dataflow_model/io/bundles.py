@@ -13,7 +13,7 @@ from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io.schemas import checked_schema, full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
-from dataflow_model.plan.parameters import misfit_of, refuse_async
+from dataflow_model.plan.parameters import check_plain, misfit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class ForeachBundleSink(MessageSink):
             raise InvalidType(
                 f"ForeachBundle takes a function, got {self.fn!r}", hint="use ForeachBundle(lambda values: …)"
             )
-        refuse_async(self.fn, "ForeachBundle")
+        check_plain(self.fn, "ForeachBundle")
         misfit = misfit_of(self.fn)
         if misfit is not None and not _takes_two(self.fn):
             raise InvalidType(

@@ -28,6 +28,7 @@ from dataflow_model.io.publishing import (
     safe_name,
 )
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.shapes import Misfit
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
 from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.sinks import KnownCommits, Sink
@@ -35,6 +36,8 @@ from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from dataflow_model.plan.records import Record
 
 __all__ = ["CsvSink", "FileSink", "JsonSink", "ParquetSink", "TextSink"]
 
@@ -73,6 +76,10 @@ class FileSink(Sink):
         """Return, by its place, why a row cannot be written although it has the columns; none unless overridden."""
         del batch
         return {}
+
+    def without_unfit(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[Misfit]]:
+        """Return the records that may have the columns, and those that cannot; all of them may unless overridden."""
+        return records, []
 
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Make the pending files agree where each task has inferred its own schema, if the format needs it."""
@@ -290,6 +297,12 @@ class TextSink(FileSink):
         del schema
         return LinesWriter(path)
 
+    def without_unfit(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[Misfit]]:
+        """Return the records that are text, and the others: none of them is a record whose fields are columns."""
+        others = [record for record in records if not isinstance(record.value, str)]
+        misfits = [Misfit(record.value, _not_text(record.value), record.is_retraction) for record in others]
+        return [record for record in records if isinstance(record.value, str)] if others else records, misfits
+
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
         """Return the texts that are more than one line."""
         return {
@@ -297,6 +310,10 @@ class TextSink(FileSink):
             for place, text in enumerate(batch.column(0).to_pylist())
             if "\n" in text or "\r" in text
         }
+
+
+def _not_text(value: object) -> str:
+    return f"a line is text, not a value of type {type(value).__name__}"
 
 
 class _WeakFileWriter(FileSinkWriter):

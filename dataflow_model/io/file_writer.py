@@ -169,6 +169,7 @@ class FileSinkWriter(SinkWriter):
         return True
 
     def _add_fitting(self, records: Sequence[Record], *, panes: bool, retractions: bool) -> None:
+        records, unfit = self._sink.without_unfit(records)
         batch, kept, misfits = fit_places(records, self._schema, panes=panes, retractions=retractions)
         bad = self._sink.misfits(batch)
         for row, reason in bad.items():
@@ -177,7 +178,7 @@ class FileSinkWriter(SinkWriter):
         if bad:
             batch = batch.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
         self._add(batch)
-        self._write_dead_letters(misfits)
+        self._write_dead_letters([*unfit, *misfits])
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:

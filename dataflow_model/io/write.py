@@ -243,8 +243,7 @@ class WriteText(Write):
     def expand(self, pcoll: PCollection) -> None:
         """Add the node."""
         label, element_type = pcoll.pipeline.scope, pcoll.element_type
-        known = schema_from_type(element_type)
-        if known is not None and known.types != [pa.string()]:
+        if typehints.clashes(element_type, str):
             raise InvalidType(
                 f"{label!r} writes text, and the elements are of type {typehints.type_name(element_type)}",
                 hint="make lines of them with dm.Map(…), or use dm.io.WriteCsv or dm.io.WriteJson",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.parameters import ELEMENT, SIDE_INPUT, MetadataParam, SpecParam
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co
@@ -80,6 +80,18 @@ class TimestampedValue(Generic[ElementT_co]):
 
     value: ElementT_co
     event_time: EventTime = attrs.field(converter=element_time)
+
+    def __attrs_post_init__(self) -> None:
+        """Check that the tag, if there is one, is outside.
+
+        Raises:
+            InvalidType: for a `TaggedOutput`, which would be a value of the main output.
+        """
+        if isinstance(self.value, TaggedOutput):
+            raise InvalidType(
+                f"the value of a TimestampedValue cannot be the {self.value!r}",
+                hint=f"write TaggedOutput({self.value.tag!r}, TimestampedValue(value, event_time))",
+            )
 
 
 @attrs.frozen

@@ -20,6 +20,9 @@ __all__ = [
     "TIMER_METADATA",
     "MetadataParam",
     "SpecParam",
+    "check_plain",
+    "check_takes_element",
+    "filled_by_default",
     "filled_by_place",
     "metadata_of",
     "misfit_of",
@@ -44,6 +47,10 @@ METADATA: Final = frozenset(
 _BY_NAME: Final = inspect.Parameter.KEYWORD_ONLY
 EXPIRY_METADATA: Final = frozenset({"key", "window", "timestamp"})
 TIMER_METADATA: Final = EXPIRY_METADATA | {"fire_timestamp", "timer_tag"}
+
+_WITH_METADATA: Final = (
+    "the functions of dm.Map, dm.FlatMap, dm.Filter and dm.ParDo can take metadata; use one of them before it"
+)
 
 
 @attrs.frozen
@@ -103,6 +110,9 @@ def requested_by(function: Callable[..., Any], specs: Mapping[str, Any] | None =
 def filled_by_place(function: Callable[..., Any], args: Iterable[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return how to pass further positional arguments: by name if the runner fills a parameter before one of them.
 
+    Raises:
+        InvalidArgument: if that cannot be done, since some belong to `*args`.
+
     Example:
         >>> from dataflow_model.plan.dofn import DoFn
         >>> filled_by_place(lambda x, factor: x, [10]), filled_by_place(lambda x, at=DoFn.TimestampParam, by=1: x, [10])
@@ -114,8 +124,26 @@ def filled_by_place(function: Callable[..., Any], args: Iterable[Any]) -> tuple[
         return values, {}
     free = [parameter.name for parameter in further if not _is_filled(parameter)]
     if len(values) > len(free):
+        if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in _parameters(function)):
+            raise InvalidArgument(
+                f"{_written(function)} got {len(values)} further arguments by position, which would take the places of "
+                "the parameters that the runner fills",
+                hint="put the parameters that the runner fills behind the star: def process(self, element, *rest, "
+                "window=dm.DoFn.WindowParam)",
+            )
         return values, {}  # too many; the check of the call reports it
     return (), dict(zip(free, values, strict=False))
+
+
+def filled_by_default(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters that a runner fills because of their default.
+
+    Example:
+        >>> from dataflow_model.plan.dofn import DoFn
+        >>> [parameter.name for parameter in filled_by_default(lambda x, at=DoFn.TimestampParam, by=1: x)]
+        ['at']
+    """
+    return [parameter for parameter in _parameters(function) if _is_filled(parameter)]
 
 
 def metadata_of(
@@ -223,6 +251,40 @@ def refuse_async(fn: object, label: str) -> None:
                 f"{label} got the async function {getattr(fn, '__name__', repr(fn))}, whose result nothing would await",
                 hint="use a function with `def`; asyncio.run(…) can await many calls at once in a DoFn's finish_bundle",
             )
+
+
+def check_plain(fn: Callable[..., Any], label: str) -> None:
+    """Check that a function returns its result and asks for nothing that a runner would have to fill.
+
+    Raises:
+        InvalidType: for an `async` function, or for one with a default such as `DoFn.WindowParam`, which would be
+            taken for a value.
+    """
+    refuse_async(fn, label)
+    if filled_by_default(fn):
+        raise InvalidType(f"{label} calls its function without metadata, got {_written(fn)}", hint=_WITH_METADATA)
+
+
+def check_takes_element(fn: Callable[..., Any], label: str) -> None:
+    """Check a function that is called with an element and nothing else.
+
+    Raises:
+        InvalidType: if it cannot be called so, and for what `check_plain` rejects.
+
+    Example:
+        >>> check_takes_element(lambda element, window: window, "WithKeys")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidType: WithKeys calls its function with an element only, got <lambda>(element, ...
+        Hint: the functions of dm.Map, dm.FlatMap, dm.Filter and dm.ParDo can take metadata; use one of them before it
+    """
+    check_plain(fn, label)
+    misfit = misfit_of(fn)
+    if misfit is not None:
+        _, error = misfit
+        raise InvalidType(
+            f"{label} calls its function with an element only, got {_written(fn)}: {error}", hint=_WITH_METADATA
+        ) from error
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -290,10 +290,13 @@ class ColumnSource(RowSource):
         origins_end: whether an origin of an unbounded source has ended once all its rows have been read, as a file
             has. An origin that may get more rows at any time, such as a partition of a log, holds back a replay clock
             for as long as it is listed.
+        holds_rows: whether the rows come with the pipeline. A checkpoint then continues only with the same ones, also
+            if all of them have been read.
     """
 
     is_typed: ClassVar[bool] = False
     origins_end: ClassVar[bool] = False
+    holds_rows: ClassVar[bool] = False
 
     @property
     def feature(self) -> Feature:

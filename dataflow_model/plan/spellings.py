@@ -129,6 +129,8 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "AsMultiMap": "use dm.AsDict(pairs | dm.GroupByKey()), whose values are lists",
         "BoundedWindow": "use dm.IntervalWindow, or dm.GlobalWindow",
         "CombiningValueStateSpec": "use dm.CombiningStateSpec(combine)",
+        "CountCombineFn": "use dm.Count()",
+        "DeduplicatePerKey": "use dm.Deduplicate(lambda pair: (pair[0], pair[1].id), horizon='10 minutes')",
         "DirectRunner": "use dm.LocalRunner()",
         "DoOutputsTuple": "use dm.OutputTuple",
         "EventTimeSessionWindows": "use dm.Sessions(gap)",
@@ -139,6 +141,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "Impulse": "use dm.Create([b''])",
         "KVSwap": "use dm.KvSwap()",
         "MapElements": "use dm.Map(fn)",
+        "MeanCombineFn": "use dm.Mean()",
         "Metrics": "use dm.metrics.counter(name), distribution(name) or gauge(name)",
         "NonMergingWindowFn": "use dm.WindowFn, whose windows do not merge unless it says so",
         "OrFinally": "write trigger.or_finally(other)",
@@ -188,6 +191,8 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "dataflow_model.testing": {
         "TestPipeline": "use dm.Pipeline(), which runs in process",
         "is_empty": "use dm.testing.equal_to([])",
+        "test_stream": "use dm.testing.TestStream",
+        "util": "use dm.testing.assert_that and dm.testing.equal_to",
     },
     "PCollection": _METHODS,
     "PTransform": {
@@ -242,6 +247,8 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "Of": "write dm.Top.globally(n, key=…)",
         "Smallest": "write dm.Top.globally(n, reverse=True)",
         "SmallestPerKey": "write dm.Top.per_key(n, reverse=True)",
+        "largest": "write dm.Top.globally(n)",
+        "smallest": "write dm.Top.globally(n, reverse=True)",
     },
 }
 """The hints, by the object on which a name is looked up and the name that it does not have."""

@@ -9,7 +9,7 @@ import attrs
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.combine import CombineFn, WrappingFn, check_combine_fn
-from dataflow_model.plan.parameters import misfit_of, refuse_async
+from dataflow_model.plan.parameters import check_plain, misfit_of
 from dataflow_model.transforms.code_names import CallsUser
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.side_inputs import AsView
@@ -153,7 +153,7 @@ def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> Combi
                 hint="apply what depends on the side input in a dm.Map before or after the combiner",
             )
     if callable(combiner) and not isinstance(combiner, type | CombineFn):
-        refuse_async(combiner, label)
+        check_plain(combiner, label)
         _check_arguments(combiner, (None, *args), kwargs, label)
         return AssociativeFn(_Curried(combiner, args, kwargs))
     combine = _as_combine_fn(combiner, label, further=True)
@@ -207,7 +207,7 @@ def _as_combine_fn(candidate: Any, label: str, *, further: bool = False) -> Comb
         if candidate is function:
             return combiner()
     if callable(candidate):
-        refuse_async(candidate, label)
+        check_plain(candidate, label)
         _check_takes_values(candidate, label)
         return AssociativeFn(candidate)
     raise InvalidType(

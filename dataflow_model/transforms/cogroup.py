@@ -11,6 +11,7 @@ from dataflow_model.transforms.grouping import GroupByKey
 from dataflow_model.transforms.inputs import common_strategy
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
+from dataflow_model.values import as_pair
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -116,7 +117,7 @@ class _Mark:
         self.__name__ = f"input {place}"
 
     def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[int, Any]]:
-        key, value = pair
+        key, value = as_pair(pair, "CoGroupByKey")
         return key, (self.place, value)
 
 

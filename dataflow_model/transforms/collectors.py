@@ -17,6 +17,7 @@ from dataflow_model.transforms.combiner_forms import Combiner, GlobalOrPerKey, t
 from dataflow_model.transforms.combiners import Count
 from dataflow_model.transforms.element_bytes import later_of
 from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.values import as_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -211,7 +212,7 @@ class ToDict(Combiner[Any, dict[Any, Any], dict[Any, Any]]):
 
     def add_input(self, accumulator: dict[Any, Any], element: Any) -> dict[Any, Any]:
         """Add the pair."""
-        key, value = element
+        key, value = as_pair(element, "ToDict")
         accumulator[key] = later_of(accumulator[key], value) if key in accumulator else value
         return accumulator
 

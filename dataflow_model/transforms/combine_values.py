@@ -10,6 +10,7 @@ from dataflow_model.transforms.associative import as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.values import as_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +79,7 @@ class _CombineEach(DoFn):
 
     def process(self, element: Any) -> Iterable[Any]:
         """Combine."""
-        key, values = element
+        key, values = as_pair(element, "CombineValues")
         accumulator = self.combine.create_accumulator()
         for value in values:
             accumulator = self.combine.add_input(accumulator, value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.combine import CombineFn
-from dataflow_model.plan.parameters import misfit_of, refuse_async
+from dataflow_model.plan.parameters import check_plain, misfit_of
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
@@ -112,7 +112,7 @@ def takes_an_element(_combiner: object, _attribute: object, key: Any) -> None:
     if not callable(key):
         way = f"key=lambda element: element.{key}" if isinstance(key, str) and key.isidentifier() else "key=len"
         raise InvalidType(f"`key` must be a function of an element, got {key!r}", hint=f"use {way}, for example")
-    refuse_async(key, "`key`")
+    check_plain(key, "`key`")
     misfit = misfit_of(key)
     if misfit is not None:
         signature, error = misfit

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, VectorizedFilterFn, VectorizedMapFn
+from dataflow_model.plan.parameters import filled_by_default
 from dataflow_model.plan.typevars import ElementT, ElementT_contra, InputT, OutputT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser
@@ -176,7 +178,8 @@ class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
 class MapTuple(Map[Any, OutputT]):
     """`Map` with a function that takes the parts of each tuple as its arguments.
 
-    Further arguments follow the parts, or are named. Metadata parameters are not filled.
+    Further arguments follow the parts, or are named. Metadata is filled in where a default asks for it, as in
+    `window=dm.DoFn.WindowParam`: a parameter without a default takes a part, whatever its name.
 
     Source: Beam's `MapTuple`.
 
@@ -234,7 +237,15 @@ def _checked_flag(vectorized: object) -> bool:
 
 
 class _Spread(CallsUser):
-    """Calls a function with the parts of a tuple."""
+    """Calls a function with the parts of a tuple, after which its signature has only what the runner fills."""
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        element = inspect.Parameter("element", inspect.Parameter.POSITIONAL_ONLY)
+        further = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
+        filled = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in filled_by_default(self.func)]
+        named = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+        return inspect.Signature([element, *further, *filled, named])
 
     def __call__(self, element: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
         return self.func(*element, *args, **kwargs)
@@ -243,7 +254,8 @@ class _Spread(CallsUser):
 def _check_parts(transform: ParDo, element_type: Any, label: str) -> None:
     spread = transform.fn.user_function()
     if isinstance(spread, _Spread):
-        typehints.check_parts(spread.func, element_type, transform.args, transform.kwargs, label)
+        filled = {parameter.name: parameter.default for parameter in filled_by_default(spread.func)}
+        typehints.check_parts(spread.func, element_type, transform.args, {**filled, **transform.kwargs}, label)
 
 
 def _spread_type(transform: ParDo) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn, KernelForm
-from dataflow_model.plan.parameters import refuse_async
+from dataflow_model.plan.parameters import check_takes_element
 from dataflow_model.plan.rows import named_row_type
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
@@ -132,7 +132,8 @@ def _add(named: dict[str, Any], name: Any, expression: Any) -> None:
         raise InvalidType(
             f"GroupBy takes names of fields or functions, got {expression!r}", hint="use dm.GroupBy('carrier')"
         )
-    refuse_async(expression, "GroupBy")
+    if callable(expression):
+        check_takes_element(expression, "GroupBy")
     if not isinstance(name, str) or name in named:
         problem = "is there already" if isinstance(name, str) else "is no text"
         raise InvalidArgument(

@@ -19,6 +19,7 @@ from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 from dataflow_model.transforms.windows import Window
+from dataflow_model.values import as_pair
 from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class _Side:
         self.is_right = is_right
 
     def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[bool, Any]]:
-        key, value = pair
+        key, value = as_pair(pair, "Join")
         return key, (self.is_right, value)
 
 

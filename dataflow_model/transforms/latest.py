@@ -13,6 +13,7 @@ from dataflow_model.transforms.combiner_forms import GlobalOrPerKey
 from dataflow_model.transforms.element_bytes import later_of
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey
+from dataflow_model.values import as_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,7 @@ def _timed(element: Any, timestamp: EventTime) -> _Timed:
 
 
 def _timed_value(pair: Any, timestamp: EventTime) -> tuple[Any, _Timed]:
-    key, value = pair
+    key, value = as_pair(pair, "Latest.PerKey")
     return key, (int(timestamp), value)
 
 

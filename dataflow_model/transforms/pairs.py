@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
-from dataflow_model.plan.parameters import refuse_async
+from dataflow_model.plan.parameters import check_takes_element
 from dataflow_model.plan.typevars import ElementT, KeyT, TypeVar, ValueT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.values import as_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,8 @@ class WithKeys(PTransform, Generic[KeyT, FieldT]):
             raise InvalidType(
                 f"`value` must be a field's name, got {value!r}", hint="use dm.Map(lambda x: (key, value))"
             )
-        refuse_async(key, "WithKeys")
+        if callable(key):
+            check_takes_element(key, "WithKeys")
         self.key = key
         self.value = value
 
@@ -181,17 +183,15 @@ class KvSwap(_OfPairs):
 
 # Functions of a module, so that plans pickle without cloudpickle's help.
 def _key(pair: Any) -> Any:
-    key, _ = pair
-    return key
+    return as_pair(pair, "Keys")[0]
 
 
 def _value(pair: Any) -> Any:
-    _, value = pair
-    return value
+    return as_pair(pair, "Values")[1]
 
 
 def _swapped(pair: Any) -> Any:
-    key, value = pair
+    key, value = as_pair(pair, "KvSwap")
     return value, key
 
 

@@ -372,6 +372,11 @@ def _is_own_method(function: FunctionType | MethodType) -> bool:
 
 def _apply_to_several(several: object, transform: PTransform) -> Any:
     """Apply a transform to what stands left of `|` and is no collection itself: a tuple or a dict of them."""
+    if several is None:
+        raise InvalidType(
+            f"{transform.label!r} must be applied to a collection, got None",
+            hint="return the collection from the `expand` of the transform before it; sinks return none",
+        )
     members = _members(several)
     size = len(several) if isinstance(several, tuple | list | dict) else -1
     if not members or size != len(members):

@@ -88,11 +88,11 @@ class Partition(PTransform):
     def __init__(self, fn: LongerFunction[Any, int], n: int, *args: Any, **kwargs: Any) -> None:
         if not callable(fn):
             raise InvalidType(f"Partition takes a function, got {fn!r}", hint="use Partition(lambda element, n: …, n)")
-        refuse_async(fn, "Partition")
         if type(n) is not int or n < 1:
             raise InvalidArgument(
                 f"`n` must be an int of at least 1, got {n!r}", hint="use Partition(fn, 2) for two partitions"
             )
+        refuse_async(fn, "Partition")
         self.fn = fn
         self.n = n
         self.args = args

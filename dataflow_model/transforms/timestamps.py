@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Never, cast
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import TimestampedValue, TimestampFn, element_time
-from dataflow_model.plan.parameters import refuse_async
+from dataflow_model.plan.parameters import check_takes_element
 from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
@@ -59,7 +59,7 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
             raise InvalidType(
                 f"WithTimestamps takes a function, got {fn!r}", hint="use WithTimestamps(lambda e: e.time)"
             )
-        refuse_async(fn, "WithTimestamps")
+        check_takes_element(fn, "WithTimestamps")
         self.fn = fn
         self.late_data_horizon = None if late_data_horizon is None else checked_horizon(late_data_horizon)
 

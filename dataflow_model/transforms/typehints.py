@@ -426,7 +426,7 @@ def _one_may_be_pair(hint: Any) -> bool:
     kind = _class_of(hint)
     if kind is None:
         return True
-    if kind is DeadLetter or issubclass(kind, str | bytes | dict | set | frozenset):
+    if kind is DeadLetter or issubclass(kind, str | bytes | list | dict | set | frozenset):
         return False
     if issubclass(kind, tuple):
         names, arguments = getattr(kind, "_fields", None), get_args(hint)

@@ -45,10 +45,10 @@ class WindowFn(abc.ABC):
         >>> import dataflow_model as dm
         >>> @attrs.frozen
         ... class Shifts(dm.WindowFn):
-        ...     length: int = 8 * 3600 * 1_000_000
+        ...     size: dm.Duration = dm.duration("8 hours")
         ...     def assign(self, timestamp, element):
-        ...         begin = timestamp // self.length * self.length
-        ...         return [dm.IntervalWindow(dm.EventTime(begin), dm.EventTime(begin + self.length))]
+        ...         begin = timestamp - timestamp % self.size
+        ...         return [dm.IntervalWindow(begin, begin + self.size)]
         >>> with dm.Pipeline() as p:
         ...     events = p | dm.Create([("a", 3), ("a", 9)]) | dm.WithTimestamps(lambda pair: pair[1] * 3600)
         ...     _ = events | dm.Window.into(Shifts()) | dm.Sum.per_key() | dm.io.Collect()

@@ -151,16 +151,25 @@ def test_lines_that_were_written_are_read_back(tmp_path: Path, suffix: str) -> N
 
 
 def test_an_element_that_is_no_line_of_text_is_a_dead_letter(tmp_path: Path) -> None:
-    result = write(["a", "two\nlines", 4, None], dm.io.WriteText(tmp_path))
+    result = write(["a", "two\nlines", 4, None, {"value": "x"}, {"a": 1}], dm.io.WriteText(tmp_path))
     assert only(tmp_path).read_text() == "a\n"
     letters = [json.loads(line) for line in only(tmp_path / "_dead_letters", "*").read_text().splitlines()]
-    assert sorted(letter["row"] for letter in letters) == ["'two\\nlines'", "4", "None"]
-    assert result.metrics()["write"]["dead_letters"] == 3
+    assert {letter["row"]: letter["reason"] for letter in letters} == {
+        "'two\\nlines'": "a line of text cannot hold a line break",
+        "4": "a line is text, not a value of type int",
+        "None": "a line is text, not a value of type NoneType",
+        "{'value': 'x'}": "a line is text, not a value of type dict",
+        "{'a': 1}": "a line is text, not a value of type dict",
+    }
+    assert result.metrics()["write"]["dead_letters"] == 5
 
 
-def test_elements_that_are_known_to_be_no_text_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidType, match=r"writes text, and the elements are of type int\nHint: make lines of them"):
-        _ = dm.Pipeline() | dm.Create([1, 2]) | dm.io.WriteText(tmp_path)
+@pytest.mark.parametrize(("element", "kind"), [(1, "int"), ({"value": "x"}, "dict"), (b"x", "bytes"), (None, "None")])
+def test_elements_that_are_known_to_be_no_text_are_refused(tmp_path: Path, element: object, kind: str) -> None:
+    with pytest.raises(
+        InvalidType, match=rf"writes text, and the elements are of type .*{kind}.*\nHint: make lines of them"
+    ):
+        _ = dm.Pipeline() | dm.Create([element]) | dm.io.WriteText(tmp_path)
 
 
 def test_retractions_cannot_be_written_as_text(tmp_path: Path) -> None:

@@ -107,6 +107,23 @@ def test_a_bare_number_is_refused_to_the_right_of_a_time(value: Any, number: Any
         operation(value, number)
 
 
+@pytest.mark.parametrize("operation", [operator.mod, operator.floordiv, divmod])
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: type(number).__name__)
+def test_an_instant_is_not_divided_by_a_bare_number(number: Any, operation: Any) -> None:
+    for instant in (EventTime(90_000_001), ProcessingTime(90_000_001)):
+        with pytest.raises(InvalidType, match=r"(?s)a bare number do not mix.*write dm\.duration\("):
+            operation(instant, number)
+        with pytest.raises(TypeError):
+            operation(instant, [number])
+
+
+def test_an_instant_is_divided_by_a_duration() -> None:
+    for instant in (EventTime(90_000_001), ProcessingTime(90_000_001)):
+        parts = divmod(instant, Duration(60_000_000))
+        assert parts == (1, Duration(30_000_001))
+        assert type(parts[1]) is Duration
+
+
 HOUR = datetime.timedelta(hours=1)
 NEW_YEAR = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 

@@ -185,6 +185,76 @@ def test_async_functions_are_refused_since_nothing_awaits_them(make: Any) -> Non
         make()
 
 
+@pytest.mark.parametrize("transform", [dm.MapTuple, dm.FlatMapTuple])
+def test_functions_of_parts_are_given_the_metadata_that_a_default_asks_for(transform: Any) -> None:
+    def seen(
+        key: str, value: int, by: int, at: Any = dm.DoFn.TimestampParam, *, where: Any = dm.DoFn.WindowParam
+    ) -> Any:
+        found = key, value * by, at, where
+        return found if transform is dm.MapTuple else [found]
+
+    with dm.Pipeline() as p:
+        pairs = p | dm.Create([dm.TimestampedValue(("k", 3), 5)]) | dm.WindowInto(dm.FixedWindows(10))
+        _ = pairs | transform(seen, 7) | "out" >> dm.io.Collect()
+    assert [record.value for record in p.result.collected("out")] == [
+        ("k", 21, dm.event_time(5), dm.IntervalWindow(dm.event_time(0), dm.event_time(10)))
+    ]
+
+
+def test_a_part_in_the_place_of_metadata_is_refused() -> None:
+    _, triples = created(("k", 3, 4))
+    with pytest.raises(dm.InvalidType, match=r"parts of elements of .*: multiple values for argument 'at'"):
+        _ = triples | dm.MapTuple(lambda key, value, at=dm.DoFn.TimestampParam: at)
+
+
+class Rest(dm.DoFn):
+    def process(self, element: Any, where: Any = dm.DoFn.WindowParam, *rest: Any) -> Any:
+        yield where, rest
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (dm.WithKeys, "WithKeys"),
+        (dm.GroupBy, "GroupBy"),
+        (dm.WithTimestamps, "WithTimestamps"),
+        (dm.CombinePerKey, "CombinePerKey"),
+        (lambda fn: dm.CombineGlobally(fn, by=1), "CombineGlobally"),
+        (lambda fn: dm.Top(1, key=fn), "`key`"),
+        (dm.io.ForeachBundle, "ForeachBundle"),
+    ],
+)
+def test_functions_that_get_no_metadata_may_not_ask_for_it(make: Any, problem: str) -> None:
+    with pytest.raises(dm.InvalidType, match=f"{problem} calls its function without metadata, got <lambda>"):
+        make(lambda element, window=dm.DoFn.WindowParam, by=2: element)
+
+
+@pytest.mark.parametrize("make", [dm.WithKeys, dm.GroupBy, dm.WithTimestamps])
+def test_functions_of_an_element_may_have_no_further_parameters(make: Any) -> None:
+    with pytest.raises(dm.InvalidType, match="calls its function with an element only"):
+        make(lambda element, window: element)
+
+
+def test_arguments_by_position_never_take_the_place_of_metadata() -> None:
+    with pytest.raises(dm.InvalidArgument, match="2 further arguments by position, which would take the places"):
+        dm.ParDo(Rest(), 1, 2)
+
+
+def test_a_tag_inside_of_a_timestamp_is_refused_with_the_way_out() -> None:
+    with pytest.raises(dm.InvalidType, match=r"write TaggedOutput\('late', TimestampedValue\(value, "):
+        dm.TimestampedValue(dm.TaggedOutput("late", 1), 5)
+
+
+def test_a_composite_that_returns_nothing_is_named_as_the_cause() -> None:
+    class Forgets(dm.PTransform):
+        def expand(self, pcoll: Any) -> Any:
+            _ = pcoll | dm.Map(str)
+
+    _, numbers = created(1)
+    with pytest.raises(dm.InvalidType, match=r"'Count.Globally' must .*, got None\nHint: return the collect"):
+        _ = numbers | Forgets() | dm.Count.globally()
+
+
 def test_views_show_the_collection_that_they_view() -> None:
     _, numbers = created(1)
     assert repr(dm.AsSingleton(numbers)) == f"AsSingleton({numbers!r})"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, KeyEncodingError, shown
+from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError, shown
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.order import by_window
 from dataflow_model.runners.engine.uncombining import MultisetFn
-from dataflow_model.values import encode_key, interval, is_pair
+from dataflow_model.values import checked_pairs, encode_key, interval, is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -149,15 +149,15 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
         return values
     if side.view == "dict":
         try:
-            return dict(values)
-        except (TypeError, ValueError) as error:
+            return dict(checked_pairs(values, side.ref.label))
+        except (TypeError, InvalidType) as error:
             raise _no_dict(side, values) from error
     if len(values) > 1:
         shown = ", ".join(map(repr, values[:3])) + (", …" if values[3:] else "")
         raise InvalidArgument(
             f"the side input {side.ref.label!r} of AsSingleton must have one value in each window, "
             f"got {len(values)}: {shown}",
-            hint="combine them first, or use dm.AsIter",
+            hint="combine them first, with .accumulating() if a trigger fires several panes, or use dm.AsIter",
         )
     if values:
         return values[0]

@@ -14,12 +14,13 @@ from dataflow_model.runners.sharded.commit_ids import commit_id, planned_in
 from dataflow_model.runners.sharded.pending import fenced
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from dataflow_model.plan.nodes import Write
+    from dataflow_model.plan.nodes import Read, Write
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.program import Program
 
-__all__ = ["check_progress", "claim_sinks"]
+__all__ = ["check_progress", "check_rows_held", "claim_sinks"]
 
 
 def check_progress(place: str, progress: Mapping[str, Any], latest: int | None, earliest: int | None = None) -> None:
@@ -42,6 +43,18 @@ def check_progress(place: str, progress: Mapping[str, Any], latest: int | None, 
     raise corrupt(
         f"the checkpoint {place!r}", f"{number}, but {output}: a part of it is missing or older than the rest"
     )
+
+
+def check_rows_held(sources: Sequence[Read], offset: Offset) -> None:
+    """Raise `SourceError` if a source that holds its rows has others than those with which the run began.
+
+    The slices of a source are checked where they are read; a run that has ended reads none.
+    """
+    for read in sources:
+        source = read.source.as_columns
+        if source is not None and source.holds_rows:
+            for origin, (_, *version) in offset["versions"].get(read.label, {}).items():
+                source.check_version(origin, tuple(version))
 
 
 def claim_sinks(program: Program, place: str) -> None:

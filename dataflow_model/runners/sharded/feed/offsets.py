@@ -281,7 +281,7 @@ class Feed:
         """Store in `end` what there is to read; bounded sources are listed once, others whenever `polls` is set.
 
         An origin of a bounded source may change before its first row is read, for example if a damaged file is
-        repaired. From then on it has the version that was read.
+        repaired. From then on it has the version that was read. A source that holds its rows always has its own.
         """
         end.update({name: {} for name in BY_SOURCE})
         for read in self.reads:
@@ -294,6 +294,8 @@ class Feed:
                 continue
             end["rows"][label] = dict(start["rows"].get(label, {}))
             versions = committed.get("versions", {}).get(label, {})
+            if source.holds_rows:
+                versions = {origin.name: origin.version or () for origin in source.origins()}
             end["versions"][label] = {name: [0, *version] for name, version in versions.items()}
             if label in start["totals"]:
                 end["totals"][label] = start["totals"][label]
