@@ -29,11 +29,11 @@ from dataflow_model.runners.sharded.pending import write_pending
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.publishing import Publisher
-from dataflow_model.runners.sharded.rows import dump, load
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.testing.micro_batches import MemoryStore
+from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

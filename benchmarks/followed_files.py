@@ -21,10 +21,10 @@ import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.rows import dump
 from dataflow_model.runners.sharded.state.shard import ShardState
 from dataflow_model.runners.sharded.task import Task
 from dataflow_model.testing.micro_batches import MicroBatches, Schedule
+from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

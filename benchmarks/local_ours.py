@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from dataflow_model.triggers import TriggerContext
+
 __all__ = [
     "group_by_key",
     "hot_key",
@@ -43,7 +45,7 @@ _SUMS: Final = pa.schema({"key": pa.int64(), "value": pa.int64()})
 class EveryTenth(dm.Trigger):
     """Fires with every tenth element, as `AfterCount(10)` does that is repeated; written as a user would write it."""
 
-    def on_element(self, context: dm.TriggerContext) -> None:
+    def on_element(self, context: TriggerContext) -> None:
         """Count the element."""
         count = (context.lookup_state("count") or 0) + 1
         context.store_state("count", count % 10)

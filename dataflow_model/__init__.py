@@ -329,15 +329,17 @@ _LAZY: Final = {
 """What is imported when it is first used: where it is, and under what name; `None` for the module itself."""
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is lazy."""
-    if name not in _LAZY:
-        raise _unknown(__name__, name, sys.modules[__name__])
-    place, attribute = _LAZY[name]
-    module = importlib.import_module(place)
-    value = module if attribute is None else getattr(module, attribute)
-    globals()[name] = value  # asked only once
-    return value
+if not TYPE_CHECKING:  # type checkers would take every name for one that exists
+
+    def __getattr__(name: str) -> Any:
+        """Import what is lazy."""
+        if name not in _LAZY:
+            raise _unknown(__name__, name, sys.modules[__name__])
+        place, attribute = _LAZY[name]
+        module = importlib.import_module(place)
+        value = module if attribute is None else getattr(module, attribute)
+        globals()[name] = value  # asked only once
+        return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The errors of the SDK: what was given, the rule, the way out.
+"""The errors of the package. A message shows the value, the rule that it breaks, and the way out.
 
 Every class has a builtin as a base next to `DataflowError`, so that `except ValueError` keeps working where
 Python programmers expect it.
@@ -127,7 +127,7 @@ class InvalidArgument(DataflowError, ValueError):
 
 
 class InvalidType(DataflowError, TypeError):
-    """A value of a type that the transform does not accept; raised when the transform is applied."""
+    """A value of a type that is not accepted; raised when the value is passed, or when a transform is applied to it."""
 
 
 class KeyEncodingError(DataflowError, TypeError):
@@ -166,7 +166,10 @@ class SinkError(DataflowError, RuntimeError):
 
 
 class CheckpointMismatch(DataflowError, RuntimeError):
-    """A checkpoint that was made by another pipeline, or that has been drained."""
+    """A checkpoint that this run cannot continue.
+
+    It belongs to another pipeline, runner or version, cannot be read, was drained, or is in use by another process.
+    """
 
 
 class SessionStopped(DataflowError, RuntimeError):

@@ -360,6 +360,9 @@ class Instant(_Micros):
         self._refuse(other, f"{self!r} - {other!r}", Duration)
         return NotImplemented
 
+    def __bool__(self) -> bool:
+        return True  # the epoch is an instant like any other: `held or timestamp` must not pass over it
+
     def __mod__(self, other: Duration) -> Duration:
         operand: Any = other
         if isinstance(operand, Duration):

@@ -26,7 +26,7 @@ def list_figures() -> None:
     console.print(list_of(FIGURES.values()))
 
 
-def show_figure(figure: Figure, out: Path | None = None) -> None:
+def show_figure(figure: Figure, out: Path | None) -> None:
     """Run a figure in process, print its panes as a table, and draw it.
 
     Args:

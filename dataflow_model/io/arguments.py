@@ -1,4 +1,4 @@
-"""Arguments that a reader does not have."""
+"""A check of the keyword arguments of readers, whose error names the one that was probably meant."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ class ReadDataFrame(ReadRows[PCollection]):
     Args:
         df: the DataFrame.
         event_time: the column of the rows' event times, or `dm.ARRIVAL`; forms as in `ReadParquet`.
-        processing_time: the column of the replay clock; on a stream the runner refuses one, since Spark does not say
-            which origins may still give rows.
+        processing_time: the column of the replay clock; on a stream, it also requires `origin` and `sequence`.
         watermark: an estimator; by default `BoundedOutOfOrderness(0)`.
         origin: the column that says where a row comes from (topic and partition, file).
         sequence: the column that numbers the rows of an origin, such as Kafka's offset.
@@ -43,9 +42,9 @@ class ReadDataFrame(ReadRows[PCollection]):
         watermark_origin, partitions, idle_after, weight: as in `ReadParquet`; a Kafka topic's origin is `"partition"`.
 
     Raises:
-        InvalidArgument: for a column that is not there, `max_skew` (Spark reads by itself), or a replay clock on a
+        InvalidArgument: if a column does not exist, for `max_skew` (Spark reads by itself), or for a replay clock on a
             stream without `origin` and `sequence`.
-        InvalidType: for something that is no DataFrame of Spark.
+        InvalidType: if `df` is not a Spark DataFrame.
     """
 
     def __init__(

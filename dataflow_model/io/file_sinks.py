@@ -1,4 +1,4 @@
-"""Files as sinks: tasks stage, the driver's commit publishes."""
+"""File sinks: tasks write pending files, and the driver's commit publishes them."""
 
 from __future__ import annotations
 

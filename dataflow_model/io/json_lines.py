@@ -1,4 +1,4 @@
-"""Lines of JSON: one object a row."""
+"""Write rows as files with one JSON object per line."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=columns)
 
 
-def problem_of_line(data: bytes, columns: pa.Schema, error: str, encoding: str = "utf-8") -> str:
+def problem_of_line(data: bytes, columns: pa.Schema, error: str, encoding: str) -> str:
     """Return what is wrong with a line: that it is not JSON, or a value and its column; otherwise the given `error`."""
     try:
         check_depth(data)

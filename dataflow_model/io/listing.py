@@ -1,4 +1,4 @@
-"""Which files paths mean now, and which of them have to be looked at again.
+"""List the files that a source's paths match now, and those that have to be examined again.
 
 A poll of a followed folder must notice files that appear and disappear, and files that are replaced or written to. To
 look at each file every time would make a poll slow in a folder with many files, so three means share the work:

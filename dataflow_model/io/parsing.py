@@ -26,7 +26,7 @@ def parse_records(
     records: Records,
     parse: Callable[[bytes], pa.Table],
     columns: pa.Schema,
-    explain: Callable[[bytes, str], str] = lambda _, problem: problem,
+    explain: Callable[[bytes, str], str],
 ) -> Iterator[pa.RecordBatch]:
     """Parse all rows at once; where that fails, halve until the bad rows stand alone.
 

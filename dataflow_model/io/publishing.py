@@ -122,7 +122,7 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
     _discard(pending)
 
 
-def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync: bool = False) -> None:
+def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync: bool) -> None:
     """Rename a part of a commit into place at once, over what an earlier attempt at it has left there.
 
     The arguments are those of `publish`.

@@ -361,12 +361,13 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
     def with_exception_handling(
         self, tag: str = "dead_letters"
     ) -> PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]:
-        """Send lines that are not in the encoding to an output of their own, as `DeadLetter`s.
+        """Send lines that are not in the encoding to a separate output, as `DeadLetter`s.
 
-        Applying the transform then gives a pair: the lines and the dead letters.
+        Applying the transform then returns a pair: the lines and the dead letters.
 
         Raises:
             InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
         """
         changed: Any = self._but(_lines=self._lines.with_exception_handling(tag))
         return cast("PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]", changed)

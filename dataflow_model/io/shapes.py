@@ -51,7 +51,7 @@ def infer_schema(records: Sequence[Record], *, panes: bool = False, retractions:
     return infer_schema_of_values(values_of(records), panes=panes, retractions=retractions)
 
 
-def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool = False) -> pa.Schema | None:
+def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool) -> pa.Schema | None:
     """Return the schema of some elements; see `infer_schema`."""
     columns, _, _ = columns_of_values(values)
     if not columns:

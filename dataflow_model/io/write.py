@@ -80,26 +80,26 @@ class WriteColumns(Write):
 
 
 class WriteParquet(WriteColumns):
-    """Write a collection as Parquet files in a directory, each commit's files once and only when it is committed.
+    """Write a collection as Parquet files to a directory; the files of each commit appear once, when it is committed.
 
-    A record (named tuple, dict, attrs class, dataclass) gives its fields; a pair gives `key`, then `value` or the
-    value's fields; anything else gives `value`. A row that does not fit the schema goes to `_dead_letters/` as a line
-    of JSON and is counted. The directory only grows: a new run adds its files to what is there. Any reader of Parquet
-    can read it, since readers skip names that begin with `_`.
+    A record (named tuple, dict, attrs class, dataclass) becomes a row of its fields; a pair becomes `key`, then `value`
+    or the fields of the value; anything else becomes `value`. A row that does not fit the schema is written to
+    `_dead_letters/` as a line of JSON and counted. Files are only added: another run adds its files to those already
+    there. Any reader of Parquet can read the directory, since readers skip names that begin with `_`.
 
-    Behind a retracting strategy there is a last column `is_retraction`, a boolean: a row in which it is true takes back
+    After a retracting strategy, there is a last column `is_retraction`, a boolean: a row in which it is true retracts
     an earlier row that is equal in all other columns.
 
     Args:
         path: the directory; the driver and all workers must see the same one.
-        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else from the first rows,
-            which a stream cannot do.
+        schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
+            first rows, which a stream does not support.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
 
     Raises:
-        SinkError: at `run()`, when the directory cannot be written.
-        PlanError: at `run()`, for a stream that writes rows whose columns are not known.
-        InvalidArgument: for rows that have a column of a name that is added.
+        SinkError: by `run()`, if the directory cannot be written.
+        PlanError: by `run()`, for a stream whose columns are not known.
+        InvalidArgument: if the rows already have a column with the name of an added one.
 
     Source: Beam's `WriteToParquet`.
 
@@ -117,10 +117,11 @@ class WriteParquet(WriteColumns):
 
 
 class WriteJson(WriteColumns):
-    """Write a collection as files of one JSON object a line; the rest is as in `WriteParquet`.
+    """Write a collection as files with one JSON object per line; otherwise like `WriteParquet`.
 
-    Instants are ISO 8601 text, durations seconds, bytes base64, decimals text, NaN and the infinities the words that
-    Spark writes. With a `suffix` such as `".json.gz"` the files are compressed: `.gz`, `.bz2` or `.zst`.
+    Instants are written as ISO 8601 text, durations as seconds, bytes as base64, decimals as text, and NaN and the
+    infinities as the words that Spark writes. With a `suffix` such as `".json.gz"` the files are compressed: `.gz`,
+    `.bz2` or `.zst`.
 
     Source: Beam's `WriteToJson`.
 
@@ -142,23 +143,23 @@ class WriteJson(WriteColumns):
 
 
 class WriteCsv(WriteColumns):
-    r"""Write a collection as CSV files; the rest is as in `WriteParquet`.
+    r"""Write a collection as CSV files; otherwise like `WriteParquet`.
 
-    A value is quoted if it holds a delimiter, a quote or a line break, or is text that would be taken for null. Values
-    that are not text are written as `WriteJson` writes them, and lists and records as JSON. `ReadCsv` with
+    A value is quoted if it contains a delimiter, a quote or a line break, or is text that would be read as null. Values
+    other than text are written as in `WriteJson`; lists and records are written as JSON. `ReadCsv` with
     `null_values=[null]` reads the same rows.
 
     Args:
         path, schema, panes: as in `WriteParquet`.
         header: whether the first line of each file names the columns.
         delimiter: between two values, one ASCII character.
-        null: what stands for null, without quotes.
-        quoting: `"needed"`, or `"all"` for quotes around all values but nulls.
+        null: the text for null, never quoted.
+        quoting: `"needed"`, or `"all"` to quote all values except nulls.
         suffix: how the names of the files end; they are compressed if it ends in `.gz`, `.bz2` or `.zst`.
 
     Raises:
         InvalidArgument: for options that contradict each other, and what `WriteParquet` rejects.
-        SinkError: for files of one commit with different columns, when these are neither declared nor given.
+        SinkError: if files of one commit have different columns because these are neither declared nor given.
 
     Source: Beam's `WriteToCsv`.
 
@@ -210,18 +211,18 @@ class WriteCsv(WriteColumns):
 
 
 class WriteText(Write):
-    r"""Write a collection of texts as text files, one on each line; the rest is as in `WriteParquet`.
+    r"""Write texts to files, one per line; otherwise like `WriteParquet`.
 
-    An element that is not text, or has a line break in it, goes to `_dead_letters/`.
+    An element that is not text, or contains a line break, is written to `_dead_letters/`.
 
     Args:
         path: the directory; the driver and all workers must see the same one.
         suffix: how the names of the files end; they are compressed if it ends in `.gz`, `.bz2` or `.zst`.
 
     Raises:
-        InvalidType: for a collection that is known to hold no text.
-        InvalidArgument: behind a retracting strategy: a line could not say that it takes another back.
-        SinkError: at `run()`, when the directory cannot be written.
+        InvalidType: if the elements are known not to be text.
+        InvalidArgument: after a retracting strategy, since a line cannot show a retraction.
+        SinkError: by `run()`, if the directory cannot be written.
 
     Source: Beam's `WriteToText`.
 
@@ -258,30 +259,31 @@ class WriteText(Write):
 
 
 class WriteTable(WriteColumns):
-    """Keep a table of a database in step with a collection: one row for each value of the keys.
+    """Keep a database table in step with a collection: one row for each value of the keys.
 
-    Elements become rows as in `WriteParquet`. A row with new keys is inserted, one with keys that are there changes
-    that row, and behind a retracting strategy a value that is taken back deletes it, all in emission order. Each commit
-    is one transaction, which also notes the commit and the run's sequencer: one that comes again changes nothing, and
-    an older start of the run that is still alive is refused. A row that does not fit, or has no key, goes to the table
-    `<table>_dead_letters` and is counted.
+    Elements become rows as in `WriteParquet`. In emission order, a row with new keys is inserted, a row with existing
+    keys updates that row, and a retraction deletes it. Each commit is one transaction, which also records the commit
+    and the sequencer of the run: a repeated commit changes nothing, and writes of an older start of the run are
+    rejected. A row that does not fit, or has no key, is written to the table `<table>_dead_letters` and counted.
 
-    The rows of a commit pass through the driver. Under a discarding strategy a row is its window's last pane alone.
+    The rows of a commit pass through the driver. With a discarding strategy, a row holds only the last pane of its
+    window.
 
     Args:
-        url: of the database, SQLite or PostgreSQL, as SQLAlchemy has it.
-        table: the table's name, with its schema's in front if it has one; it is made if it is not there. One that is
-            there needs all columns, and a primary key or unique constraint on the keys; further columns are left alone.
-        keys: the column, or columns, that tell rows apart; with `panes=True` the window's may be among them.
-        schema: the columns as a `pyarrow.Schema`. Without it they come from type hints, else from the rows,
-            which a stream cannot do.
+        url: the URL of the database, SQLite or PostgreSQL, in the form of SQLAlchemy.
+        table: the name of the table, after that of its schema if it has one. A missing table is created. An existing
+            one must have all columns, and a primary key or unique constraint on the keys; its other columns are not
+            changed.
+        keys: the column or columns that identify a row; with `panes=True`, those of the window may be among them.
+        schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
+            rows, which a stream does not support.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
 
     Raises:
-        InvalidArgument: for a database that is neither, a key that is no column, a type that databases do not have.
-        SinkError: at `run()`, when the database cannot be reached or the table does not take the rows.
-        SupersededRun: during the run, when a newer one has started on its checkpoint.
-        PlanError: at `run()`, for a stream that writes rows whose columns are not known.
+        InvalidArgument: for another kind of database, a key that is not a column, or a type that databases do not have.
+        SinkError: by `run()`, if the database cannot be reached or the table does not accept the rows.
+        SupersededRun: during the run, if a newer start uses its checkpoint.
+        PlanError: by `run()`, for a stream whose columns are not known.
 
     Source: Beam's `WriteToJdbc`, which only inserts; the sequencers of the MillWheel paper, section 5.2.
 
@@ -308,9 +310,9 @@ class WriteTable(WriteColumns):
 
 
 class ToDataFrame(WriteColumns):
-    """Give a bounded run's records as a DataFrame; rows and arguments are as in `WriteParquet`.
+    """Return the records of a bounded job on Spark as a DataFrame, by `result.dataframe(label)`.
 
-    A record that does not fit stops the run with a `SinkError`.
+    Rows and arguments are as in `WriteParquet`. A record that does not fit fails the run with a `SinkError`.
     """
 
     def __init__(self, *, schema: pa.Schema | None = None, panes: bool = False) -> None:
@@ -320,17 +322,19 @@ class ToDataFrame(WriteColumns):
 class ForeachBundle(Write):
     """Call a function on the driver with the values of each commit, in emission order.
 
-    A commit is a micro-batch, or a whole bounded run; one without values is not called for. After a crash the commit
-    that was under way comes again under the same id with the same values, so the function sees it at least once; make
-    it exactly once by writing the id in the same transaction and passing over an id that is there.
+    A commit is one micro-batch, or a whole bounded run. The function is not called for a commit without values. After a
+    crash, the unfinished commit is repeated with the same id and values, so the function receives each commit at least
+    once; to make it exactly once, write the id in the same transaction and skip an id that is already there.
 
     Args:
         fn: `fn(values)` or `fn(values, commit_id)`.
-        whole_records: give `Record`s (value, event time, window, pane, `is_retraction`) instead of values.
+        whole_records: pass `Record`s (value, event time, window, pane, `is_retraction`) instead of values.
 
     Raises:
-        InvalidArgument: for bare values behind a retracting strategy: the function could not tell which are taken back.
-        UserCodeError: during the run, when the function raises.
+        InvalidArgument: for plain values after a retracting strategy, since the function could not recognise
+            retractions.
+        InvalidType: for a value that is not such a function.
+        UserCodeError: during the run, if the function raises an error.
 
     Source: Spark's `foreachBatch`, which is neither atomic over several writes nor usable from a Connect client.
 
@@ -360,9 +364,9 @@ class ForeachBundle(Write):
 class Collect(Write):
     """Keep all records in memory, for tests and notebooks.
 
-    `result.collected(label)` gives them in emission order, and `result.table(label)` as columns, which are those of
-    `WriteParquet`. A record with `is_retraction` takes an earlier one back: the one with its value, window, event time
-    and pane; in the table a column of that name says which ones do.
+    `result.collected(label)` returns them in emission order, and `result.table(label)` as the columns of
+    `WriteParquet`. A record with `is_retraction` retracts the earlier record with the same value, window, event time
+    and pane; in the table, a column of that name marks it.
 
     Args:
         panes: whether the table has `window_start`, `window_end`, `pane_index` and `pane_timing` too.

@@ -24,14 +24,14 @@ __all__ = [
     "KeyTimes",
     "SlowestKeys",
     "collecting",
+    "count_emitted",
+    "count_received",
+    "count_received_bundles",
     "counted_rows",
     "current",
     "enter",
-    "gave",
     "in_scratch",
     "key_times",
-    "took",
-    "took_several",
 ]
 
 _T = TypeVar("_T")
@@ -63,7 +63,7 @@ def counted_rows(tally: Tally, rows: Iterator[_T]) -> Iterator[_T]:
     Example:
         >>> def rows():
         ...     for _ in range(3):
-        ...         gave("Map", 1)
+        ...         count_emitted("Map", 1)
         ...         yield current() is not None
         >>> mine = Tally()
         >>> [(inside, current()) for inside in counted_rows(mine, rows())]
@@ -104,7 +104,7 @@ def enter(label: str) -> None:
         tally.label = label
 
 
-def took(label: str, elements: int) -> None:
+def count_received(label: str, elements: int) -> None:
     """Count a bundle that a transform receives; its functions are called next."""
     tally = _CURRENT.get()
     if tally is not None:
@@ -113,7 +113,7 @@ def took(label: str, elements: int) -> None:
             tally.of_transform(label).observe(BUNDLE_SIZE, elements)
 
 
-def took_several(label: str, sizes: NDArray[np.int64]) -> None:
+def count_received_bundles(label: str, sizes: NDArray[np.int64]) -> None:
     """Count several bundles that a transform receives, given their sizes; empty bundles do not count."""
     tally = _CURRENT.get()
     if tally is not None:
@@ -124,7 +124,7 @@ def took_several(label: str, sizes: NDArray[np.int64]) -> None:
             tally.of_transform(label).merge(Readings(distributions={BUNDLE_SIZE: spread}))
 
 
-def gave(label: str, elements: int) -> None:
+def count_emitted(label: str, elements: int) -> None:
     """Count elements that a transform has emitted."""
     tally = _CURRENT.get()
     if tally is not None and elements:
@@ -142,7 +142,7 @@ class KeyTimes:
         >>> with collecting() as tally:
         ...     times = KeyTimes(tally, "Sum")
         ...     times.note("a", "a"); times.note("b", "b"); times.note("a", "a")
-        ...     times.tell()
+        ...     times.record()
         >>> {key: elements for key, (_, elements) in sorted(tally.slowest("Sum").items())}
         {'a': 2, 'b': 1}
     """
@@ -167,7 +167,7 @@ class KeyTimes:
         held[1] += 1
         self._began = ended
 
-    def tell(self) -> None:
+    def record(self) -> None:
         """Record the times in the tally."""
         for seconds, elements, key in self._held.values():
             self._tally.spent(self._label, key, seconds, elements)
@@ -194,7 +194,7 @@ class SlowestKeys:
             >>> for seconds in range(100):
             ...     slowest.offer(f"key {seconds}", seconds, 1)
             >>> with collecting() as tally:
-            ...     slowest.tell("Sum")
+            ...     slowest.record("Sum")
             >>> list(tally.slowest("Sum"))[:2]
             ['key 99', 'key 98']
         """
@@ -204,7 +204,7 @@ class SlowestKeys:
             heapq.heapreplace(self._held, (seconds, self._number, key, elements))
         self._number += 1  # so that keys are never compared
 
-    def tell(self, label: str) -> None:
+    def record(self, label: str) -> None:
         """Record the slowest keys in the current tally."""
         tally = _CURRENT.get()
         if tally is not None:

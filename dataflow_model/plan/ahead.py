@@ -20,7 +20,7 @@ __all__ = ["nodes_ahead", "without_input_ahead"]
 _NOTHING: Final = ElementsSource(())
 
 
-def nodes_ahead(plan: Plan, changing: Collection[SideInput] = ()) -> frozenset[str]:
+def nodes_ahead(plan: Plan, changing: Collection[SideInput]) -> frozenset[str]:
     """Return the labels of the nodes whose output reaches static side inputs and nothing else.
 
     Args:
@@ -32,7 +32,7 @@ def nodes_ahead(plan: Plan, changing: Collection[SideInput] = ()) -> frozenset[s
         >>> p = dm.Pipeline()
         >>> known = p | "known" >> dm.Create(["ua"]) | "upper" >> dm.Map(str.upper)
         >>> _ = p | "codes" >> dm.Create(["UA"]) | dm.Filter(lambda code, known: code in known, dm.AsIter(known))
-        >>> sorted(nodes_ahead(p.plan()))
+        >>> sorted(nodes_ahead(p.plan(), ()))
         ['known', 'upper']
     """
     dynamic = frozenset(map(id, changing))

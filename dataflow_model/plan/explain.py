@@ -10,7 +10,7 @@ from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.dofn import CallableDoFn
 from dataflow_model.plan.graph import outputs_of
-from dataflow_model.plan.lifting import may_lift
+from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
     AssignWindows,
@@ -39,6 +39,8 @@ from dataflow_model.triggers import AfterWatermark, DefaultTrigger
 from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.stages import StagedPlan
@@ -82,18 +84,19 @@ def explain(plan: Plan) -> str:
     staged = cut_into_stages(plan)
     origins = origins_of(plan)
     endless = unbounded_collections(plan)
+    lifted = lifts(staged, streaming=bool(endless))
     lines = []
     for depth, stage in enumerate([staged.sources, *staged.stages]):
         lines.append(f"stage {depth}")
         for producer in stage:
             unbounded = ", unbounded" if isinstance(producer, Read) and Ref(producer.label) in endless else ""
-            lines.append(f"  {producer.label}: {_kind(producer, staged, streams=bool(endless))}{unbounded}")
+            lines.append(f"  {producer.label}: {_kind(producer, staged, lifted)}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
                 lines.extend(f"      {line}" for line in _strategy(plan, producer))
             for node in plan.nodes:
                 fused = isinstance(node, Write) or node.label not in staged.cuts
                 if fused and node is not producer and producer.label in origins[node.label]:
-                    lines.append(f"    + {node.label}: {_kind(node, staged, streams=bool(endless))}")
+                    lines.append(f"    + {node.label}: {_kind(node, staged, lifted)}")
     return "\n".join(lines)
 
 
@@ -113,7 +116,7 @@ def origins_of(plan: Plan) -> dict[str, frozenset[str]]:
     return origins
 
 
-def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
+def _kind(node: Node, staged: StagedPlan, lifted: Collection[str]) -> str:
     match node:
         case Read():
             return node.source.describe()
@@ -130,8 +133,8 @@ def _kind(node: Node, staged: StagedPlan, *, streams: bool) -> str:
         case GroupByKeyAndWindow():
             if isinstance(node.combine, GroupFn):
                 return "group by key and window"
-            lifted = ", partly before the shuffle (lifted)" if may_lift(staged, node, streaming=streams) else ""
-            return f"combine by {node.combine!r} per key and window{lifted}"
+            where = ", partly before the shuffle (lifted)" if node.label in lifted else ""
+            return f"combine by {node.combine!r} per key and window{where}"
         case Flatten():
             return f"{len(node.inputs)} collections merged into one"
         case Reshuffle():

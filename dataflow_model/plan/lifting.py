@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.windowing import WindowFn
 
-__all__ = ["Lift", "lift_by_elements", "lifts", "may_lift"]
+__all__ = ["Lift", "lift_by_elements", "lifts"]
 
 _LONGEST: Final = 2**60
 """Windows longer than this (36,000 years) are not lifted, since their bounds might overflow."""
@@ -96,11 +96,6 @@ def lifts(staged: StagedPlan, *, streaming: bool, by_instant: bool = False) -> M
 def lift_by_elements(node: GroupByKeyAndWindow) -> Lift:
     """Return the lift of a grouping that keeps its state in columns, but no longer gets input in columns."""
     return Lift(node.label, "", "", None, type(node.combine).__dict__["kernel"])
-
-
-def may_lift(staged: StagedPlan, node: GroupByKeyAndWindow, *, streaming: bool = False) -> bool:
-    """Return whether a runner may combine before the shuffle of a grouping."""
-    return node.label in lifts(staged, streaming=streaming)
 
 
 def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | None:

@@ -24,6 +24,7 @@ __all__ = [
     "RewritesPlans",
     "Runner",
     "RunnerState",
+    "as_run",
     "check_runner",
     "is_observed",
     "unobserved",
@@ -91,7 +92,10 @@ class PipelineResult(Protocol):
         ...
 
     def stop(self) -> None:
-        """Stop after the current bundle; a run with a checkpoint can be resumed."""
+        """Stop the run.
+
+        A stream can be resumed from its checkpoint; a bounded run that is stopped before it publishes writes nothing.
+        """
         ...
 
     def drain(self) -> None:
@@ -121,7 +125,8 @@ class PipelineResult(Protocol):
     def collected(self, label: str) -> list[Record]:
         """Return the records of the `io.Collect` sink with this full label, in emission order.
 
-        Before the run has ended, these are the records so far; call `wait_until_finish()` first for all of them.
+        Before a stream has ended, these are the records of the micro-batches that are committed; a bounded run has none
+        before its end. Call `wait_until_finish()` first for all of them.
 
         Raises:
             InvalidArgument: if no such sink has the label.
@@ -171,6 +176,11 @@ class RewritesPlans(Protocol):
     def rewritten(self, plan: Plan) -> Plan:
         """Return the plan that the runner runs for this plan, which is the plan itself if it needs no rewriting."""
         ...
+
+
+def as_run(runner: object, plan: Plan) -> Plan:
+    """Return the plan that a runner runs for a plan; see `RewritesPlans`."""
+    return runner.rewritten(plan) if isinstance(runner, RewritesPlans) else plan
 
 
 def check_runner(runner: object) -> None:

@@ -39,7 +39,7 @@ _SCALARS: Final[dict[Any, pa.DataType]] = {
 
 
 def schema_from_type(element_type: Any) -> pa.Schema | None:
-    """Return the columns of elements of a type, or `None` where the hints do not tell.
+    """Return the columns of elements of a type, or `None` if the type hints do not determine them.
 
     A named tuple, typed dict, attrs class or dataclass gives its fields; a pair `tuple[K, V]` gives `key`, then `value`
     or the value's fields; anything else that is known gives `value`.

@@ -584,7 +584,7 @@ def events_of(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
             yield place, step
 
 
-def watermark_after(steps: Iterable[Step], percentiles: Sequence[float] = ()) -> Iterator[tuple[int, tuple[int, ...]]]:
+def watermark_after(steps: Iterable[Step], percentiles: Sequence[float]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield a script's watermark after each step, and its percentiles below 100; none is behind a higher one.
 
     Example:

@@ -50,7 +50,7 @@ _INPUT_AND_OUTPUT: Final = {
     "WriteToText": "use dm.io.WriteText(folder)",
 }
 
-_IN_ROOMS: Final = {
+_IN_MODULES: Final = {
     "io": "Collect ForeachBundle GenerateSequence PeriodicImpulse ReadCsv ReadDataFrame ReadJson ReadParquet ReadTable "
     "ReadText ToDataFrame WriteCsv WriteJson WriteParquet WriteTable WriteText schema_from_type",
     "testing": "CrashPoint LawBroken ManualClock TestStream assert_panes assert_that check_combine_fn check_trigger "
@@ -121,7 +121,7 @@ _METHODS: Final = {
 SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "dataflow_model": {
         **{name: hint for name, hint in _METHODS.items() if name != "values"},  # which is a subpackage
-        **{name: f"use dm.{room}.{name}" for room, names in _IN_ROOMS.items() for name in names.split()},
+        **{name: f"use dm.{module}.{name}" for module, names in _IN_MODULES.items() for name in names.split()},
         **_INPUT_AND_OUTPUT,
         "AfterEndOfWindow": "use dm.AfterWatermark()",
         "AfterFirst": "use dm.AfterAny(first, second)",

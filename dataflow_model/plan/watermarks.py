@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.time import MIN_TIMESTAMP, Duration, DurationLike, EventTime, duration
+from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,10 +65,6 @@ def check_estimator(value: object) -> WatermarkEstimator:
     return value
 
 
-def _to_duration(value: DurationLike) -> Duration:
-    return duration(value)
-
-
 def _behind(reached: EventTime, delay: Duration) -> EventTime:
     return reached if reached == MIN_TIMESTAMP else reached - delay
 
@@ -98,7 +94,7 @@ class BoundedOutOfOrderness:
         EventTime(2013-01-01T11:30:00Z)
     """
 
-    delay: Duration = attrs.field(converter=_to_duration)
+    delay: Duration = attrs.field(converter=duration)
 
     def __attrs_post_init__(self) -> None:
         """Check the delay."""
@@ -178,7 +174,7 @@ class WallTime:
         EventTime(1970-01-01T00:00:00.000005Z)
     """
 
-    delay: Duration = attrs.field(converter=_to_duration, default=Duration(0))
+    delay: Duration = attrs.field(converter=duration, default=Duration(0))
 
     def __attrs_post_init__(self) -> None:
         """Check the delay."""
@@ -209,8 +205,8 @@ class AdaptiveLateness:
     DataSketches.
 
     Example:
-        >>> AdaptiveLateness(0.001).warm_up
-        1000
+        >>> AdaptiveLateness(0.001)
+        AdaptiveLateness(fraction=0.001)
     """
 
     fraction: float
@@ -228,11 +224,6 @@ class AdaptiveLateness:
                 f"`fraction` must be between 0 and 1, got {self.fraction!r}",
                 hint="0.001 allows one late record in a thousand; for a fixed delay use dm.BoundedOutOfOrderness(d)",
             )
-
-    @property
-    def warm_up(self) -> int:
-        """The number of records needed before there is a watermark."""
-        return round(1 / self.fraction)
 
     def watermark(self, reached: EventTime) -> EventTime:
         """Return `reached`; the engine subtracts the learned delay."""

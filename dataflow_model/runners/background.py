@@ -98,8 +98,8 @@ class BackgroundRun(abc.ABC):
     def collected(self, label: str) -> list[Record]:
         """Return what the `io.Collect` sink with this full label has received, in emission order.
 
-        Before the run has ended, these are the records of the bundles that have been processed so far; call
-        `wait_until_finish()` first for all of them.
+        Before a stream has ended, these are the records of the micro-batches that are committed; a bounded run has none
+        before its end. Call `wait_until_finish()` first for all of them.
 
         Raises:
             InvalidArgument: for a label that no such sink has.

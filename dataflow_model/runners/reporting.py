@@ -97,15 +97,15 @@ class CountedAhead:
         return attrs.evolve(measured, counters=self.added_to(measured.counters), tally=tally)
 
 
-def make_report(staged: StagedPlan, measured: Measured, now: int | None = None) -> RunReport:
+def make_report(staged: StagedPlan, measured: Measured, wall_clock: int | None = None) -> RunReport:
     """Return the report of a run.
 
     Args:
         staged: its plan.
         measured: what is known about the run.
-        now: the wall clock; by default it is read.
+        wall_clock: the wall clock; by default it is read.
     """
-    at = time.time_ns() // 1_000 if now is None else now
+    at = time.time_ns() // 1_000 if wall_clock is None else wall_clock
     clock = measured.clock if _has_own_clock(staged) else at
     pending = 0 if measured.pending_since is None else max(0, at - measured.pending_since)
     depths = _depths(staged)

@@ -17,9 +17,10 @@ from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.rows import Kind, PackedBundle, Row, load
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, Row
 from dataflow_model.runners.sharded.task import Worker
 from dataflow_model.runners.sharded.work import plan_work
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dataflow_model.io import Collect
 from dataflow_model.plan.checks import check
-from dataflow_model.plan.runner import RewritesPlans
+from dataflow_model.plan.runner import as_run
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing import laws
 from dataflow_model.testing.arrivals import Case, all_at_once
@@ -53,8 +53,7 @@ def differing_on(runner: Runner, subject: Subject, cases: SearchStrategy[Case]) 
         plan = firing_once(_copies(subject, scripts))
         return _first(scripts, _collected(plan, LocalRunner(clock=0)), _collected(plan, runner), _same_values)
     plan = _copies(subject, scripts)
-    as_run = runner.rewritten(plan) if isinstance(runner, RewritesPlans) else plan
-    expected = _collected(as_run, LocalRunner(clock=0))
+    expected = _collected(as_run(runner, plan), LocalRunner(clock=0))
     failure = _first(scripts, expected, _collected(plan, _elsewhere(runner)), _same_panes(RUNNERS))
     is_this_process = isinstance(runner, LocalRunner)  # a crash would kill it
     if failure is None and getattr(runner, "checkpoint", None) and not is_this_process:

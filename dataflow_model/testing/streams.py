@@ -20,7 +20,6 @@ from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
-    EventTime,
     Instant,
     InstantLike,
     ProcessingTime,
@@ -46,6 +45,9 @@ class TestStream(PTransform[PBegin, PCollection]):
 
     Add steps by chaining calls; each returns a new script. The clock starts at 0 and, like the watermark, never goes
     backward. The end of the script is the end of the input: the watermark then advances to +∞ by itself.
+
+    Raises:
+        InvalidType: for a value that is not a step.
 
     Source: Beam's `TestStream`.
 
@@ -104,7 +106,11 @@ class TestStream(PTransform[PBegin, PCollection]):
         return self._then(WatermarkStep(to, percentile))
 
     def signal(self, name: str) -> TestStream:
-        """Send a signal; it takes effect in every open window whose trigger waits for it."""
+        """Send a signal; it takes effect in every open window whose trigger waits for it.
+
+        Raises:
+            InvalidType: if `name` is not text.
+        """
         given: Any = name
         if not isinstance(given, str):
             raise InvalidType(f"a signal has a name, got {given!r}", hint="write .signal('flush'), for example")
@@ -144,7 +150,7 @@ class TestStream(PTransform[PBegin, PCollection]):
                     f"an element of a bundle must be a pair of a value and its event time, got {element!r}",
                     hint="write .bundle([(5, '2013-01-01T05:15Z'), (7, '2013-01-01T05:16Z')]), for example",
                 )
-        added = tuple((value if key is _NO_KEY else (key, value), _as_event_time(at)) for value, at in timed)
+        added = tuple((value if key is _NO_KEY else (key, value), element_time(at)) for value, at in timed)
         return self._then(AddStep(added))
 
     def watermark_to_infinity(self) -> TestStream:
@@ -233,10 +239,6 @@ def _is_integer(text: str) -> bool:
 
 def _is_percentile(kind: str) -> bool:
     return kind[:1] == "w" and kind[1:].replace(".", "", 1).isdigit()
-
-
-def _as_event_time(value: InstantLike) -> EventTime:
-    return element_time(value)
 
 
 def _check_forward(quantity: str, before: Instant, to: Instant) -> None:

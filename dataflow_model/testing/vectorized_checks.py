@@ -1,4 +1,4 @@
-"""A check for functions on columns of one's own."""
+"""A check for user-defined functions on columns."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _MOST_ELEMENTS: Final = 6
 
 
 def check_vectorized(transform: ParDo[Any, Any], elements: Iterable[Any]) -> None:
-    """Check that a function on columns gives the same, whatever the batches it is called with.
+    """Check that a function on columns returns the same outputs whatever batches it is called with.
 
-    Draws some of the elements, calls the function for all of them at once, for each alone, and for the two parts of a
-    drawn cut, and checks that the outputs are the same. Those of a `DoFn` that defines `process` too are compared with
-    what that yields. Floats compare to 1e-9 relative.
+    The check draws some of the elements, calls the function for all of them at once, for each alone, and for the two
+    parts of a cut, and compares the outputs. If a `DoFn` also defines `process`, its outputs are compared too. Floats
+    are compared with a relative tolerance of 1e-9.
 
     Args:
         transform: `Map(…, vectorized=True)`, `Filter(…, vectorized=True)`, or a `ParDo` of a `DoFn` that defines
             `process_batch`.
-        elements: what to draw from; their types say what columns the function is given.
+        elements: the elements to draw from; their types determine the columns that the function is given.
 
     Needs the package hypothesis (the extra `testing`), whose smallest counterexample the error shows. Draws the same
     cases every time.
 
     Raises:
         AssertionError: with the rule that is broken and the elements that show it.
-        InvalidArgument: without elements, and for a transform that has no function on columns.
+        InvalidArgument: without elements, or for a transform that has no function on columns.
 
     Example:
         >>> import dataflow_model as dm

@@ -11,7 +11,7 @@ from dataflow_model.errors import explain
 from dataflow_model.testing.drawing import check_subject, checked_examples, require_hypothesis
 from dataflow_model.testing.window_values import problem_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration
-from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, Window, encode_window
+from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, Window, by_bounds
 from dataflow_model.windowing import WindowFn
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[
 
 def _check_spans(fn: WindowFn, stamped: list[_Stamped]) -> None:
     """Compare the merges with the runs of intersecting windows; the engine passes nothing else to such a function."""
-    windows = sorted({window for item in stamped for window in _assign(fn, item)}, key=_bounds)
+    windows = sorted({window for item in stamped for window in _assign(fn, item)}, key=by_bounds)
     runs: list[list[Window]] = []
     end = MIN_TIMESTAMP
     for window in windows:
@@ -200,10 +200,6 @@ def _check_spans(fn: WindowFn, stamped: list[_Stamped]) -> None:
             stamped,
             hint="leave `merges_intersecting` out of the class; the engine then passes `merge` all windows of the key",
         )
-
-
-def _bounds(window: Window) -> tuple[int, int, bytes]:
-    return int(window.start), int(window.end), encode_window(window)
 
 
 def _group(fn: WindowFn, stamped: list[_Stamped], order: Iterable[int]) -> _Grouping:
@@ -227,7 +223,7 @@ def _put(grouping: _Grouping, windows: Sequence[Window], number: int) -> None:
 def _merged(fn: WindowFn, grouping: _Grouping, stamped: list[_Stamped]) -> _Grouping:
     if not fn.is_merging:
         return grouping
-    windows = sorted(grouping, key=_bounds)
+    windows = sorted(grouping, key=by_bounds)
     left, results = dict(grouping), list[tuple[Window, frozenset[int]]]()
     try:
         merges = list(fn.merge(windows))

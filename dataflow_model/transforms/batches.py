@@ -17,7 +17,7 @@ from dataflow_model.transforms.pairs import Values
 from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.triggers import TimeDomain
-from dataflow_model.values import encode_key
+from dataflow_model.triggers.counts import size_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -203,7 +203,7 @@ class _Batches(DoFn):
                 old.set_after(self.max_age)
         values.add(value)
         if self.max_bytes is not None:
-            bytes_held.write(bytes_held.read() + _bytes_of(value))
+            bytes_held.write(bytes_held.read() + size_in_bytes(value))
         full = self.size is not None and len(values) >= self.size
         if full or (self.max_bytes is not None and bytes_held.read() >= self.max_bytes):
             yield key, values.read()
@@ -227,10 +227,3 @@ class _Batches(DoFn):
         values.clear()
         bytes_held.clear()
         over.clear()
-
-
-def _bytes_of(value: Any) -> int:
-    try:
-        return len(encode_key(value))
-    except KeyEncodingError:
-        return len(pickle.dumps(value, protocol=_PICKLE_PROTOCOL))

@@ -41,13 +41,17 @@ def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
 class Top(Combiner[Any, list[Any], list[Any]]):
     """Keep the n greatest elements, in a list in descending order.
 
-    Elements that compare equal stay in the order of arrival. A NaN comes behind all numbers, so it is kept only if
+    Elements that compare equal stay in the order of arrival. NaN comes after all numbers, so it is kept only if
     there are fewer than n of them.
 
     Args:
         n: the number of elements, at least 1.
         key: a function that returns what to compare, as for `sorted`.
         reverse: keep the n smallest elements instead, in ascending order.
+
+    Raises:
+        InvalidType: if `n` is not an int.
+        InvalidArgument: if `n` is less than 1.
 
     Source: Beam's `combiners.Top`.
 

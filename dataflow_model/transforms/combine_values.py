@@ -1,4 +1,4 @@
-"""CombineValues: a combiner over lists that are there already."""
+"""CombineValues: combine the list in each pair, without a grouping."""
 
 from __future__ import annotations
 

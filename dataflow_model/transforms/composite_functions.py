@@ -1,4 +1,4 @@
-"""Functions as transforms."""
+"""`ptransform_fn`: a function as a composite transform."""
 
 from __future__ import annotations
 

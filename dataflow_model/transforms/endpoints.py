@@ -48,6 +48,9 @@ class Read(PTransform[PBegin, ResultT]):
         dead_letters: the tag of an output for rows that cannot be read; applying the transform then returns a pair: the
             rows and the dead letters. Without a tag, such a row stops the run.
 
+    Raises:
+        InvalidType: if `source` is not a source.
+
     Source: the papers' injector; Beam's `Read`.
     """
 
@@ -148,6 +151,9 @@ class Create(Read[PCollection[ElementT]], Generic[ElementT]):
 
 class Write(PTransform[PCollection, None]):
     """Write a collection to a sink; there is no output.
+
+    Raises:
+        InvalidType: if `sink` is not a sink.
 
     Source: Beam's `Write`.
     """

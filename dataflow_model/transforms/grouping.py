@@ -70,7 +70,7 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
     Args:
         fn: a `CombineFn`, its class, or an associative function over an iterable, such as `sum`.
         args, kwargs: further arguments: of the function, or of each method of the `CombineFn`.
-        name: what to be called where no label is given.
+        name: the default label; by default the name of the class.
 
     Raises:
         InvalidType: for a collection whose elements are known not to be pairs, a value type that the combiner
@@ -151,7 +151,7 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
             fanout: the number of parts, or a function that returns it for a key; a key with 1 or less is not split.
 
         Raises:
-            InvalidType: for something else.
+            InvalidType: if `fanout` is neither an int nor a function.
             InvalidArgument: for a number below 1, or, when it is applied, for a trigger that may finish before its
                 window expires.
 
@@ -191,7 +191,7 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
     Args:
         fn: a `CombineFn`, its class, or an associative function over an iterable, such as `max`.
         args, kwargs: further arguments: of the function, or of each method of the `CombineFn`.
-        name: what to be called where no label is given.
+        name: the default label; by default the name of the class.
 
     Raises:
         InvalidType: for a side input as a further argument.
@@ -276,7 +276,7 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
             fanout: the number of parts.
 
         Raises:
-            InvalidType: for something else.
+            InvalidType: if `fanout` is not an int.
             InvalidArgument: for a number below 1, or, when it is applied, for a trigger that may finish before its
                 window expires.
 

@@ -1,4 +1,4 @@
-"""Injectors: sources under MillWheel's name, with what seeds their watermark said in one place."""
+"""Injectors: sources of a topology, with the options of their watermark in one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which windowing strategy collections have together."""
+"""The common windowing strategy of several input collections."""
 
 from __future__ import annotations
 

@@ -59,9 +59,8 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
 
     Args:
         fn: a `DoFn`, or a function as in `FlatMap`.
-        args, kwargs: further arguments of `process`, including side inputs. The runner fills parameters called
-            `timestamp`, `window`, `pane` or `key` for which no argument is given, and parameters with a default such as
-            `DoFn.TimestampParam`.
+        args, kwargs: further arguments of `process`, including side inputs. The runner fills the parameters that `DoFn`
+            lists, unless an argument is given for them, and parameters with a default such as `DoFn.TimestampParam`.
 
     Raises:
         InvalidArgument: for a `DoFn` that defines neither `process` nor `process_batch`, a parameter that nothing
@@ -167,6 +166,8 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
                 f"each output needs a different tag, got {tags!r} and main={main!r}",
                 hint="use with_outputs('late', main='on_time'), for example",
             )
+        if self._dead_letters is not None:
+            check_dead_letters(self._dead_letters, tags)
         return self._but(_tags=tags, _main=main)
 
     def with_exception_handling(
@@ -179,6 +180,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
 
         Args:
             tag: the dead letters' tag, as it appears in metrics.
+
+        Raises:
+            InvalidArgument: for the tag of another output.
+            InvalidType: for a tag that is not text.
 
         Source: Beam's `with_exception_handling`.
 
@@ -262,11 +267,6 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         """Add the node."""
         pipeline = pcoll.pipeline
         label = pipeline.scope
-        if self._dead_letters is not None and self._dead_letters in (self._tags or ()):
-            raise InvalidArgument(
-                f"the dead letters of {label!r} need a tag that no other output has, got {self._dead_letters!r}",
-                hint="use .with_exception_handling('failed'), for example",
-            )
         if self.fn.takes_elements:
             self._check_element_type(pcoll.element_type, label)
         if declaration_of(type(self.fn)).is_stateful:

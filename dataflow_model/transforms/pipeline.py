@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
 from dataflow_model.plan.checks import check
@@ -14,7 +14,7 @@ from dataflow_model.plan.explain import explain as explain_plan
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
 from dataflow_model.plan.refinements import warn_about_refinements
-from dataflow_model.plan.runner import RewritesPlans, check_runner
+from dataflow_model.plan.runner import as_run, check_runner
 from dataflow_model.plan.side_panes import check_side_inputs
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 from dataflow_model.transforms import ptransform
@@ -186,9 +186,7 @@ class Pipeline:
               Create: 1 element from the program
                 + Map: Map(str)
         """
-        plan, runner = self.plan(), cast("object", self.runner)
-        ran = runner.rewritten(plan) if isinstance(runner, RewritesPlans) else plan
-        print(explain_plan(ran))  # noqa: T201 - printing is what it is for
+        print(explain_plan(as_run(self.runner, self.plan())))  # noqa: T201 - printing is what it is for
 
     def draw(self, form: str = "mermaid") -> str:
         """Return a drawing of the transforms as `"mermaid"` text or as `"svg"`; a notebook displays the latter.
@@ -237,6 +235,7 @@ class Pipeline:
             until: `"drained"` ends an unbounded input at its current end, with the watermark at +∞.
 
         Raises:
+            InvalidArgument: for another value of `until`.
             PlanError: if the pipeline could never emit anything, or mixes clocks.
             UnsupportedOnRunner: if the runner does not support a feature that the pipeline needs.
 
@@ -256,9 +255,9 @@ class Pipeline:
         check(plan, drained=until == "drained")
         if self.runner is None:
             self.runner = self.local_runner()
-        as_run = self.runner.rewritten(plan) if isinstance(self.runner, RewritesPlans) else plan
-        check_side_inputs(as_run, in_rounds=as_run is not plan)
-        warn_about_refinements(as_run, in_rounds=as_run is not plan)
+        rewritten = as_run(self.runner, plan)
+        check_side_inputs(rewritten, in_rounds=rewritten is not plan)
+        warn_about_refinements(rewritten, in_rounds=rewritten is not plan)
         return self.runner.run(plan, until=until)
 
     def local_runner(self) -> Runner:

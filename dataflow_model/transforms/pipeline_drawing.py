@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.explain import origins_of
-from dataflow_model.plan.lifting import may_lift
-from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, ParDo, Read, Write
+from dataflow_model.plan.lifting import lifts
+from dataflow_model.plan.nodes import MAIN, ParDo, Read, Write
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.transforms.topology_drawing import Box, Kind, Line
 
@@ -25,7 +25,7 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
     without a shuffle. A grouping whose combiner runs partly before the shuffle is *lifted*.
     """
     staged = cut_into_stages(plan)
-    streams = bool(unbounded_collections(plan))
+    lifted = lifts(staged, streaming=bool(unbounded_collections(plan)))
     depths = {node.label: depth for depth, stage in enumerate([staged.sources, *staged.stages]) for node in stage}
     origins = origins_of(plan)
     boxes = []
@@ -36,8 +36,7 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
             case Write():
                 box = Box(node.label, Kind.SINK, "sink")
             case _ if node.label in depths:
-                is_lifted = isinstance(node, GroupByKeyAndWindow) and may_lift(staged, node, streaming=streams)
-                how = ", lifted" if is_lifted else ""
+                how = ", lifted" if node.label in lifted else ""
                 box = Box(node.label, Kind.COMPUTATION, f"stage {depths[node.label]}{how}")
             case _:
                 into = sorted({depths[producer] for producer in origins[node.label]})

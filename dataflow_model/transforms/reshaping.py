@@ -76,6 +76,10 @@ class Partition(PTransform):
             fails.
         n: the number of partitions.
 
+    Raises:
+        InvalidType: if `fn` cannot be called.
+        InvalidArgument: if `n` is not an int of at least 1.
+
     Source: Beam's `Partition`.
 
     Example:

@@ -71,11 +71,11 @@ class Sample(Combiner[Any, _Held, list[Any]]):
     seed: int = attrs.field(default=0, validator=_salt, kw_only=True)
 
     def create_accumulator(self) -> _Held:
-        """Return nothing: what is held is elements with how often each came, by their hashes."""
+        """Return an empty dict: by hash, an element and how often it occurs."""
         return {}
 
     def add_input(self, accumulator: _Held, element: Any) -> _Held:
-        """Count the element; those with the greatest hashes go once there are too many."""
+        """Count the element; if there are too many, drop those with the greatest hashes."""
         place = hash_of(element, self.seed)
         kept, count = accumulator.get(place, (element, 0))
         accumulator[place] = _either(kept, element) if count else element, count + 1

@@ -1,4 +1,4 @@
-"""What a topology may not be: streams without a producer, circles. The messages show the whole picture."""
+"""Checks of a topology: streams without a producer or without keys, and cycles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def in_order(topology: Topology) -> list[Added]:
 
     Raises:
         PlanError: for an empty topology, a stream that is taken and not made, one whose keys are wanted and that has
-            none, or a circle.
+            none, or a cycle.
 
     Example:
         >>> import dataflow_model as dm
@@ -57,7 +57,7 @@ def in_order(topology: Topology) -> list[Added]:
         ready = [added for added in waiting if not any(unmade[stream] for stream in added.subscribes)]
         if not ready:
             raise PlanError(
-                f"the streams form a cycle: {_circle(waiting)}; {picture(topology)}",
+                f"the streams form a cycle: {_cycle(waiting)}; {picture(topology)}",
                 hint="combine computations that exchange records into one, or write a stream to a sink and inject "
                 "it again",
             )
@@ -117,8 +117,8 @@ def _check_keys(topology: Topology) -> None:
                 )
 
 
-def _circle(waiting: list[Added]) -> str:
-    """Return one circle among computations that all wait for each other, as `a -x-> b -y-> a`."""
+def _cycle(waiting: list[Added]) -> str:
+    """Return one cycle among computations that all wait for each other, as `a -x-> b -y-> a`."""
     path: list[tuple[Added, str]] = []  # each with the stream that it waits for
     current = waiting[0]
     while all(current is not before for before, _ in path):

@@ -117,6 +117,9 @@ class WindowInto(PTransform):
             trigger: the tree.
             may_lose_data: accept a tree that may finish before its window expires, so that later elements are dropped
                 and counted.
+
+        Raises:
+            InvalidType: if `trigger` is not a trigger.
         """
         if not isinstance(trigger, Trigger):
             raise InvalidType(
@@ -125,7 +128,11 @@ class WindowInto(PTransform):
         return self._set(trigger=trigger, may_lose_data=may_lose_data)
 
     def allowed_lateness(self, lateness: DurationLike) -> Self:
-        """Set how far the watermark may be past the end of a window before it expires; 0 unless set."""
+        """Set how far the watermark may be past the end of a window before it expires; 0 unless set.
+
+        Raises:
+            InvalidArgument: for a negative duration.
+        """
         length = duration(lateness)
         if length < Duration(0):
             raise InvalidArgument(
@@ -251,7 +258,11 @@ class Window:
 
     @staticmethod
     def trigger(trigger: Trigger, may_lose_data: bool = False) -> WindowInto:  # noqa: FBT001, FBT002 - as in the chain
-        """Keep the windows of the elements, and change only when and how panes are emitted."""
+        """Keep the windows of the elements, and change only when and how panes are emitted.
+
+        Raises:
+            InvalidType: if `trigger` is not a trigger.
+        """
         inherited = WindowInto(DEFAULT_STRATEGY)._but(_base=None)  # noqa: SLF001 - the two classes are one
         return inherited.trigger(trigger, may_lose_data=may_lose_data)
 

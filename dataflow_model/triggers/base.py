@@ -14,25 +14,16 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.triggers.contexts import ChildResult, FiringMode, Outcome, PaneView, TimeDomain, TriggerContext
 from dataflow_model.triggers.percentiles import check_named_percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.time import Duration
+    from dataflow_model.triggers.contexts import TriggerContext
     from dataflow_model.triggers.repetition import OrFinally
 
-__all__ = [
-    "ChildResult",
-    "CompositeTrigger",
-    "FiringMode",
-    "Outcome",
-    "PaneView",
-    "TimeDomain",
-    "Trigger",
-    "TriggerContext",
-]
+__all__ = ["BuiltInTree", "CompositeTrigger", "SideBySide", "Trigger", "check_trigger_type"]
 
 
 def _check_declarations(cls: type[Trigger]) -> None:

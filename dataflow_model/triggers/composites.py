@@ -52,6 +52,10 @@ class AfterEach(_ManyTriggers):
     The element that finishes a child is not passed to the next child. When windows merge, the trigger resumes at the
     first child that is unfinished in the merged window.
 
+    Raises:
+        InvalidArgument: without triggers.
+        InvalidType: for an argument that is not a trigger.
+
     Source: the papers' SequenceOf; Beam's `AfterEach`.
 
     Example:
@@ -124,6 +128,10 @@ class AfterEach(_ManyTriggers):
 class AfterAny(SideBySide, _ManyTriggers):
     """Fire whenever any child fires, and finish when a child that fired finishes.
 
+    Raises:
+        InvalidArgument: without triggers.
+        InvalidType: for an argument that is not a trigger.
+
     Source: the papers' FirstOf; Beam's `AfterAny`.
 
     Example:
@@ -167,6 +175,10 @@ class AfterAll(SideBySide, _ManyTriggers):
     """Fire when every unfinished child has become ready, and finish when all have finished.
 
     A child that has become ready stays ready until the trigger fires, also in a window that merges with others.
+
+    Raises:
+        InvalidArgument: without triggers.
+        InvalidType: for an argument that is not a trigger.
 
     Source: the papers' `and`; Beam's `AfterAll`.
 

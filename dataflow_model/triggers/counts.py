@@ -28,6 +28,14 @@ def check_number(value: object, hint: str) -> None:
         raise InvalidArgument(f"`n` must be at least 1, got {value!r}", hint=hint)
 
 
+def size_in_bytes(value: object) -> int:
+    """Return the size of a value: of its encoding as a key or, if it cannot be one, of its pickle."""
+    try:
+        return len(encode_key(value))
+    except KeyEncodingError:
+        return len(pickle.dumps(value, protocol=_PICKLE_PROTOCOL))
+
+
 class _Sum(Trigger):
     """The base of both triggers: adds up a weight per element and fires at `n`."""
 
@@ -121,10 +129,7 @@ class AfterBytes(_Sum):
         check_number(self.n, "pass a number of bytes: AfterBytes(1_000_000) for a megabyte")
 
     def _weight(self, element: Any) -> int:
-        try:
-            return len(encode_key(element))
-        except KeyEncodingError:
-            return len(pickle.dumps(element, protocol=_PICKLE_PROTOCOL))
+        return size_in_bytes(element)
 
     def describe(self) -> str:
         """Describe when the trigger fires."""

@@ -82,7 +82,10 @@ class AfterProcessingTime(_Delay):
     A pane that a sibling fires does not reset the delay; windows that merge keep the earliest deadline.
 
     Args:
-        delay: the time to wait after the first element; not negative.
+        delay: the time to wait after the first element.
+
+    Raises:
+        InvalidArgument: for a negative delay.
 
     Source: the papers' AfterDelay(delay, WALL_TIME); Beam's `AfterProcessingTime`.
 

@@ -8,14 +8,13 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.base import Trigger
-from dataflow_model.values import encode_window, is_pair
+from dataflow_model.values import by_bounds, is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import TriggerContext
-    from dataflow_model.values import Window
 
 __all__ = ["AfterPunctuation", "Always", "DataTrigger", "Never"]
 
@@ -130,7 +129,7 @@ class DataTrigger(Trigger):
 
     def on_merge(self, context: TriggerContext) -> None:
         """Merge the states of the windows that have one."""
-        windows = sorted(context.sources, key=_by_bounds)
+        windows = sorted(context.sources, key=by_bounds)
         stored = [context.lookup_source_state(window, _TAG, _UNSEEN) for window in windows]
         states = [state for state in stored if state is not _UNSEEN]
         if states:
@@ -248,7 +247,3 @@ class Never(Trigger):
     def describe_repeated(self) -> str:
         """Describe when the trigger fires, which is never."""
         return self.describe()
-
-
-def _by_bounds(window: Window) -> tuple[int, int, bytes]:
-    return int(window.start), int(window.end), encode_window(window)

@@ -47,6 +47,9 @@ class _Repetition(CompositeTrigger, BuiltInTree):
 class Repeatedly(_Repetition):
     """Fire whenever the child fires, and restart the child whenever it finishes; never finish.
 
+    Raises:
+        InvalidType: if `trigger` is not a trigger.
+
     Source: the papers' Repeat; Beam's `Repeatedly`.
 
     Example:
@@ -55,12 +58,12 @@ class Repeatedly(_Repetition):
         Repeatedly(AfterCount(2))
     """
 
-    child: Trigger = attrs.field(validator=lambda _s, _a, value: check_trigger_type(value, "child"))
+    trigger: Trigger = attrs.field(validator=lambda _s, _a, value: check_trigger_type(value, "trigger"))
 
     @property
     def children(self) -> tuple[Trigger, ...]:  # type: ignore[override]
         """A tuple with the one child."""
-        return (self.child,)
+        return (self.trigger,)
 
     def _child_finished(self, context: TriggerContext) -> None:
         context.reset_child(0)
@@ -82,18 +85,18 @@ class Repeatedly(_Repetition):
 
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
         """Return whether the child may."""
-        return self.child.may_fire(allowed_lateness=allowed_lateness)
+        return self.trigger.may_fire(allowed_lateness=allowed_lateness)
 
     def describe(self) -> str:
         """Describe when the trigger fires."""
-        return self.child.describe_repeated()
+        return self.trigger.describe_repeated()
 
     def describe_repeated(self) -> str:
         """Describe when the trigger fires; restarting it changes nothing."""
         return self.describe()
 
     def __repr__(self) -> str:
-        return f"Repeatedly({self.child!r})"
+        return f"Repeatedly({self.trigger!r})"
 
 
 @attrs.frozen(repr=False)
@@ -106,6 +109,10 @@ class RepeatCount(_Repetition):
     Args:
         trigger: the child.
         n: how often the child must finish; at least 1.
+
+    Raises:
+        InvalidType: if `trigger` is not a trigger, or `n` not an int.
+        InvalidArgument: if `n` is less than 1.
 
     Source: the papers' RepeatCount.
 
@@ -174,6 +181,9 @@ class RepeatUntil(BuiltInTree):
     """Fire whenever `trigger` fires, restarting it when it finishes, until `until` fires; that pane is the last.
 
     `until` starts with the window; panes do not restart it.
+
+    Raises:
+        InvalidType: if an argument is not a trigger.
 
     Source: the papers' RepeatUntil; it is `Repeatedly(trigger).or_finally(until)`.
 

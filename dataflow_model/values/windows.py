@@ -20,6 +20,7 @@ __all__ = [
     "GlobalWindow",
     "IntervalWindow",
     "Window",
+    "by_bounds",
     "check_within_time",
     "encode_window",
     "interval",
@@ -161,6 +162,16 @@ def encode_window(window: Window) -> bytes:
     """
     kind = type(window)
     return b"" if kind is IntervalWindow or kind is GlobalWindow else _encode_user_window(window)
+
+
+def by_bounds(window: Window) -> tuple[int, int, bytes]:
+    """Return the sort key of a window: its start, then its end, then its encoding.
+
+    Example:
+        >>> by_bounds(interval(0, 60))
+        (0, 60, b'')
+    """
+    return int(window.start), int(window.end), encode_window(window)
 
 
 @functools.lru_cache(maxsize=1 << 10)

@@ -1,4 +1,4 @@
-"""The pair that makes a window function: `assign` and `merge`."""
+"""The base class of window functions."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.batch import pending_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
+from dataflow_model.values.pickles import load
 from tests.support.computations import scribe
 from tests.support.computations.counting import counting, values_of
 from tests.support.inputs import write_rows

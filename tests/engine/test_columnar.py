@@ -388,5 +388,5 @@ def test_infinite_bounds_are_null_in_a_sinks_columns() -> None:
 def test_an_element_that_the_combiner_refuses_is_named() -> None:
     node = node_of(dm.FixedWindows(10), dm.DefaultTrigger(), dm.Sum())
     engine = ColumnarMachine(node, Lift("group", "read", "key", "value", "sum"))
-    with pytest.raises(dm.errors.UserCodeError, match="group"):
+    with pytest.raises(dm.UserCodeError, match="group"):
         feed(engine, node, Part(pa.array(["UA"]), pa.array([None], pa.int64()), [0], 0))

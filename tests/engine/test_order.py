@@ -21,12 +21,12 @@ from dataflow_model.runners.engine.order import (
     Order,
     at_instant,
     by_producer,
+    by_window,
     joined,
     numbered,
     numbered_by_cause,
     of_release,
     of_row,
-    of_timer,
     of_watermark,
     part_of_join,
     pass_stages,
@@ -36,6 +36,7 @@ from dataflow_model.runners.engine.order import (
     rising_by_key,
     sorting,
     stood_in,
+    timer_cause,
 )
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, InstantLane, RowOrders, as_one, made_orders
 from dataflow_model.time import EventTime
@@ -142,7 +143,7 @@ class Fired:
     place: int
 
     def order(self) -> Order:
-        cause = of_timer(self.deadline, self.window, self.key)
+        cause = timer_cause(self.deadline, by_window(self.window), self.key)
         return _placed(
             _nth(self.emission, lambda emissions: emissions.of_timer(self.phase, cause)), self.number, self.place
         )
@@ -263,8 +264,9 @@ def test_a_pane_in_columns_stands_where_the_watermark_s_timer_would_put_it(
     emission: int, window: IntervalWindow, key: bytes
 ) -> None:
     end, start = int(window.end), int(window.start)
-    assert of_watermark(end, start, key) == _nth(0, lambda e: e.of_timer(WATERMARK, of_timer(end, window, key)))
-    assert of_watermark(end, start, key) <= _nth(emission, lambda e: e.of_timer(WATERMARK, of_timer(end, window, key)))
+    cause = timer_cause(end, by_window(window), key)
+    assert of_watermark(end, start, key) == _nth(0, lambda e: e.of_timer(WATERMARK, cause))
+    assert of_watermark(end, start, key) <= _nth(emission, lambda e: e.of_timer(WATERMARK, cause))
 
 
 def test_released_elements_stand_by_production_then_arrival_and_beside_any_timer() -> None:
@@ -272,7 +274,7 @@ def test_released_elements_stand_by_production_then_arrival_and_beside_any_timer
     released = [of_release(*place) for place in [(1, 1, zero, 0), (1, 1, of_row("in", 1), 0), (1, 2, zero, 0)]]
     assert sorted(released) == released
     emissions = Emissions()
-    emissions.of_timer(WATERMARK, of_timer(1, window, b"k"))
+    emissions.of_timer(WATERMARK, timer_cause(1, by_window(window), b"k"))
     assert released[0] < emissions.next()
 
 

@@ -22,15 +22,12 @@ from dataflow_model.runners.sharded.restoring import claim_sinks
 from dataflow_model.runners.sharded.task import Task, Worker
 from tests.support.exactly_once.databases import rows
 from tests.support.exactly_once.tables import PAIRS, record
+from tests.support.written_files import visible
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 METRICS: dict[str, Any] = {"counters": {}, "sources": {}, "watermarks": {}, "depth": 1, "shard": 0, "cache": "void"}
-
-
-def visible(path: Path) -> list[str]:
-    return sorted(file.name for file in path.iterdir() if not file.name.startswith("_"))
 
 
 @attrs.define

@@ -350,7 +350,7 @@ def test_what_cannot_work_is_refused_where_it_is_said(given: dict[str, Any], pro
 )
 def test_a_url_with_a_driver_or_an_option_that_does_not_exist_is_refused_with_the_label(url: str, problem: str) -> None:
     sink = TableSink(url=url, table="sums", keys="key", schema=PAIRS)
-    with pytest.raises(dm.errors.DataflowError, match=problem):
+    with pytest.raises(dm.DataflowError, match=problem):
         sink.check()
 
 
@@ -485,5 +485,5 @@ def test_an_index_that_is_unique_for_some_rows_only_is_no_key(database: str) -> 
 )
 def test_names_that_are_none_are_refused(options: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"url": "sqlite:///sums.db", "table": "sums", "keys": "key"} | options
-    with pytest.raises(dm.errors.InvalidType, match=message):
+    with pytest.raises(dm.InvalidType, match=message):
         TableSink(**given)

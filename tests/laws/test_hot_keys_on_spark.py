@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from dataflow_model.plan.runner import PipelineResult
+
 WINDOWS = (dm.Window.into(dm.FixedWindows(10)), dm.Window.into(dm.Sessions(3)))
 
 
@@ -42,7 +44,7 @@ def test_a_batch_job_gives_the_same_answers_with_and_without_fanout(spark: Spark
     check_batch(result, cases)
 
 
-def check_batch(result: dm.PipelineResult, cases: dict[str, Any]) -> None:
+def check_batch(result: PipelineResult, cases: dict[str, Any]) -> None:
     """Compare the answers of a batch job with and without fan-out, by case."""
     for name, (windows, combining) in cases.items():
         direct, fanned = (

@@ -16,10 +16,10 @@ from dataflow_model.runners.engine.core.durable import _CELL_BYTES, DurableMachi
 from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
 from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.settled import SettledKeys
-from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.state.log import StateLog
 from dataflow_model.testing import TestStream
 from dataflow_model.testing.micro_batches import MicroBatches, Schedule
+from dataflow_model.values.pickles import load
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.laws.chains import Case, as_stream, of_seed, outcome_of
 from tests.support.laws.examples import share_of_examples
@@ -240,7 +240,7 @@ def test_a_temporary_file_that_cannot_grow_is_an_error_that_names_the_way_out() 
     assert keys._spilled is not None
     keys._spilled._database.execute("PRAGMA max_page_count = 4")
     keys[b"a"] = bytes(100_000)
-    with pytest.raises(dm.errors.SinkError, match=r"beyond `max_state_memory` cannot be used.*\nHint: free space"):
+    with pytest.raises(dm.SinkError, match=r"beyond `max_state_memory` cannot be used.*\nHint: free space"):
         keys.spill()
 
 

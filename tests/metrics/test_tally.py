@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from dataflow_model.metrics.collecting import (
     SlowestKeys,
     collecting,
+    count_emitted,
+    count_received,
     current,
     enter,
-    gave,
     in_scratch,
     key_times,
-    took,
 )
 from dataflow_model.metrics.tally import Tally
 
@@ -28,8 +28,8 @@ EVENTS = st.one_of(
     st.tuples(st.just("count"), LABELS, NAMES, st.integers(0, 100)),
     st.tuples(st.just("observe"), LABELS, NAMES, NUMBERS),
     st.tuples(st.just("set"), LABELS, NAMES, NUMBERS, st.integers(0, 5)),
-    st.tuples(st.just("took"), LABELS, st.integers(0, 100)),
-    st.tuples(st.just("gave"), LABELS, st.integers(0, 100)),
+    st.tuples(st.just("received"), LABELS, st.integers(0, 100)),
+    st.tuples(st.just("emitted"), LABELS, st.integers(0, 100)),
     st.tuples(st.just("spent"), LABELS, st.integers(0, 5), st.integers(1, 9)),
     st.tuples(st.just("stage"), st.integers(1, 2), st.integers(0, 9)),
 )
@@ -42,10 +42,10 @@ def happen(events: list[Any]) -> Tally:
                 case "count" | "observe" | "set":
                     enter(where)
                     getattr(tally.of_users(), kind)(*rest)
-                case "took":
-                    took(where, *rest)
-                case "gave":
-                    gave(where, *rest)
+                case "received":
+                    count_received(where, *rest)
+                case "emitted":
+                    count_emitted(where, *rest)
                 case "spent":
                     tally.spent(where, rest[0], rest[1], 1)
                 case _:
@@ -75,9 +75,9 @@ def test_a_tally_goes_through_json_and_back(events: list[Any]) -> None:
 def test_outside_of_a_run_nothing_counts_and_nothing_fails() -> None:
     assert current() is None
     enter("Map")
-    took("Map", 3)
-    gave("Map", 3)
-    SlowestKeys().tell("Map")
+    count_received("Map", 3)
+    count_emitted("Map", 3)
+    SlowestKeys().record("Map")
     with in_scratch() as keep:
         keep()
     assert key_times("Map") is None
@@ -87,7 +87,7 @@ def test_work_that_has_to_be_done_again_counts_only_when_it_is_kept() -> None:
     with collecting() as tally:
         for kept in (False, True, False):
             with in_scratch() as keep:
-                took("Map", 5)
+                count_received("Map", 5)
                 if kept:
                     keep()
     assert tally.own["Map"].distributions["bundle_size"].count == 1
@@ -100,7 +100,7 @@ def test_of_every_transform_one_bundle_in_eight_has_its_keys_timed(transforms: i
             times = key_times(f"Sum {bundle % transforms}")
             if times is not None:
                 times.note(bundle % 4, bundle % 4)
-                times.tell()
+                times.record()
     timed = [sum(count for _, count in tally.slow[f"Sum {place}"].values()) for place in range(transforms)]
     assert all(90 <= count <= 110 for count in timed), timed
 
@@ -121,5 +121,5 @@ def test_a_bounded_job_keeps_the_slowest_of_its_keys() -> None:
         slowest.offer({"no order": key}, (key * 7_919) % 1_000, 2)
     slowest.offer("slow", 1_000, 3)
     with collecting() as tally:
-        slowest.tell("Sum")
+        slowest.record("Sum")
     assert next(iter(tally.slowest("Sum").items())) == ("slow", (1_000, 3))

@@ -14,11 +14,11 @@ from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_counters
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.batch import pending_of
 from dataflow_model.runners.spark.dataframes import _rows_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -117,6 +117,12 @@ def test_an_instant_is_not_divided_by_a_bare_number(number: Any, operation: Any)
             operation(instant, [number])
 
 
+def test_an_instant_is_true_also_the_epoch_and_a_duration_of_nothing_is_not() -> None:
+    assert EventTime(0)
+    assert ProcessingTime(0)
+    assert not Duration(0)
+
+
 def test_an_instant_is_divided_by_a_duration() -> None:
     for instant in (EventTime(90_000_001), ProcessingTime(90_000_001)):
         parts = divmod(instant, Duration(60_000_000))

@@ -48,7 +48,7 @@ def test_a_name_of_no_system_is_missing_as_usual() -> None:
     with pytest.raises(AttributeError, match=r"'PCollection' has no attribute 'nothing'$"):
         getattr(dm.Pipeline() | dm.Create([1]), "nothing")  # noqa: B009
     with pytest.raises(AttributeError, match=r"'dataflow_model' has no attribute 'Mep'$") as raised:
-        _ = dm.Mep
+        getattr(dm, "Mep")  # noqa: B009
     assert (raised.value.name, raised.value.obj) == ("Mep", dm)  # with which Python suggests similar names
 
 

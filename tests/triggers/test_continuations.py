@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from dataflow_model.triggers import TriggerContext
+
 A = dm.AfterProcessingTime(0)
 EVERY_TICK = dm.Repeatedly(A)
 EVERY_TICK_AND_ON_TIME = dm.AfterWatermark(early=A, late=A)
@@ -28,10 +30,10 @@ EVERY_TICK_AND_ON_TIME = dm.AfterWatermark(early=A, late=A)
 class Plain(dm.Trigger):
     """Fires at each element; says nothing of its continuation."""
 
-    def on_element(self, context: dm.TriggerContext) -> None:
+    def on_element(self, context: TriggerContext) -> None:
         context.trigger()
 
-    def on_merge(self, context: dm.TriggerContext) -> None:
+    def on_merge(self, context: TriggerContext) -> None:
         """Remembers nothing."""
 
 

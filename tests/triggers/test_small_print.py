@@ -91,7 +91,7 @@ def test_any_percentile_above_none_will_do(percentile: float) -> None:
     ],
 )
 def test_an_error_names_the_part_that_is_wrong(make: Callable[[], Any], said: str) -> None:
-    with pytest.raises(dm.errors.DataflowError, match=said):
+    with pytest.raises(dm.DataflowError, match=said):
         make()
 
 

@@ -16,11 +16,12 @@ from dataflow_model.plan.watermark_origins import WatermarkOrigins
 from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.runners.sharded.feed.pacing import held_back
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.rows import Kind, load
+from dataflow_model.runners.sharded.rows import Kind
 from dataflow_model.runners.sharded.state.log import StateLog
 from dataflow_model.runners.sharded.task import Task, Worker
 from dataflow_model.runners.spark.dataframes import frame_rows
 from dataflow_model.testing import TestStream
+from dataflow_model.values.pickles import load
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import seen
 from tests.support.reference.states import key_state

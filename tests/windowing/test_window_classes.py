@@ -207,7 +207,7 @@ def test_bounds_beyond_infinity_are_at_infinity(at: dm.EventTime) -> None:
 
 @pytest.mark.parametrize("at", [dm.MIN_TIMESTAMP, dm.EventTime(2**63 - 2)])
 def test_a_window_class_that_leaves_64_bits_is_rejected_with_a_way_out(at: dm.EventTime) -> None:
-    with pytest.raises(dm.errors.UserCodeError, match=r"(?s)windows within −∞ and \+∞, got Plain.*\nHint: hold"):
+    with pytest.raises(dm.UserCodeError, match=r"(?s)windows within −∞ and \+∞, got Plain.*\nHint: hold"):
         counted(Minutes(Plain), at)
 
 
@@ -223,15 +223,15 @@ class MergingPastTheEnd(dm.FixedWindows):
 
 def test_windows_that_merge_into_one_beyond_64_bits_are_rejected_with_a_way_out() -> None:
     expected = r"(?s)must merge into windows within −∞ and \+∞, got Plain.*transform: 'Count.PerKey'.*\nHint: hold"
-    with pytest.raises(dm.errors.UserCodeError, match=expected):
+    with pytest.raises(dm.UserCodeError, match=expected):
         counted(MergingPastTheEnd("1 minute"), dm.EventTime(0))
 
 
 @pytest.mark.parametrize("micros", [-(2**63) - 1, 2**63])
 def test_an_event_time_that_leaves_64_bits_is_rejected(micros: int) -> None:
-    with pytest.raises(dm.errors.InvalidArgument, match="must fit into 64 bits of microseconds, got EventTime"):
+    with pytest.raises(dm.InvalidArgument, match="must fit into 64 bits of microseconds, got EventTime"):
         dm.TimestampedValue("a", dm.EventTime(micros))
-    with pytest.raises(dm.errors.InvalidArgument, match="must fit into 64 bits of microseconds, got EventTime"):
+    with pytest.raises(dm.InvalidArgument, match="must fit into 64 bits of microseconds, got EventTime"):
         dm.testing.TestStream().add("a", dm.EventTime(micros))
 
 

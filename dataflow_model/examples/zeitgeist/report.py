@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import dataflow_model as dm
     from dataflow_model.examples.zeitgeist.scenario import Planted
+    from dataflow_model.plan.runner import PipelineResult
 
 __all__ = ["Detection", "Outcome", "Score", "score"]
 
@@ -56,7 +57,7 @@ class Outcome:
     completed: dict[int, float]
 
     @classmethod
-    def of(cls, result: dm.PipelineResult) -> Outcome:
+    def of(cls, result: PipelineResult) -> Outcome:
         """Collect the outcome of a run that has ended."""
         detections = [
             Detection(record.value[1], _clock(record.processing_time)) for record in result.collected("anomalies")

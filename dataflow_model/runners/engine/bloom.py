@@ -1,4 +1,4 @@
-"""A Bloom filter, which rejects most absent ids at about one bit each."""
+"""A Bloom filter, which recognises most absent ids without a search of the stored ones."""
 
 from __future__ import annotations
 

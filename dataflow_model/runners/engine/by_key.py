@@ -82,7 +82,7 @@ def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
                 bundle.orders = rising(bundle.orders)
                 outputs.setdefault(tag, Bundle()).extend(bundle)
         slowest.offer(inbox.values[0][0], time.perf_counter() - began, len(inbox))
-    slowest.tell(machine.label)
+    slowest.record(machine.label)
     produced = Produced()
     produced.add(0, outputs)
     return produced

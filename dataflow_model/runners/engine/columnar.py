@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.metrics.collecting import enter, took, took_several
+from dataflow_model.metrics.collecting import count_received, count_received_bundles, enter
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.by_key import NEVER
@@ -105,12 +105,12 @@ class ColumnarMachine:
         reached: list[Watermarks] = []
         combined = partials_by_instant(chunk, self.lift, self._window_fn, self.watermark)
         if combined is not None:
-            took_several(self.label, np.bincount(array_of(chunk.elements.places)))
+            count_received_bundles(self.label, np.bincount(array_of(chunk.elements.places)))
         inboxes = {} if combined is not None else dict(chunk.elements.runs())
         for place, (clock, watermarks) in enumerate(zip(chunk.instants.clocks, chunk.watermarks, strict=True)):
             inbox = inboxes.get(place)
             if inbox is not None:
-                took(self.label, len(inbox))
+                count_received(self.label, len(inbox))
             self.advance_clock(clock)
             self._take(inbox, chunk.partials.get(place, ()))
             if combined is not None and place in combined:
@@ -132,7 +132,7 @@ class ColumnarMachine:
 
     def _take(self, inbox: Bundle | None, partials: Partials) -> None:
         for table, elements in partials:
-            took(self.label, elements)
+            count_received(self.label, elements)
             self.absorb(table, elements)
         if inbox:
             self.fold(inbox)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import numpy as np
 
-from dataflow_model.metrics.collecting import enter, gave, took
+from dataflow_model.metrics.collecting import count_emitted, count_received, enter
 from dataflow_model.plan.dofn import (
     DoFn,
     FilterFn,
@@ -106,7 +106,7 @@ class Fragment:
         """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
         return {cut: self._gather(flow) for cut, flow in self._arrived(bundle, tag).items()}
 
-    def run_placed(self, placed: PlacedBundle, tag: str = MAIN) -> dict[str, PlacedBundle]:
+    def run_placed(self, placed: PlacedBundle, tag: str) -> dict[str, PlacedBundle]:
         """Run elements of several instants through; return the elements that arrive at each cut, in order of cause.
 
         They are a single bundle, unless a function is called at the ends of bundles: then each instant is a bundle.
@@ -161,9 +161,9 @@ class Fragment:
                     if cut in self._cuts:
                         arrived.setdefault(cut, []).append(flow)
                 continue
-            took(node.label, 0 if isinstance(node, ParDo) and ref != node.input else len(flow.values))
+            count_received(node.label, 0 if isinstance(node, ParDo) and ref != node.input else len(flow.values))
             for tag, output in self._apply(node, ref, flow).items():
-                gave(node.label, len(output.values))
+                count_emitted(node.label, len(output.values))
                 self._spread(Ref(node.label, tag), output, arrived)
 
     def _apply(self, node: Node, ref: Ref, flow: Flow) -> dict[str, Flow]:

@@ -261,10 +261,9 @@ def _learn(
     The quantiles are first that of the estimator, if it has one, then those of the percentiles.
     """
     if origin.sketch is None:
-        adaptive = isinstance(source.watermark, AdaptiveLateness)
         own = (1 - source.watermark.fraction,) if isinstance(source.watermark, AdaptiveLateness) else ()
         over_one = source.watermark_origins.by is None
-        origin.sketch = SkewSketch((*own, *(quantiles_of(percentiles) if over_one or not adaptive else ())))
+        origin.sketch = SkewSketch((*own, *(quantiles_of(percentiles) if over_one or not own else ())))
     # An older version of the pipeline may not have needed a sketch of the observations that are complete only now.
     counts = np.zeros_like(seen.counts) if seen.times is None else seen.counts
     times = np.empty(0, np.int64) if seen.times is None else seen.times

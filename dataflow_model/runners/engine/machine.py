@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dataflow_model.metrics.collecting import enter, took
+from dataflow_model.metrics.collecting import count_received, enter
 from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 
@@ -147,7 +147,7 @@ class ObjectMachine(ABC):
         for place in range(len(chunk.instants)):
             inbox = inboxes.get(place)
             if inbox is not None:
-                took(self.label, len(inbox))
+                count_received(self.label, len(inbox))
             produced.add(place, self._instant(chunk, place, inbox))
             reached.append(self.output_watermarks())
         produced.watermarks = reached

@@ -62,7 +62,6 @@ __all__ = [
     "of_release",
     "of_row",
     "of_rows",
-    "of_timer",
     "of_watermark",
     "origin_of",
     "part_of_join",
@@ -349,19 +348,14 @@ def by_window(window: Window) -> tuple[int, int, bytes]:
     return int(window.end), int(window.start), encode_window(window)
 
 
-def of_timer(deadline: int, window: Window, key: bytes) -> Cause:
+def timer_cause(deadline: int, window: tuple[int, int, bytes], key: bytes) -> Cause:
     """Return the position of a timer among those of its phase.
 
     Args:
         deadline: the time at which it is due.
-        window: its window.
+        window: the sort key of its window, which `by_window` returns.
         key: the encoded key.
     """
-    return timer_cause(deadline, by_window(window), key)
-
-
-def timer_cause(deadline: int, window: tuple[int, int, bytes], key: bytes) -> Cause:
-    """Return the same, given the sort key of the window that `by_window` returns."""
     return Cause((deadline, *window, key))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.metrics.collecting import gave, took
+from dataflow_model.metrics.collecting import count_emitted, count_received
 from dataflow_model.plan.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import side_cut
@@ -168,7 +168,7 @@ class StageShard:
         """
         arrivals: dict[str, PlacedBundle] = {}
         for label, bucket in buckets.items():
-            took(label, len(bucket.elements))
+            count_received(label, len(bucket.elements))
             self._pass_on(label, self.machines[label].run_bounded(bucket), arrivals)
         return {cut: placed.bundle for cut, placed in arrivals.items()}
 
@@ -215,7 +215,7 @@ class StageShard:
             consumers = self.staged.plan.consumers(Ref(label))
             if all(isinstance(node, Write) for node in consumers):
                 for place, panes in produced.panes:
-                    gave(label, len(panes))
+                    count_emitted(label, len(panes))
                     for node in consumers:
                         self.panes.setdefault(node.label, []).append((place, panes))
             else:
@@ -224,7 +224,7 @@ class StageShard:
                     rows.add(place, panes.bundle())
                 outputs[MAIN] = rows.in_order()
         for tag in sorted(outputs):
-            gave(label, len(outputs[tag]))
+            count_emitted(label, len(outputs[tag]))
             for cut, placed in self._fragments[label].run_placed(outputs[tag], tag).items():
                 orders = by_producer(placed.bundle.orders, self._places[label])
                 placed.bundle.orders = pass_stages(orders, self.staged.depth_of(cut) - 1 - self.depth)

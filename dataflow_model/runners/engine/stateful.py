@@ -117,7 +117,7 @@ class StatefulMachine(StoreMachine):
                 times = key_times(self.label)
                 self._feed(inbox.part(start, min(start + _TIMED_TOGETHER, len(inbox))), times)
                 if times is not None:
-                    times.tell()
+                    times.record()
         self.advance_watermarks(watermarks)
         if chunk.instants.closes[place]:
             self.leave_instant()
@@ -162,8 +162,8 @@ class StatefulMachine(StoreMachine):
         self._calls.begin_elements(inbox.orders)
         self.counters["elements_in"] += len(inbox)
         retractions = {row: True for row in inbox.updates if inbox.is_retraction(row)}
-        now = self._reached(self.watermark)
-        dropped = self._loop.run(inbox, self._known_windows(inbox.windows), retractions, now, times, follow)
+        reached = self._reached(self.watermark)
+        dropped = self._loop.run(inbox, self._known_windows(inbox.windows), retractions, reached, times, follow)
         if dropped:
             self.counters["dropped_because_late"] += dropped
 
@@ -217,9 +217,9 @@ class StatefulMachine(StoreMachine):
         known.cell.wait(min(time, known.place.end), element)
 
     @staticmethod
-    def is_late(time: int, now: int, place: OpenWindow) -> bool:
+    def is_late(time: int, reached: int, place: OpenWindow) -> bool:
         """Return whether the turn of an element in sorted input is over."""
-        return min(time, place.end) <= now != MIN_TIMESTAMP
+        return min(time, place.end) <= reached != MIN_TIMESTAMP
 
     def _window(self, window: Window) -> OpenWindow:
         """Return what is known of a window."""
@@ -386,9 +386,9 @@ class StatefulMachine(StoreMachine):
 
     def _catch_up(self, known: OpenCell, clock: int) -> None:
         """Run the event-time timers that a function set at or behind the watermark."""
-        now, timers = self._reached(self.watermark), known.cell.event_timers
+        reached, timers = self._reached(self.watermark), known.cell.event_timers
         while True:
             first = timers.first()
-            if first is None or first > now:
+            if first is None or first > reached:
                 return
             self._fire(known, _EVENT, clock)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.metrics.collecting import gave, in_scratch, took
+from dataflow_model.metrics.collecting import count_emitted, count_received, in_scratch
 from dataflow_model.plan.dofn import FilterFn, MapFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import ParDo, Ref, Write
 from dataflow_model.plan.record_columns import LazyRecords
@@ -55,14 +55,14 @@ class Line:
         places: list[int] | None = None
         for node in self.steps:
             fn: Callable[[Any], Any] = node.fn.fn  # type: ignore[attr-defined]
-            took(node.label, len(values))
+            count_received(node.label, len(values))
             if isinstance(node.fn, FilterFn):
                 kept = places_kept(fn, values, node.label)
                 places = kept if places is None else [places[row] for row in kept]
                 values = [values[row] for row in kept]
             else:
                 values = mapped(fn, values, node.label)
-            gave(node.label, len(values))
+            count_emitted(node.label, len(values))
             if not {TaggedOutput, TimestampedValue}.isdisjoint(map(type, values)):
                 return None
         return values, places

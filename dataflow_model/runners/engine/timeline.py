@@ -96,6 +96,7 @@ class ReplayProgress:
         last: by source, its last tick so far.
         names: for some sources, the watermark origins in each origin that has not been read to its end.
         over: the sources that have ended, and whose end has been reported.
+        begun: whether there has been an instant.
         signals: the signals that wait for a tick.
         enough: whether the input has ended early, so that further rows belong to no tick.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from dataflow_model.metrics.collecting import collecting, took
+from dataflow_model.metrics.collecting import collecting, count_received
 from dataflow_model.plan.nodes import Write
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.removing import remove_all
@@ -78,13 +78,13 @@ class PendingWriter:
 
     def write(self, label: str, records: Sequence[Record]) -> None:
         """Write records for a sink."""
-        took(label, len(records))
+        count_received(label, len(records))
         self._writer(label).write(records)
 
     def write_panes(self, packed: PackedPanes) -> None:
         """Write panes in columns, if the sink takes columns."""
         writer, records = self._writer(packed.cut), packed.records()
-        took(packed.cut, len(records))
+        count_received(packed.cut, len(records))
         if writer.takes_columns:
             writer.write_columns(records.panes.columns(panes=self._sink(packed.cut).panes))
         else:

@@ -135,20 +135,20 @@ def progress_after(
         "batch": batch,
         "counters": counters or before.get("counters", {}),
         "sinks": sinks,
-        "watermarks": known | {label: max(now, known.get(label, now)) for label, now in watermarks.items()},
+        "watermarks": known | {label: max(at, known.get(label, at)) for label, at in watermarks.items()},
         "cache": cache,
         "tally": total.to_json(),
         "state": state or before.get("state", {}),
         "clock": max(ticks, default=before.get("clock", 0)),
         "commits": before.get("commits", 0) + 1,
-        **{name: _open_after(before.get(name, {}), now) for name, now in by_origin.items()},
+        **{name: _open_after(before.get(name, {}), after) for name, after in by_origin.items()},
         **sources,
     }
 
 
-def _open_after(before: Mapping[str, dict[str, Any]], now: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _open_after(before: Mapping[str, dict[str, Any]], after: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return what is known about each origin, without those that have been read to their ends."""
-    together = {label: before.get(label, {}) | now.get(label, {}) for label in {**before, **now}}
+    together = {label: before.get(label, {}) | after.get(label, {}) for label in {**before, **after}}
     return {
         label: {origin: entry for origin, entry in entries.items() if entry is not None}
         for label, entries in together.items()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow_model.runners.engine.columns.ipc import from_ipc
 from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
 from dataflow_model.runners.engine.lanes import Repeated
-from dataflow_model.values.pickles import dump, load
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +26,6 @@ __all__ = [
     "PackedPartials",
     "Row",
     "arrow_batches",
-    "dump",
-    "load",
     "rows_of_batches",
     "unpacked",
 ]
@@ -147,6 +145,7 @@ def unpacked(payload: Any) -> Any:
     """Return the value that a row carries.
 
     Example:
+        >>> from dataflow_model.values.pickles import dump
         >>> unpacked(dump({"count": 3})), unpacked({"count": 3})
         ({'count': 3}, {'count': 3})
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import cloudpickle
 
 from dataflow_model.errors import InvalidType, PlanError, shown
-from dataflow_model.runners.sharded.rows import dump
+from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,7 +21,7 @@ from dataflow_model.runners.sharded.pending import Pending
 from dataflow_model.runners.sharded.program import PackedProgram, Program
 from dataflow_model.runners.sharded.progress import read_counters, read_measured, read_watermarks
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.rows import Kind, arrow_batches, load, rows_of_batches
+from dataflow_model.runners.sharded.rows import Kind, arrow_batches, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
@@ -33,6 +33,7 @@ from dataflow_model.runners.spark.shipping import ship_package, ship_program
 from dataflow_model.runners.spark.static_sides import spark_static_sides
 from dataflow_model.runners.spark.support import BATCH
 from dataflow_model.runners.spark.tasks import this_task
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,7 +150,7 @@ class BatchResult(BackgroundRun):
         super().__init__(program.staged, "SparkRunner, batch")
         self._counted = counted
         self._spark = spark
-        self._folder = folder
+        self._folder = folder  # kept alive: it is deleted with this result
         self._directory = str(folder.path)
         self._publisher = Publisher(program, self._directory)
         self._is_published = False

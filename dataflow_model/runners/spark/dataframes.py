@@ -16,7 +16,7 @@ from dataflow_model.runners.engine.order import name_of_origin, of_rows, origin_
 from dataflow_model.runners.engine.shard import routed
 from dataflow_model.runners.sharded.feed.slices import NOW
 from dataflow_model.runners.sharded.pending import PendingWriter
-from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches, dump
+from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches
 from dataflow_model.runners.sharded.stage0 import pack_arrivals
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.collected import numbered_columns
@@ -25,6 +25,7 @@ from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.runners.spark.tasks import this_task
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values import NO_FIRING
+from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -17,10 +17,11 @@ from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.pending import PendingWriter
-from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, dump, load
+from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row
 from dataflow_model.runners.sharded.stage0 import pack_arrivals, pack_panes, read_slice, read_static, run_through
 from dataflow_model.runners.sharded.work import share_out
 from dataflow_model.time import MAX_TIMESTAMP
+from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

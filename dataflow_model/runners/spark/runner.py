@@ -16,7 +16,7 @@ from dataflow_model.runners.spark.session import active, setting
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.runners.spark.worker_python import quick_workers
 from dataflow_model.runners.state_memory import state_memory
-from dataflow_model.time import DurationLike, duration
+from dataflow_model.time import Duration, DurationLike, duration
 
 if TYPE_CHECKING:
     import os
@@ -51,7 +51,7 @@ class SparkRunner:
             64. A run keeps its initial number.
         interval: in microbatch mode, the length of a round.
         max_rows_per_batch: in streaming modes, the maximum number of rows of files (or steps of a script) that a
-            micro-batch reads.
+            micro-batch reads; by default 400,000.
         max_state_memory: in streaming modes, the memory for the state of keys, in bytes or as text such as `"500 MB"`
             (units B, kB, MB, GB and TB in powers of 1,000; KiB, MiB, GiB and TiB in powers of 1,024), divided evenly
             among the shards and keyed transforms; by default not bounded. State beyond it is kept in temporary files of
@@ -100,10 +100,18 @@ class SparkRunner:
                 "a streaming run needs `checkpoint`, got none",
                 hint="pass a separate directory such as checkpoint='/data/checkpoints/flights'",
             )
-        for name, value in (("max_rows_per_batch", max_rows_per_batch), ("shards", shards)):
-            number: object = value
-            if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-                raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}", hint="use a number such as 8")
+        counts: dict[str, object] = {
+            "max_rows_per_batch": max_rows_per_batch,
+            "shards": 1 if shards is None else shards,
+        }
+        for name, count in counts.items():
+            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+                raise InvalidArgument(f"`{name}` must be a positive int, got {count!r}", hint="use a number such as 8")
+        pause = duration(0 if trigger_interval is None else trigger_interval)
+        if pause < Duration(0):
+            raise InvalidArgument(
+                f"`trigger_interval` must not be negative, got {pause!r}", hint="use trigger_interval='1 second'"
+            )
         if productions not in _PRODUCTIONS:
             raise InvalidArgument(
                 f"`productions` must be 'strong' or 'weak', got {productions!r}",
@@ -125,7 +133,7 @@ class SparkRunner:
         self.mode = mode
         self.productions = productions
         self.checkpoint = path
-        self.trigger_interval = duration(0 if trigger_interval is None else trigger_interval)
+        self.trigger_interval = pause
         self.max_rows_per_batch = max_rows_per_batch
         self.max_state_memory = state_memory(max_state_memory)
         self.interval = check_interval(mode, interval)

@@ -17,12 +17,13 @@ from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.keyed_stage import run_shard
 from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.rows import Row, arrow_batches, dump, load
+from dataflow_model.runners.sharded.rows import Row, arrow_batches
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.tasks import this_program, this_task
 from dataflow_model.runners.spark.worker_memory import returning_memory
+from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
+    from dataflow_model.triggers import TriggerContext
     from tests.support.spec.drawing import Pick
 
 LATE = st.sampled_from(dm.LateData)
@@ -145,14 +146,14 @@ class Remembering(dm.Trigger):
 
     elements: int
 
-    def on_element(self, context: dm.TriggerContext) -> None:
+    def on_element(self, context: TriggerContext) -> None:
         seen = context.lookup_state("seen", 0) + 1
         context.store_state("seen", seen)
         if seen >= self.elements:
             context.trigger()
             context.done()
 
-    def on_merge(self, context: dm.TriggerContext) -> None:
+    def on_merge(self, context: TriggerContext) -> None:
         seen = [context.lookup_source_state(window, "seen", 0) for window in context.sources]
         context.store_state("seen", sum(seen) + len(seen))
 
@@ -316,11 +317,11 @@ class Failing(dm.Trigger):
 
     callback: str
 
-    def on_element(self, context: dm.TriggerContext) -> None:
+    def on_element(self, context: TriggerContext) -> None:
         self._fail("on_element")
         context.set_timer("end", context.window.end, dm.TimeDomain.EVENT_TIME)
 
-    def on_timer(self, context: dm.TriggerContext, tag: str) -> None:
+    def on_timer(self, context: TriggerContext, tag: str) -> None:
         del context, tag
         self._fail("on_timer")
 

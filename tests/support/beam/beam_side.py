@@ -158,7 +158,7 @@ def trigger_on_beam(trigger: dm.Trigger) -> Any:
                 early and trigger_on_beam(early),
                 late and trigger_on_beam(late),
             )
-        case dm.Repeatedly(child=child):
+        case dm.Repeatedly(trigger=child):
             return beam_trigger.Repeatedly(trigger_on_beam(child))
         case dm.AfterEach(parts=parts):
             return beam_trigger.AfterEach(*map(trigger_on_beam, parts))

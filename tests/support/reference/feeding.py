@@ -59,7 +59,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
         if times is not None:
             times.note(encode_key(value[0]), value[0])
     if times is not None:
-        times.tell()
+        times.record()
 
 
 def _matched(inbox: Bundle) -> tuple[dict[int, dict[Window, list[Any]]], dict[int, list[Window]]]:

@@ -16,7 +16,7 @@ from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.lifetimes import Lifetime
-from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, of_timer
+from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, timer_cause
 from dataflow_model.runners.engine.uncombining import subtracting
 from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -180,7 +180,7 @@ class GroupingEngine(StoreMachine):
                 with at_window(self.label, state.key, window):
                     self._set_clocks()
                     outcome = self.machine.signal(cell.tree, window, name, self._see(cell))
-                    self._emitter.emissions.of_timer(BEFORE, of_timer(at, window, encoded))
+                    self._emitter.emissions.of_timer(BEFORE, timer_cause(at, by_window(window), encoded))
                     self._act(state, window, cell, outcome)
                 self.state.mark(encoded, window)
 
@@ -286,7 +286,7 @@ class GroupingEngine(StoreMachine):
                 at = expiry_of(window, self.lateness) if outcome.at is None else outcome.at
                 due.append((at, window, state, encoded))
         for deadline, window, state, encoded in sorted(due, key=_by_deadline):
-            self._emitter.emissions.of_timer(WATERMARK, of_timer(deadline, window, encoded))
+            self._emitter.emissions.of_timer(WATERMARK, timer_cause(deadline, by_window(window), encoded))
             with at_window(self.label, state.key, window):
                 if window in state.reopened:
                     self._reopened(state, window)
@@ -381,7 +381,7 @@ class GroupingEngine(StoreMachine):
                     outcomes[encoded, window] = outcome
                     due.append((until if outcome.at is None else outcome.at, window, state, encoded))
         for at, window, state, encoded in sorted(due, key=_by_deadline):
-            self._emitter.emissions.of_timer(phase, of_timer(at, window, encoded))
+            self._emitter.emissions.of_timer(phase, timer_cause(at, by_window(window), encoded))
             with at_window(self.label, state.key, window):
                 self._act(state, window, state.cells[window], outcomes[encoded, window], at)
 
@@ -440,4 +440,4 @@ class GroupingEngine(StoreMachine):
 
 def _by_deadline(entry: tuple[int, Window, KeyState, bytes]) -> Cause:
     deadline, window, _, encoded = entry
-    return of_timer(deadline, window, encoded)
+    return timer_cause(deadline, by_window(window), encoded)

@@ -93,7 +93,7 @@ def begin(spec: Any, window: Any) -> Node:
             on_time = dm.Repeatedly(spec.early).or_finally(on_time) if spec.early else on_time
             return begin(dm.AfterEach(on_time, dm.Repeatedly(spec.late)) if spec.late else on_time, window)
         case dm.Repeatedly():
-            parts = [spec.child]
+            parts = [spec.trigger]
         case dm.RepeatCount():
             parts = [spec.trigger]
         case OrFinally():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from dataflow_model.metrics.collecting import collecting, took_several
+from dataflow_model.metrics.collecting import collecting, count_received_bundles
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.ahead import without_input_ahead
 from dataflow_model.plan.early_end import percentile_that_ends
@@ -187,7 +187,7 @@ def records_at_sink(
     places = array_of(placed.places if isinstance(rows, range) else taken(placed.places, rows))
     sizes = np.array([*np.bincount(places), *(len(part) for _, part in panes)], np.int64)
     if len(sizes):
-        took_several(label, sizes)
+        count_received_bundles(label, sizes)
         counters[label]["elements_in"] += int(sizes.sum())
     if not panes:
         return records_of(placed.bundle, placed.instants(at))

@@ -22,7 +22,7 @@ from dataflow_model.runners.engine.in_program import event_numbers, script_bundl
 from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
-from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, Awaited, Timeline
+from dataflow_model.runners.engine.timeline import Awaited, Timeline
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def chunks_of(
     through: Through,
     signals: deque[str],
     size: Size,
-    clock: int | None = None,
-    awaited: Awaited = NOTHING_AWAITED,
+    clock: int | None,
+    awaited: Awaited,
 ) -> Iterator[InputChunk]:
     """Yield the instants of bounded sources, chunk by chunk.
 

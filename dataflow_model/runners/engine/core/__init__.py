@@ -26,6 +26,8 @@ give the same answers.
 * `packed_form`, `packing`, `unpacking`, `moving` (compiled), `states`: the bytes of a key.
 * `byte_table` (compiled), `joined`, `waiting`: the bytes of millions of keys, and when each is due.
 
+* `columns`, `operations`, `panes`: arrays and numeric codes that compiled and plain modules share, and emitted panes in
+  columns.
 * `calls` (compiled): the elements of a stateful `DoFn`, one after the other.
 * `build`: whether all this is compiled.
 """

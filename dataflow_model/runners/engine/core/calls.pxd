@@ -29,4 +29,4 @@ cdef class ElementLoop:
     cdef public object lateness
 
     @cython.locals(calls=ElementCalls, call=CurrentCall, dropped=int64_t, row=int64_t, is_late=cython.bint)
-    cpdef int64_t run(self, inbox, windows, retractions, now, times, bint follow) except -1
+    cpdef int64_t run(self, inbox, windows, retractions, reached, times, bint follow) except -1

@@ -174,7 +174,7 @@ class _Engine(Protocol):
         """Return a key as bytes; `value` is the element."""
         ...
 
-    def is_late(self, time: int, now: int, place: OpenWindow) -> bool:
+    def is_late(self, time: int, reached: int, place: OpenWindow) -> bool:
         """Return whether the turn of an element in sorted input is over."""
         ...
 
@@ -212,7 +212,7 @@ class ElementLoop:
         inbox: Bundle,
         windows: Iterable[Sequence[OpenWindow]],
         retractions: Mapping[int, Any],
-        now: int,
+        reached: int,
         times: KeyTimes | None,
         follow: bool,
     ) -> int:
@@ -222,7 +222,7 @@ class ElementLoop:
             inbox: the elements.
             windows: what is known of the windows of each.
             retractions: by place, the elements that are retractions.
-            now: the event time up to which everything is processed.
+            reached: the event time up to which everything is processed.
             times: measures how long the keys take; `None` if that is not wanted.
             follow: whether the watermark follows the event times of the elements, as in a bounded job.
         """
@@ -231,12 +231,12 @@ class ElementLoop:
         for row, (value, time, places, pane, produced) in enumerate(columns):
             key = value[0] if type(value) is tuple and len(value) == _PAIR else as_pair(value, engine.label)[0]
             if follow:
-                now = engine.follow_element(time)
+                reached = engine.follow_element(time)
             name = key if type(key) in _PLAIN else engine.encoded(key, value)
             call.row, call.produced, call.is_retraction = row, produced, row in retractions
-            is_late = self.lateness is not None and now - time > self.lateness
+            is_late = self.lateness is not None and reached - time > self.lateness
             for place in places:
-                if is_late or (engine.is_late(time, now, place) if self.sorts else now >= place.expiry):
+                if is_late or (engine.is_late(time, reached, place) if self.sorts else reached >= place.expiry):
                     dropped += 1
                     continue
                 known = place.cells.get(name)

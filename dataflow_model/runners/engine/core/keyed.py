@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import UserCodeError
-from dataflow_model.metrics.collecting import SlowestKeys, current, enter, took_several
+from dataflow_model.metrics.collecting import SlowestKeys, count_received_bundles, current, enter
 from dataflow_model.metrics.tally import SLOW_KEPT
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import LateData
@@ -108,7 +108,7 @@ class CoreMachine:
         """Run the instants of a chunk in order; see `KeyedMachine`."""
         enter(self.label)
         bundle, places = chunk.elements.bundle, array_of(chunk.elements.places)
-        took_several(self.label, np.bincount(places))
+        count_received_bundles(self.label, np.bincount(places))
         began = time.perf_counter()
         watermarks = WatermarkLane.of(chunk.watermarks).advanced(self.watermarks)
         keys, values = self._pairs(bundle)
@@ -159,7 +159,7 @@ class CoreMachine:
             bounds = [first - firsts[begin] for first in firsts[begin:end]]
             outputs.append(self._run_keys(part, bounds, slowest))
             begin = end
-        slowest.tell(self.label)
+        slowest.record(self.label)
         produced = Produced()
         produced.add(0, {MAIN: all_joined(outputs)})
         return produced

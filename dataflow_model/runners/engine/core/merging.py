@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.runners.engine.order import by_window
-from dataflow_model.values import Window, check_within_time, encode_window, is_pair
+from dataflow_model.values import Window, by_bounds, check_within_time, is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ def merges_of(
     target = arriving
     moved: set[Window] = set()
     results: list[tuple[list[Window], Window]] = []
-    for members, result in _merges(fn, sorted({*windows, arriving}, key=_bounds)):
+    for members, result in _merges(fn, sorted({*windows, arriving}, key=by_bounds)):
         twice = moved.intersection(members)
         if twice:
             raise InvalidArgument(
@@ -135,7 +135,3 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
             )
         check_within_time(target, fn, "merge into")
         yield members, target
-
-
-def _bounds(window: Window) -> tuple[int, int, bytes]:
-    return int(window.start), int(window.end), encode_window(window)

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.sharded.compact import dump_compact
-from dataflow_model.runners.sharded.rows import SCHEMA, Kind, Row, arrow_batches, load, rows_of_batches
+from dataflow_model.runners.sharded.rows import SCHEMA, Kind, Row, arrow_batches, rows_of_batches
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     import pathlib

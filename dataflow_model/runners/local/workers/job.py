@@ -21,8 +21,8 @@ from dataflow_model.runners.engine.bounded.inputs import inputs_of, wall_clock
 from dataflow_model.runners.local.workers.messages import Assignment, Part
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.rows import dump
 from dataflow_model.runners.sharded.unpicklable import check_functions
+from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

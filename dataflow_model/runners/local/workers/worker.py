@@ -32,9 +32,9 @@ from dataflow_model.runners.local.workers.messages import (
 )
 from dataflow_model.runners.local.workers.shard_run import ShardRun
 from dataflow_model.runners.local.writing import write_task
-from dataflow_model.runners.sharded.rows import load
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 from dataflow_model.values.main_classes import stand_in_for_main
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -150,7 +150,7 @@ def _temporary(name: str) -> str:
     return f".{name}.{uuid.uuid4().hex[:8]}"
 
 
-def write_new(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:
+def write_new(path: pathlib.Path, content: bytes, *, sync: bool) -> None:
     """Create a file that only its owner can read.
 
     Args:

@@ -39,7 +39,7 @@ class ScriptPlace:
     signal: str | None = None
 
 
-def script_places(reads: Sequence[Read], percentiles: Sequence[float] = ()) -> list[ScriptPlace]:
+def script_places(reads: Sequence[Read], percentiles: Sequence[float]) -> list[ScriptPlace]:
     """Return all scripts' events in order: by clock, then in the plan's order; then the end of the input.
 
     Args:

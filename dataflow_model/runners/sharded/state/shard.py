@@ -14,10 +14,10 @@ import attrs
 from dataflow_model.errors import DataflowError
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.watermarks import Watermarks
-from dataflow_model.runners.sharded.rows import dump, load
 from dataflow_model.runners.sharded.state.log import Contents, Delta, StateLog
 from dataflow_model.runners.sharded.state.meta import ShardMeta
 from dataflow_model.runners.sharded.unpicklable import unpicklable_state
+from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

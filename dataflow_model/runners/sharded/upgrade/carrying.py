@@ -57,7 +57,7 @@ class Upgraded:
     batch: int
 
 
-def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str] = ()) -> Upgraded:
+def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]) -> Upgraded:
     """Carry the state of a stopped run into a new checkpoint; see `upgrade`.
 
     Args:
