@@ -6,6 +6,7 @@ Python programmers expect it.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import reprlib
 from typing import Any, Final
@@ -31,6 +32,7 @@ __all__ = [
     "chain_of",
     "encodable",
     "explain",
+    "refuse_async",
     "shown",
 ]
 
@@ -186,3 +188,17 @@ class StateCorruption(DataflowError, RuntimeError):
 
 class WorkerLost(DataflowError, RuntimeError):
     """A worker process that ended before its work was done; raised by a run on `LocalRunner(workers=n)`."""
+
+
+def refuse_async(fn: object, label: str) -> None:
+    """Check that a function returns its result, and not a coroutine.
+
+    Raises:
+        InvalidType: for an `async` function or method, which nothing would await.
+    """
+    for function in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004 - instances of its class may be called
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidType(
+                f"{label} got the async function {getattr(fn, '__name__', repr(fn))}, whose result nothing would await",
+                hint="use a function with `def`; asyncio.run(…) can await many calls at once in a DoFn's finish_bundle",
+            )

@@ -367,18 +367,43 @@ class Instant(_Micros):
         operand: Any = other
         if isinstance(operand, Duration):
             return Duration(int(self) % int(operand))
-        self._refuse(operand, f"{self!r} % {other!r}", Duration)
+        self._refuse_divisor(operand, f"{self!r} % {other!r}")
         return NotImplemented
 
     def __floordiv__(self, other: Duration) -> int:
         operand: Any = other
         if isinstance(operand, Duration):
             return int(self) // int(operand)
-        self._refuse(operand, f"{self!r} // {other!r}", Duration)
+        self._refuse_divisor(operand, f"{self!r} // {other!r}")
         return NotImplemented
 
     def __divmod__(self, other: Duration) -> tuple[int, Duration]:
         return self // other, self % other
+
+    def __rmod__(self, other: object) -> Any:
+        return self._refuse_as_divisor(other, "%")
+
+    def __rfloordiv__(self, other: object) -> Any:
+        return self._refuse_as_divisor(other, "//")
+
+    def __rdivmod__(self, other: object) -> Any:
+        return self._refuse_as_divisor(other, "//")
+
+    def _refuse_divisor(self, other: object, expression: str) -> None:
+        if isinstance(other, Instant):
+            raise InvalidType(
+                f"an instant is divided by a duration, got {expression}",
+                hint="subtract an instant first: (timestamp - start) // dm.duration('1 hour')",
+            )
+        self._refuse(other, expression, Duration)
+
+    def _refuse_as_divisor(self, other: object, sign: str) -> Any:
+        if isinstance(other, _Micros | numbers.Number) or hasattr(other, "dtype"):
+            raise InvalidType(
+                f"nothing can be divided by an instant, got {other!r} {sign} {self!r}",
+                hint="subtract an instant first: dm.duration('1 day') // (timestamp - start)",
+            )
+        return NotImplemented
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({format_instant(int(self))})"

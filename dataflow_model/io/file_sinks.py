@@ -78,7 +78,7 @@ class FileSink(Sink):
         return {}
 
     def without_unfit(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[Misfit]]:
-        """Return the records that may have the columns, and those that cannot; all of them may unless overridden."""
+        """Split records into those that the format can hold, and misfits. By default, all can be held."""
         return records, []
 
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
@@ -298,7 +298,7 @@ class TextSink(FileSink):
         return LinesWriter(path)
 
     def without_unfit(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[Misfit]]:
-        """Return the records that are text, and the others: none of them is a record whose fields are columns."""
+        """Keep texts; anything else is a misfit, also a record with a single field `value`."""
         others = [record for record in records if not isinstance(record.value, str)]
         misfits = [Misfit(record.value, _not_text(record.value), record.is_retraction) for record in others]
         return [record for record in records if isinstance(record.value, str)] if others else records, misfits

@@ -185,8 +185,13 @@ class ReadTable(ReadRows[PCollection]):
 
 def _digest_of(table: pa.Table) -> str:
     digest = hashlib.blake2b(digest_size=8)
+    places = pa.array(np.arange(table.num_rows))
+    columns = [
+        column.combine_chunks().take(places) if column.null_count or pa.types.is_nested(column.type) else column
+        for column in table.columns
+    ]  # what is stored in the place of a null depends on how it was computed, unless it was taken
     with pa.ipc.new_stream(_Hashing(digest), table.schema) as writer:
-        writer.write_table(table.combine_chunks())
+        writer.write_table(pa.table(columns, schema=table.schema).combine_chunks())
     return digest.hexdigest()
 
 

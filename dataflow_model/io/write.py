@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, is_typeddict
 
 import attrs
 import pyarrow as pa
@@ -244,7 +244,7 @@ class WriteText(Write):
     def expand(self, pcoll: PCollection) -> None:
         """Add the node."""
         label, element_type = pcoll.pipeline.scope, pcoll.element_type
-        if typehints.clashes(element_type, str):
+        if typehints.clashes(element_type, str) or is_typeddict(element_type):
             raise InvalidType(
                 f"{label!r} writes text, and the elements are of type {typehints.type_name(element_type)}",
                 hint="make lines of them with dm.Map(…), or use dm.io.WriteCsv or dm.io.WriteJson",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.parameters import refuse_async
+from dataflow_model.errors import InvalidArgument, refuse_async
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, refuse_async
 from dataflow_model.plan.dofn import DoFn
-from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, refuse_async, requested_by
+from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, requested_by
 from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkHoldSpec, WatermarkSpec
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,7 +26,6 @@ __all__ = [
     "filled_by_place",
     "metadata_of",
     "misfit_of",
-    "refuse_async",
     "requested_by",
 ]
 
@@ -126,10 +125,9 @@ def filled_by_place(function: Callable[..., Any], args: Iterable[Any]) -> tuple[
     if len(values) > len(free):
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in _parameters(function)):
             raise InvalidArgument(
-                f"{_written(function)} got {len(values)} further arguments by position, which would take the places of "
-                "the parameters that the runner fills",
-                hint="put the parameters that the runner fills behind the star: def process(self, element, *rest, "
-                "window=dm.DoFn.WindowParam)",
+                f"{_written(function)} got further arguments by position ({len(values)}), which would take the places "
+                "of the parameters that the runner fills",
+                hint="put the parameters that the runner fills after the star, as in *rest, window=dm.DoFn.WindowParam",
             )
         return values, {}  # too many; the check of the call reports it
     return (), dict(zip(free, values, strict=False))
@@ -229,7 +227,7 @@ def misfit_of(
         (<Signature (first, second)>, TypeError("missing a required argument: 'second'"))
     """
     try:
-        signature = inspect.signature(fn)
+        signature = inspect.signature(fn, follow_wrapped=False)
     except (TypeError, ValueError):
         return None
     try:
@@ -237,20 +235,6 @@ def misfit_of(
     except TypeError as error:
         return signature, error
     return None
-
-
-def refuse_async(fn: object, label: str) -> None:
-    """Check that a function returns its result, and not a coroutine.
-
-    Raises:
-        InvalidType: for an `async` function or method, which nothing would await.
-    """
-    for function in (fn, getattr(fn, "__call__", None)):  # noqa: B004 - an object may define it
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise InvalidType(
-                f"{label} got the async function {getattr(fn, '__name__', repr(fn))}, whose result nothing would await",
-                hint="use a function with `def`; asyncio.run(…) can await many calls at once in a DoFn's finish_bundle",
-            )
 
 
 def check_plain(fn: Callable[..., Any], label: str) -> None:
@@ -281,9 +265,11 @@ def check_takes_element(fn: Callable[..., Any], label: str) -> None:
     check_plain(fn, label)
     misfit = misfit_of(fn)
     if misfit is not None:
-        _, error = misfit
+        signature, error = misfit
+        asks = METADATA.intersection(signature.parameters)
         raise InvalidType(
-            f"{label} calls its function with an element only, got {_written(fn)}: {error}", hint=_WITH_METADATA
+            f"{label} calls its function with an element only, got {_written(fn)}: {error}",
+            hint=_WITH_METADATA if asks else "use a function of one argument, such as lambda element: fn(element, 3)",
         ) from error
 
 

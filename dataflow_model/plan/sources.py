@@ -290,8 +290,8 @@ class ColumnSource(RowSource):
         origins_end: whether an origin of an unbounded source has ended once all its rows have been read, as a file
             has. An origin that may get more rows at any time, such as a partition of a log, holds back a replay clock
             for as long as it is listed.
-        holds_rows: whether the rows come with the pipeline. A checkpoint then continues only with the same ones, also
-            if all of them have been read.
+        holds_rows: whether the rows come with the pipeline. Unless only static side inputs need the source, a
+            checkpoint then continues only with the same rows, also if all of them have been read.
     """
 
     is_typed: ClassVar[bool] = False

@@ -130,7 +130,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "BoundedWindow": "use dm.IntervalWindow, or dm.GlobalWindow",
         "CombiningValueStateSpec": "use dm.CombiningStateSpec(combine)",
         "CountCombineFn": "use dm.Count()",
-        "DeduplicatePerKey": "use dm.Deduplicate(lambda pair: (pair[0], pair[1].id), horizon='10 minutes')",
+        "DeduplicatePerKey": "use dm.Deduplicate(lambda pair: pair[0], horizon='10 minutes')",
         "DirectRunner": "use dm.LocalRunner()",
         "DoOutputsTuple": "use dm.OutputTuple",
         "EventTimeSessionWindows": "use dm.Sessions(gap)",

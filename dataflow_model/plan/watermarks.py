@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class Explicit:
                 f"`punctuation` must be a function of a row, got {self.punctuation!r}",
                 hint="pass dm.Explicit(lambda row: row.is_punctuation), for example",
             )
+        refuse_async(self.punctuation, "Explicit")
 
     def watermark(self, reached: EventTime) -> EventTime:
         """Return the greatest event time of a punctuation row; −∞ before the first."""

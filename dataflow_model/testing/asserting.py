@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidType, explain
+from dataflow_model.errors import InvalidType, explain, refuse_async
 from dataflow_model.testing.comparing import identical
 from dataflow_model.transforms import CoGroupByKey, Create, Map, PCollection, PTransform, Window
 from dataflow_model.windowing import GlobalWindows
@@ -46,6 +46,7 @@ def assert_that(actual: PCollection, matcher: Callable[[list[Any]], Any], label:
         )
     if not callable(matcher):
         raise InvalidType(f"`matcher` must be a function, got {matcher!r}", hint=f"use equal_to({matcher!r})")
+    refuse_async(matcher, "assert_that")
     _ = actual | label >> _AssertThat(matcher)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.state import TimerSpec, ValueStateSpec, WatermarkHoldSpec, WatermarkSpec, on_timer
 from dataflow_model.transforms.computations import Computation, ComputationState, Scope
@@ -203,6 +203,8 @@ def check_computation(computation: object) -> Computation:
         raise InvalidArgument(
             f"{name} must have process_record", hint="define process_record(self, record: dm.StreamRecord)"
         )
+    for method in (computation.process_record, computation.process_timer):
+        refuse_async(method, name)
     if computation.coder is not None and (
         isinstance(computation.coder, type) or not isinstance(computation.coder, Coder)
     ):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Never, overload
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn
-from dataflow_model.plan.parameters import metadata_of, refuse_async
+from dataflow_model.plan.parameters import metadata_of
 from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.time import duration
 from dataflow_model.transforms import typehints

@@ -179,7 +179,8 @@ class MapTuple(Map[Any, OutputT]):
     """`Map` with a function that takes the parts of each tuple as its arguments.
 
     Further arguments follow the parts, or are named. Metadata is filled in where a default asks for it, as in
-    `window=dm.DoFn.WindowParam`: a parameter without a default takes a part, whatever its name.
+    `window=dm.DoFn.WindowParam`: a parameter without a default takes a part, whatever its name. Further arguments by
+    position need such parameters to come last.
 
     Source: Beam's `MapTuple`.
 
@@ -241,10 +242,10 @@ class _Spread(CallsUser):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        element = inspect.Parameter("element", inspect.Parameter.POSITIONAL_ONLY)
-        further = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
+        element = inspect.Parameter("_element", inspect.Parameter.POSITIONAL_ONLY)
+        further = [inspect.Parameter("_args", inspect.Parameter.VAR_POSITIONAL)]
         filled = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in filled_by_default(self.func)]
-        named = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+        named = inspect.Parameter("_kwargs", inspect.Parameter.VAR_KEYWORD)
         return inspect.Signature([element, *further, *filled, named])
 
     def __call__(self, element: Iterable[Any], *args: Any, **kwargs: Any) -> Any:

@@ -14,6 +14,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import CombineFn, WrappingFn, output_of
 from dataflow_model.plan.dofn import SplitFn
+from dataflow_model.plan.parameters import check_plain
 from dataflow_model.plan.record_ids import has_record_ids
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior, TimestampCombiner
@@ -52,6 +53,7 @@ def checked_fanout(fanout: Any, *, may_be_function: bool = True) -> Any:
         InvalidArgument: for a number below 1 or above 2³².
     """
     if may_be_function and callable(fanout) and not isinstance(fanout, type):
+        check_plain(fanout, "`fanout`")
         return fanout
     if type(fanout) is not int:
         kinds = "an int or a function from a key to an int" if may_be_function else "an int"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
 from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FlatMapFn
-from dataflow_model.plan.parameters import filled_by_place, metadata_of, refuse_async, requested_by
+from dataflow_model.plan.parameters import filled_by_place, metadata_of, requested_by
 from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints

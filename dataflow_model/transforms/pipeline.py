@@ -374,7 +374,7 @@ def _apply_to_several(several: object, transform: PTransform) -> Any:
     if several is None:
         raise InvalidType(
             f"{transform.label!r} must be applied to a collection, got None",
-            hint="return the collection from the `expand` of the transform before it; sinks return none",
+            hint="return the collection from the `expand` of the transform before it; a sink has no output",
         )
     members = _members(several)
     size = len(several) if isinstance(several, tuple | list | dict) else -1

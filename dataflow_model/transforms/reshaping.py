@@ -5,10 +5,9 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn, TaggedOutput
-from dataflow_model.plan.parameters import refuse_async
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map

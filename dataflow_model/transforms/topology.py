@@ -12,6 +12,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.nodes import MAIN
+from dataflow_model.plan.parameters import check_plain
 from dataflow_model.transforms.computing import ByKey, ComputationFn, KeyExtractor, check_computation
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.pardo import ParDo
@@ -290,6 +291,8 @@ def _check_subscriptions(subscribe: object, name: str) -> None:
                 f"{name} needs a key extractor for {stream!r}, got {extractor!r}",
                 hint=f"subscribe={{{stream!r}: lambda value: …}}",
             )
+        if extractor is not None:
+            check_plain(extractor, f"the key extractor for {stream!r} of {name}")
 
 
 def _without_key(value: Any) -> tuple[None, Any]:

@@ -279,7 +279,8 @@ def check_parts(
         raise InvalidType(
             f"{label!r} calls {getattr(fn, '__name__', repr(fn))}{signature} with the parts of elements of type "
             f"{type_name(element_type)}: {problems[0]}",
-            hint="let the function take an argument for each part, and further arguments after them",
+            hint="let the function take an argument for each part, then further arguments, and metadata such as "
+            "window=dm.DoFn.WindowParam last",
         ) from problems[0]
     misfits = [_misfit_of_part(fn, signature, member) for member in members]
     if all(misfits):

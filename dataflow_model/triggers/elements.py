@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.triggers.base import Trigger
 from dataflow_model.values import by_bounds, is_pair
 
@@ -49,6 +49,7 @@ class AfterPunctuation(Trigger):
             raise InvalidType(
                 f"`predicate` must be a function of an element, got {self.predicate!r}", hint="pass a function"
             )
+        refuse_async(self.predicate, "AfterPunctuation")
 
     def on_element(self, context: TriggerContext) -> None:
         """Fire if the element satisfies the predicate."""

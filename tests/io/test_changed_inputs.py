@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -147,6 +148,24 @@ def test_a_table_with_other_rows_is_rejected(tmp_path: Path) -> None:
     of(range(10)).steps()
     check_others_are_rejected()
     assert collected(of(range(10))) == list(range(10))
+
+
+def test_equal_tables_are_the_same_whatever_is_stored_in_the_place_of_a_null(tmp_path: Path) -> None:
+    numbers = pa.array([0, 1, 2, 3])
+    hidden = pc.call_function("if_else", [pa.array([True, False, True, True]), numbers, pa.scalar(None, pa.int64())])
+    plain = pa.array([0, None, 2, 3])
+    assert hidden.equals(plain)
+    assert hidden.buffers()[1].to_pybytes() != plain.buffers()[1].to_pybytes()
+    for number in (hidden, plain, pa.chunked_array([plain[:2], hidden[2:]])):
+        table = pa.table({"at": [0] * 4, "n": number, "in": pa.StructArray.from_arrays([plain], ["n"])})
+
+        def build(p: dm.Pipeline, table: pa.Table = table) -> None:
+            rows = p | "rows" >> dm.io.ReadTable(table, event_time="at")
+            _ = rows | dm.Map(lambda row: row.n) | "numbers" >> dm.io.Collect()
+
+        stepped = Stepped(build, tmp_path / "checkpoint", rows=READ)
+        stepped.steps()
+        assert collected(stepped) == [0, None, 2, 3]
 
 
 class Shrinking(ColumnSource):

@@ -9,7 +9,7 @@ import gzip
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 import pytest
@@ -170,6 +170,13 @@ def test_elements_that_are_known_to_be_no_text_are_refused(tmp_path: Path, eleme
         InvalidType, match=rf"writes text, and the elements are of type .*{kind}.*\nHint: make lines of them"
     ):
         _ = dm.Pipeline() | dm.Create([element]) | dm.io.WriteText(tmp_path)
+
+
+def test_records_with_declared_fields_are_no_text(tmp_path: Path) -> None:
+    record = TypedDict("record", {"value": str})  # noqa: UP013 - a class of a function has no annotations
+    rows = dm.Pipeline() | dm.Create([{"value": "x"}]) | dm.Map(lambda row: row).with_output_types(record)
+    with pytest.raises(InvalidType, match="writes text, and the elements are of type record"):
+        _ = rows | dm.io.WriteText(tmp_path)
 
 
 def test_retractions_cannot_be_written_as_text(tmp_path: Path) -> None:

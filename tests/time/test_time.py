@@ -115,6 +115,12 @@ def test_an_instant_is_not_divided_by_a_bare_number(number: Any, operation: Any)
             operation(instant, number)
         with pytest.raises(TypeError):
             operation(instant, [number])
+        for other in (EventTime(1), ProcessingTime(1)):
+            with pytest.raises(InvalidType, match="an instant is divided by a duration"):
+                operation(instant, other)
+        if not isinstance(number, bool | fractions.Fraction) and type(number) is not float:  # which Python asks first
+            with pytest.raises(InvalidType, match="nothing can be divided by an instant"):
+                operation(number, instant)
 
 
 def test_an_instant_is_true_also_the_epoch_and_a_duration_of_nothing_is_not() -> None:

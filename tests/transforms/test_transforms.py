@@ -161,6 +161,16 @@ class AddsLater(dm.CombineFn[Any, Any, Any]):
         return accumulator
 
 
+class RecordsLater(dm.Computation):
+    async def process_record(self, record: Any) -> None:  # type: ignore[override]
+        raise AssertionError("nothing awaits it")
+
+
+class Records(dm.Computation):
+    def process_record(self, record: Any) -> None:
+        raise AssertionError("nothing runs it")
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -177,12 +187,30 @@ class AddsLater(dm.CombineFn[Any, Any, Any]):
         lambda: dm.Top(1, key=fetched),
         lambda: dm.CombinePerKey(fetched, 3),
         lambda: dm.CombinePerKey(AddsLater()),
+        lambda: dm.CombinePerKey(sum).with_hot_key_fanout(fetched),
+        lambda: dm.AfterPunctuation(fetched),
+        lambda: dm.Explicit(fetched),
+        lambda: dm.testing.assert_that(created(1)[1], fetched),
+        lambda: dm.Topology().add(RecordsLater(), subscribe={"q": str}),
+        lambda: dm.Topology().add(Records(), subscribe={"q": fetched}),
         lambda: dm.ParDo(OpensLater()),
     ],
 )
 def test_async_functions_are_refused_since_nothing_awaits_them(make: Any) -> None:
     with pytest.raises(dm.InvalidType, match=r"the async function .*, whose result nothing would await"):
         make()
+
+
+class CalledLater:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    async def __call__(self) -> Any:
+        return self.value
+
+
+def test_a_class_is_no_async_function_though_its_instances_are() -> None:
+    _ = dm.Map(CalledLater)
 
 
 @pytest.mark.parametrize("transform", [dm.MapTuple, dm.FlatMapTuple])
@@ -229,14 +257,41 @@ def test_functions_that_get_no_metadata_may_not_ask_for_it(make: Any, problem: s
         make(lambda element, window=dm.DoFn.WindowParam, by=2: element)
 
 
+def test_parts_are_not_mixed_up_with_parameters_of_the_package() -> None:
+    with dm.Pipeline() as p:
+        pairs = p | dm.Create([dm.TimestampedValue(("k", 3), 5)])
+        mapped = pairs | dm.MapTuple(
+            lambda k, v, args=dm.DoFn.TimestampParam, kwargs=dm.DoFn.KeyParam: (v, args, kwargs)
+        )
+        _ = mapped | "out" >> dm.io.Collect()
+    assert [record.value for record in p.result.collected("out")] == [(3, dm.event_time(5), "k")]
+
+
 @pytest.mark.parametrize("make", [dm.WithKeys, dm.GroupBy, dm.WithTimestamps])
 def test_functions_of_an_element_may_have_no_further_parameters(make: Any) -> None:
-    with pytest.raises(dm.InvalidType, match="calls its function with an element only"):
+    with pytest.raises(dm.InvalidType, match=r"calls its function with an element only(.|\n)*can take metadata"):
         make(lambda element, window: element)
+    with pytest.raises(
+        dm.InvalidType, match=r"calls its function with an element only(.|\n)*a function of one argument"
+    ):
+        make(pow)
+
+    def inject(fn: Any) -> Any:
+        @functools.wraps(fn)
+        def of_element(element: Any) -> Any:
+            return fn(element, {"a": 1})
+
+        return of_element
+
+    @inject
+    def looked_up(element: Any, numbers: Any) -> Any:
+        return numbers[element]
+
+    make(looked_up)
 
 
 def test_arguments_by_position_never_take_the_place_of_metadata() -> None:
-    with pytest.raises(dm.InvalidArgument, match="2 further arguments by position, which would take the places"):
+    with pytest.raises(dm.InvalidArgument, match=r"arguments by position \(2\), which would take the places"):
         dm.ParDo(Rest(), 1, 2)
 
 

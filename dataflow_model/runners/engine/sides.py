@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError, shown
+from dataflow_model.errors import InvalidArgument, KeyEncodingError, shown
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.order import by_window
@@ -150,7 +150,7 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
     if side.view == "dict":
         try:
             return dict(checked_pairs(values, side.ref.label))
-        except (TypeError, InvalidType) as error:
+        except TypeError as error:
             raise _no_dict(side, values) from error
     if len(values) > 1:
         shown = ", ".join(map(repr, values[:3])) + (", …" if values[3:] else "")
