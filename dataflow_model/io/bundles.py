@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io.schemas import checked_schema, full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
-from dataflow_model.plan.parameters import check_plain, misfit_of
+from dataflow_model.plan.parameters import called_signature, check_plain, misfit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,7 +78,7 @@ class ForeachBundleSink(MessageSink):
 
 def _takes_two(fn: Callable[..., Any]) -> bool:
     try:
-        inspect.signature(fn).bind([], "")
+        called_signature(fn).bind([], "")
     except TypeError:
         return False
     except ValueError:  # a builtin without a signature, such as `print`

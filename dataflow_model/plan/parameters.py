@@ -20,6 +20,7 @@ __all__ = [
     "TIMER_METADATA",
     "MetadataParam",
     "SpecParam",
+    "called_signature",
     "check_plain",
     "check_takes_element",
     "filled_by_default",
@@ -207,6 +208,29 @@ def _declared(function: Callable[..., Any], parameter: inspect.Parameter, specs:
     )
 
 
+def called_signature(fn: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature by which a function is called: its own or, if it passes on all arguments, the wrapped one.
+
+    Raises:
+        TypeError: for something that cannot be called.
+        ValueError: for a builtin whose signature is not known.
+
+    Example:
+        >>> import functools
+        >>> @functools.cache
+        ... def half(number):
+        ...     return number / 2
+        >>> called_signature(half)
+        <Signature (number)>
+    """
+    try:
+        own = inspect.signature(fn, follow_wrapped=False)
+    except ValueError:  # what `functools.cache` returns has none of its own
+        return inspect.signature(fn)
+    passes_on = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in own.parameters.values())
+    return inspect.signature(fn) if passes_on else own
+
+
 def misfit_of(
     fn: Callable[..., Any], args: Sequence[Any] = (None,), kwargs: Mapping[str, Any] | None = None
 ) -> tuple[inspect.Signature, TypeError] | None:
@@ -227,7 +251,7 @@ def misfit_of(
         (<Signature (first, second)>, TypeError("missing a required argument: 'second'"))
     """
     try:
-        signature = inspect.signature(fn, follow_wrapped=False)
+        signature = called_signature(fn)
     except (TypeError, ValueError):
         return None
     try:

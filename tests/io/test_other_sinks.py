@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt  # noqa: TC003 - the hints are looked at
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import pyarrow as pa
@@ -100,6 +101,25 @@ def test_a_function_that_raises_is_shown_with_line_label_and_value() -> None:
             ForeachBundle(wrong)
     with pytest.raises(InvalidType, match="ForeachBundle takes a function, got 3"):
         ForeachBundle(3)  # type: ignore[arg-type]
+
+
+def test_a_function_of_a_commit_is_called_by_the_signature_of_its_wrapper() -> None:
+    seen: list[Any] = []
+
+    def with_log(fn: Any) -> Any:
+        @functools.wraps(fn)
+        def of_values(values: Any) -> None:
+            fn(values, seen)
+
+        return of_values
+
+    @with_log
+    def save(values: Any, log: Any) -> None:
+        log.extend(values)
+
+    sink = ForeachBundleSink(fn=save)
+    sink.commit("7", messages(sink, {1: "a"}))
+    assert seen == ["a"]
 
 
 def test_a_table_holds_records_or_says_which_does_not_fit() -> None:

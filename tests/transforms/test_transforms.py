@@ -289,6 +289,17 @@ def test_functions_of_an_element_may_have_no_further_parameters(make: Any) -> No
 
     make(looked_up)
 
+    def logged(fn: Any) -> Any:
+        @functools.wraps(fn)
+        def passes_on(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+        return passes_on
+
+    for wrapped in (logged, functools.cache):
+        with pytest.raises(dm.InvalidType, match="calls its function with an element only"):
+            make(wrapped(lambda element, other: element))
+
 
 def test_arguments_by_position_never_take_the_place_of_metadata() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"arguments by position \(2\), which would take the places"):
