@@ -23,7 +23,9 @@ _COMBINERS: Final = "the combiners are names of the package: dm.Count, dm.Mean, 
 _DISTINCT: Final = (
     "use … | dm.Distinct() for equal elements, dm.Deduplicate(id_fn, horizon='1 hour') for records with an id"
 )
-_OPTIONS: Final = "there are no options of a pipeline; a runner takes its own: dm.SparkRunner(spark, checkpoint=…)"
+_OPTIONS: Final = (
+    "there are no options of a pipeline; a runner takes its own: dm.SparkRunner(spark, mode='streaming', checkpoint=…)"
+)
 _SORTED: Final = "a collection has no order: use … | dm.Top.globally(10), or sort the list after dm.ToList.globally()"
 _EXPRESSIONS: Final = (
     "there are no expressions of columns: use dm.Map(fn), or dm.Map(fn, vectorized=True) for whole columns"

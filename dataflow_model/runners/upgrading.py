@@ -7,9 +7,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from dataflow_model.errors import InvalidType
-from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.local.run_file import HOST
 from dataflow_model.runners.local.stopped import StoppedLocalRun
+from dataflow_model.runners.options import checkpoint_path
 from dataflow_model.runners.sharded.checkpoint.directory import our_part
 from dataflow_model.runners.sharded.upgrade.carrying import carry_over
 

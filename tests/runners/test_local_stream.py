@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.local import streaming
 from dataflow_model.runners.local.lock import check_file_system
 from dataflow_model.runners.local.run_file import Commit, RunFile
+from dataflow_model.runners.options import checkpoint_path
 from dataflow_model.testing import ManualClock, TestStream
 from tests.support.faults.outcomes import files_of
 from tests.support.folders import Folder, Reader
@@ -220,15 +220,6 @@ def test_what_a_failed_transaction_has_written_is_gone(tmp_path: Path) -> None:
     put_rows(tmp_path / "rows", "2", [(12, "a", 2)])
     stepped.steps()
     assert values(stepped) == [("a", 1)]
-
-
-def test_options_of_a_stream_want_a_checkpoint() -> None:
-    with pytest.raises(dm.InvalidArgument, match="`max_state_memory` applies only to a stream with a checkpoint"):
-        dm.LocalRunner(max_state_memory="1 MB")
-    with pytest.raises(dm.InvalidArgument, match="`poll_interval` applies only to a stream with a checkpoint"):
-        dm.LocalRunner(poll_interval=1)
-    with pytest.raises(dm.InvalidArgument, match="`max_rows_per_batch` must be a positive int"):
-        dm.LocalRunner(checkpoint="x", max_rows_per_batch=0)
 
 
 def test_the_last_commit_of_a_stopped_run_is_noted_as_published(tmp_path: Path) -> None:

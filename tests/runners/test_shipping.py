@@ -193,12 +193,12 @@ def locked(p: dm.Pipeline) -> None:
     _ = p | dm.Create([1]) | "guarded" >> dm.Map(lambda x: x if lock.locked() else -x) | dm.io.Collect()
 
 
-@pytest.mark.parametrize("mode", ["batch", "streaming"])
+@pytest.mark.parametrize("options", [{}, {"mode": "streaming", "checkpoint": "checkpoint"}])
 def test_a_function_that_cannot_be_pickled_is_refused_with_its_label_before_the_checkpoint_is_touched(
-    mode: Any, tmp_path: Path
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    p = dm.Pipeline(runner=dm.SparkRunner(SPARK, mode=mode, checkpoint=str(checkpoint)))
+    monkeypatch.chdir(tmp_path)
+    p = dm.Pipeline(runner=dm.SparkRunner(SPARK, **options))
     locked(p)
     with pytest.raises(
         dm.PlanError,
@@ -206,7 +206,7 @@ def test_a_function_that_cannot_be_pickled_is_refused_with_its_label_before_the_
         r"Hint: a lock, an open file, a connection or a SparkSession belongs to one process: create it in DoFn\.setup",
     ):
         p.run()
-    assert not checkpoint.exists()
+    assert not any(tmp_path.iterdir())
 
 
 def test_an_element_that_cannot_be_pickled_is_refused_with_the_source_s_label() -> None:

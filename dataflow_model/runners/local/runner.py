@@ -11,11 +11,16 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock
-from dataflow_model.runners.checkpoint_path import checkpoint_path
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
-from dataflow_model.runners.state_memory import state_memory
+from dataflow_model.runners.options import (
+    MAX_ROWS_PER_BATCH,
+    checkpoint_path,
+    positive_int,
+    reject_options_of_streams,
+    state_memory,
+)
 from dataflow_model.time import (
     Duration,
     InstantLike,
@@ -35,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["LocalRunner"]
 
 _MODES: Final = ("streaming", "microbatch")
-_ROWS: Final = 400_000
 _POLL: Final = "10 milliseconds"
 
 
@@ -116,24 +120,15 @@ class LocalRunner:
                 f"`mode` must be 'streaming' or 'microbatch', got {mode!r}",
                 hint="use mode='streaming', which takes data as they come",
             )
-        of_streams = {
-            "poll_interval": poll_interval,
-            "max_rows_per_batch": max_rows_per_batch,
-            "max_state_memory": max_state_memory,
-        }
-        for name, value in of_streams.items():
-            if value is not None and checkpoint is None:
-                raise InvalidArgument(
-                    f"`{name}` applies only to a stream with a checkpoint, got {value!r}",
-                    hint="leave it out, or pass checkpoint='checkpoints/delays', for example",
-                )
-        rows: object = _ROWS if max_rows_per_batch is None else max_rows_per_batch
-        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-            raise InvalidArgument(
-                f"`max_rows_per_batch` must be a positive int, got {rows!r}",
-                hint="use max_rows_per_batch=10_000, for example",
-            )
-        self._rows = rows
+        if checkpoint is None:
+            of_streams = {
+                "poll_interval": poll_interval,
+                "max_rows_per_batch": max_rows_per_batch,
+                "max_state_memory": max_state_memory,
+            }
+            reject_options_of_streams(of_streams, "no checkpoint", "pass checkpoint='checkpoints/delays', for example")
+        rows = MAX_ROWS_PER_BATCH if max_rows_per_batch is None else max_rows_per_batch
+        self._rows = positive_int("max_rows_per_batch", rows, "10_000")
         self._state_memory = state_memory(max_state_memory)
         self._workers = _number_of_workers(workers, checkpoint)
         self._poll = duration(_POLL if poll_interval is None else poll_interval)
@@ -207,14 +202,11 @@ class _StandingClock:
 
 
 def _number_of_workers(workers: object, checkpoint: object) -> int:
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+    count = positive_int("workers", workers, "os.cpu_count()")
+    if count > 1 and checkpoint is not None:
         raise InvalidArgument(
-            f"`workers` must be a positive int, got {workers!r}", hint="use workers=os.cpu_count(), for example"
-        )
-    if workers > 1 and checkpoint is not None:
-        raise InvalidArgument(
-            f"a stream with a checkpoint runs in one process, got workers={workers}",
+            f"a stream with a checkpoint runs in one process, got workers={count}",
             hint="leave out workers=, or leave out checkpoint= to run bounded input to its end; "
             "dm.SparkRunner(spark, mode='streaming') runs streams in several processes",
         )
-    return workers
+    return count

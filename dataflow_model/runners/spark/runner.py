@@ -9,13 +9,18 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
 from dataflow_model.plan.weak import check_weak
-from dataflow_model.runners.checkpoint_path import checkpoint_path
+from dataflow_model.runners.options import (
+    MAX_ROWS_PER_BATCH,
+    checkpoint_path,
+    positive_int,
+    reject_options_of_streams,
+    state_memory,
+)
 from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.session import active, setting
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.runners.spark.worker_python import quick_workers
-from dataflow_model.runners.state_memory import state_memory
 from dataflow_model.time import Duration, DurationLike, duration
 
 if TYPE_CHECKING:
@@ -63,7 +68,8 @@ class SparkRunner:
 
     Raises:
         InvalidArgument: for an unknown mode, a missing interval, a checkpoint that is missing or a URL, or numbers out
-            of range; for weak productions of a bounded job, which publishes once, at its end.
+            of range; for options of streams with `mode="batch"`, weak productions among them: a bounded job publishes
+            once, at its end.
         ModuleNotFoundError: if PySpark is not installed.
         UnsupportedOnRunner: for a PySpark that is too old.
 
@@ -86,7 +92,7 @@ class SparkRunner:
         trigger_interval: DurationLike | None = None,
         interval: DurationLike | None = None,
         shards: int | None = None,
-        max_rows_per_batch: int = 400_000,
+        max_rows_per_batch: int | None = None,
         max_state_memory: int | str | None = None,
         productions: Literal["strong", "weak"] = "strong",
     ) -> None:
@@ -100,13 +106,15 @@ class SparkRunner:
                 "a streaming run needs `checkpoint`, got none",
                 hint="pass a separate directory such as checkpoint='/data/checkpoints/flights'",
             )
-        counts: dict[str, object] = {
-            "max_rows_per_batch": max_rows_per_batch,
-            "shards": 1 if shards is None else shards,
-        }
-        for name, count in counts.items():
-            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-                raise InvalidArgument(f"`{name}` must be a positive int, got {count!r}", hint="use a number such as 8")
+        if mode == "batch":
+            of_streams = {
+                "checkpoint": checkpoint,
+                "trigger_interval": trigger_interval,
+                "max_rows_per_batch": max_rows_per_batch,
+                "max_state_memory": max_state_memory,
+            }
+            reject_options_of_streams(of_streams, "mode='batch'", "use mode='streaming'")
+        rows = MAX_ROWS_PER_BATCH if max_rows_per_batch is None else max_rows_per_batch
         pause = duration(0 if trigger_interval is None else trigger_interval)
         if pause < Duration(0):
             raise InvalidArgument(
@@ -122,11 +130,6 @@ class SparkRunner:
                 "mode='batch' has no weak productions: a bounded job publishes once, at its end",
                 hint="use mode='streaming', or leave `productions` out",
             )
-        if max_state_memory is not None and mode == "batch":
-            raise InvalidArgument(
-                f"`max_state_memory` applies only to streams, got {max_state_memory!r} with mode='batch'",
-                hint="leave it out: a bounded job keeps the state of one bucket of keys at a time",
-            )
         path = None if checkpoint is None else checkpoint_path(checkpoint)
         check_pyspark("batch" if mode == "batch" else "streaming")
         self.spark = spark
@@ -134,10 +137,10 @@ class SparkRunner:
         self.productions = productions
         self.checkpoint = path
         self.trigger_interval = pause
-        self.max_rows_per_batch = max_rows_per_batch
+        self.max_rows_per_batch = positive_int("max_rows_per_batch", rows, "10_000")
         self.max_state_memory = state_memory(max_state_memory)
         self.interval = check_interval(mode, interval)
-        self._shards = shards
+        self._shards = None if shards is None else positive_int("shards", shards, "8")
 
     def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
         """Start a run of the plan and return its result immediately.
