@@ -57,8 +57,7 @@ def check_trigger(
 
     * the trigger is a value: a pickled copy is equal, has the same `repr` and behaves the same;
     * it is deterministic, and its state can be pickled, so that a restart changes nothing;
-    * what it declares is true: `may_finish`, `may_fire`, and the attributes by which the evaluator skips elements
-      (`waits_for_timer`, `ignores_elements`, `passes_elements_on`);
+    * what it declares is true: `may_finish` and `may_fire`;
     * its `continuation()`, which the next grouping inherits, is always the same trigger, and never finishes;
     * it obeys the algebra: `Repeatedly(Repeatedly(t))` behaves like `Repeatedly(t)`, and `AfterAll(t)`, `AfterAny(t)`
       and `AfterEach(t)` behave like `t`;
@@ -185,11 +184,6 @@ class _Checked:
         for life, rule, hint in (
             (self._life(pickles=True), "must behave the same after its state is pickled", "store picklable values"),
             (self._life(copy), "must behave the same after it is pickled", ""),
-            (
-                self._life(skips=False),
-                "must not depend on elements that the evaluator skips",
-                "set waits_for_timer, ignores_elements and passes_elements_on only if they describe on_element exactly",
-            ),
         ):
             _compare(plain, life.live(events), rule, hint)
         self._check_promises(events)

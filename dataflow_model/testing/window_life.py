@@ -33,7 +33,6 @@ class Life:
         window: the window.
         combine: the combiner of `peek_value`.
         pickles: whether the state is pickled and unpickled before each event.
-        skips: whether the evaluator may skip elements that the trigger is expected to ignore.
         expires: the watermark at which the window expires; it does not advance further.
     """
 
@@ -42,7 +41,6 @@ class Life:
     combine: CombineFn[Any, Any, Any]
     expires: int
     pickles: bool = False
-    skips: bool = True
     watermark: int = 0
     clock: int = 0
     state: TreeState = attrs.field(factory=TreeState)
@@ -88,8 +86,6 @@ class Life:
     def _event(self, event: Event) -> tuple[Outcome, ...]:
         if self.pickles:
             self.state = pickle.loads(cloudpickle.dumps(self.state))
-        if not self.skips:
-            self.state.quiet = False
         match event:
             case "element", value:
                 return self._element(value)

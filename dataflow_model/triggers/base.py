@@ -67,15 +67,9 @@ class Trigger:
     """The percentiles of the watermark, below 100, that the trigger uses."""
     reads_history: ClassVar[bool] = False
     """Whether the trigger calls `trigger_history()`; a window's panes are remembered only for triggers that do."""
-    waits_for_timer: ClassVar[bool] = False
-    """Whether `on_element` does nothing while the timer with the empty tag is set; then elements are skipped."""
-    ignores_elements: ClassVar[bool] = False
-    """Whether `on_element` and `on_retraction` do nothing at all; then elements are skipped."""
-    passes_elements_on: ClassVar[bool] = False
-    """Whether `on_element` only passes the element on to the children whose turn it is."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Check what the subclass declares, and reset what a base class declares of an `on_element` that it overrides.
+        """Check what the subclass declares.
 
         Raises:
             InvalidType: for `percentiles` or `signals` that are no collection of numbers or of names, or a method with
@@ -84,9 +78,6 @@ class Trigger:
         """
         super().__init_subclass__(**kwargs)
         _check_declarations(cls)
-        if "on_element" in vars(cls):
-            for name in {"waits_for_timer", "ignores_elements", "passes_elements_on"} - vars(cls).keys():
-                setattr(cls, name, False)
 
     def on_element(self, context: TriggerContext) -> None:
         """Handle an element when it is incorporated into the window."""
@@ -168,11 +159,6 @@ class Trigger:
             )
         for place, child in enumerate(tree.children):
             check_trigger_type(child, f"children[{place}]").check_for(merging=merging)
-
-    def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
-        """Return the children that get elements; `finished` has a bit for each place that has finished."""
-        del finished
-        return children
 
     def lowered(self) -> Trigger:
         """Return the tree that is evaluated instead of this trigger; by default the trigger itself."""
@@ -257,8 +243,6 @@ class BuiltInTree(Trigger):
 
 class SideBySide(CompositeTrigger):
     """A composite that passes each event to all children that it concerns, at once."""
-
-    passes_elements_on: ClassVar[bool] = True
 
     def on_element(self, context: TriggerContext) -> None:
         """Pass the element to every child."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -64,8 +64,6 @@ class AfterEach(_ManyTriggers):
         AfterEach(AfterCount(1), AfterCount(2))
     """
 
-    passes_elements_on: ClassVar[bool] = True
-
     parts: tuple[Trigger, ...]
 
     def on_element(self, context: TriggerContext) -> None:
@@ -95,10 +93,6 @@ class AfterEach(_ManyTriggers):
             if not context.is_finished(child):
                 self.on_child_timer(context, child)
                 return
-
-    def in_turn(self, children: Sequence[int], finished: int) -> Sequence[int]:
-        """Return the first child that has not finished."""
-        return [child for child in children if not finished >> child & 1][:1]
 
     def on_merge(self, context: TriggerContext) -> None:
         """Give the turn to the first unfinished child, and reset the children after it."""

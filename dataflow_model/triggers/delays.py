@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 import attrs
 
@@ -18,8 +18,6 @@ _TAG: Final = ""
 
 class Deadline(Trigger):
     """The base of triggers that fire at a deadline which the first element of their turn sets."""
-
-    waits_for_timer: ClassVar[bool] = True
 
     @property
     def _domain(self) -> TimeDomain:

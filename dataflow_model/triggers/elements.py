@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -218,8 +218,6 @@ class Never(Trigger):
         >>> Never().describe()
         'never before the window expires'
     """
-
-    ignores_elements: ClassVar[bool] = True
 
     def on_element(self, context: TriggerContext) -> None:
         """Ignore the element."""

@@ -125,17 +125,12 @@ class TriggerMachine:
         event_time: int | None = None,
     ) -> Outcome:
         """Process an element; with `retraction`, an element that retracts a value without a replacement."""
-        if state.quiet:
-            return _NOTHING
         event = Event.RETRACTION if retraction else _ELEMENT
         context = EventContext(self, state, window, event, view, element, event_time)
-        result = self.invoke(_ROOT, context)
-        state.quiet = not result.fired and self._is_quiet(_ROOT, state)
-        return _outcome(result, cleared=context.cleared)
+        return _outcome(self.invoke(_ROOT, context), cleared=context.cleared)
 
     def signal(self, state: TreeState, window: Window, name: str, view: PaneView | None = None) -> Outcome:
         """Process a signal from outside."""
-        state.quiet = False
         context = EventContext(self, state, window, Event.SIGNAL, view)
         context.signal = name
         return _outcome(self.invoke(_ROOT, context), cleared=context.cleared)
@@ -148,11 +143,10 @@ class TriggerMachine:
         In event time `until` is the low watermark; a timer of another percentile is due by the watermark of that
         percentile.
         """
-        state.quiet = False
         due: dict[int, list[tuple[int, str]]] = {}
-        for (place, tag), (of, percentile, time) in state.timers.items():
+        for (place, tag), (timer_domain, percentile, time) in state.timers.items():
             now = until if percentile == LOW_WATERMARK else int(self.now(domain, percentile))
-            if of is domain and int(time) <= now:
+            if timer_domain is domain and int(time) <= now:
                 due.setdefault(place, []).append((int(time), tag))
         if not due or state.is_finished():
             return _NOTHING
@@ -175,8 +169,8 @@ class TriggerMachine:
         """Return whether an event-time timer is at or behind its watermark, so that `due` would run it now."""
         event_time = TimeDomain.EVENT_TIME
         return any(
-            of is event_time and int(time) <= int(self.now(event_time, percentile))
-            for of, percentile, time in state.timers.values()
+            timer_domain is event_time and int(time) <= int(self.now(event_time, percentile))
+            for timer_domain, percentile, time in state.timers.values()
         )
 
     def merge_place(self, number: int, context: EventContext, sources: Sequence[tuple[Window, TreeState]]) -> None:
@@ -290,19 +284,6 @@ class TriggerMachine:
 
     # Internals -----------------------------------------------------------------------------------------------------
 
-    def _is_quiet(self, number: int, state: TreeState) -> bool:
-        """Return whether a place would ignore another element: it waits only for timers, and they are set."""
-        if state.finished >> number & 1:
-            return True
-        place = self._places[number]
-        if place.trigger.ignores_elements:
-            return True
-        if place.trigger.waits_for_timer:
-            return (number, "") in state.timers
-        if not place.trigger.passes_elements_on:
-            return False
-        return all(self._is_quiet(child, state) for child in place.trigger.in_turn(place.children, state.finished))
-
     def _run_timers(self, number: int, context: EventContext) -> None:
         """Run the due timers of a place, then those of its descendants."""
         trigger = self._places[number].trigger
@@ -312,17 +293,17 @@ class TriggerMachine:
                 context.fired_at.setdefault(number, time)
             if context.finished:
                 return
-        places = self._places[number].children
-        below = [
-            child
-            for child, place in enumerate(places)
-            if any(place <= target <= self._places[place].last for target in context.due)
+        children = self._places[number].children
+        due_children = [
+            index
+            for index, child in enumerate(children)
+            if any(child <= place <= self._places[child].last for place in context.due)
         ]
-        if not below:
+        if not due_children:
             return
         assert isinstance(trigger, CompositeTrigger)  # noqa: S101 - only composites have descendants
-        trigger.on_child_timers(context, below)
-        deadlines = [context.fired_at[place] for place in places if place in context.fired_at]
+        trigger.on_child_timers(context, due_children)
+        deadlines = [context.fired_at[child] for child in children if child in context.fired_at]
         if context.fired is not None and deadlines:
             context.fired_at.setdefault(number, min(deadlines))
 

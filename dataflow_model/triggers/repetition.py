@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -23,8 +23,6 @@ COMPLETIONS: Final = "completions"
 
 class _Repetition(CompositeTrigger, BuiltInTree):
     """The base of triggers that repeat one child: they fire when it fires, and restart it when it finishes."""
-
-    passes_elements_on: ClassVar[bool] = True
 
     def on_element(self, context: TriggerContext) -> None:
         """Pass the element to the child."""

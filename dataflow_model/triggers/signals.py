@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import attrs
@@ -39,8 +39,6 @@ class AfterSignal(Trigger):
         >>> AfterSignal("flush")
         AfterSignal('flush')
     """
-
-    ignores_elements: ClassVar[bool] = True
 
     name: str
 

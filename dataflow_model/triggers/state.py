@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["TreeState"]
 
 
-@attrs.define(eq=True)
+@attrs.define(init=False)
 class TreeState:
     """The state of a trigger tree for one window; empty for a new window.
 
@@ -23,16 +23,23 @@ class TreeState:
         store: the values that callbacks have stored, by (place, tag).
         timers: the (domain, percentile of the watermark, time) of each timer, by (place, tag).
         finished: the finished places, one bit each.
-        quiet: whether elements change nothing until a timer runs, a signal arrives or windows merge.
     """
 
-    store: dict[tuple[int, str], Any] = attrs.field(factory=dict)
-    timers: dict[tuple[int, str], tuple[TimeDomain, float, Instant]] = attrs.field(factory=dict)
-    finished: int = 0
-    quiet: bool = attrs.field(default=False, eq=False)
+    store: dict[tuple[int, str], Any]
+    timers: dict[tuple[int, str], tuple[TimeDomain, float, Instant]]
+    finished: int
+
+    def __init__(
+        self,
+        store: dict[tuple[int, str], Any] | None = None,
+        timers: dict[tuple[int, str], tuple[TimeDomain, float, Instant]] | None = None,
+        finished: int = 0,
+        _quiet: bool = False,  # noqa: FBT001, FBT002 - a fourth value is in pickles of earlier versions
+    ) -> None:
+        self.__attrs_init__({} if store is None else store, {} if timers is None else timers, finished)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TreeState, (self.store, self.timers, self.finished, self.quiet)
+        return TreeState, (self.store, self.timers, self.finished)
 
     def is_finished(self) -> bool:
         """Return whether the root has finished."""
@@ -40,5 +47,9 @@ class TreeState:
 
     def next_due(self, domain: TimeDomain, percentile: float = LOW_WATERMARK) -> int | None:
         """Return when the earliest timer of a domain, in event time of a percentile, is due; `None` without timers."""
-        due = [int(time) for of, share, time in self.timers.values() if of is domain and share == percentile]
-        return min(due) if due else None
+        due = [
+            int(time)
+            for timer_domain, timer_percentile, time in self.timers.values()
+            if timer_domain is domain and timer_percentile == percentile
+        ]
+        return min(due, default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, SupportsFloat
+from typing import Final, SupportsFloat
 
 import attrs
 
@@ -44,8 +44,6 @@ class AfterWatermark(Trigger):
         >>> AfterWatermark(percentile=95)
         AfterWatermark(percentile=95)
     """
-
-    waits_for_timer: ClassVar[bool] = True
 
     early: Trigger | None = None
     late: Trigger | None = None

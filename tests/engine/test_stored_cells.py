@@ -15,7 +15,7 @@ from dataflow_model.values import GLOBAL_WINDOW, PaneInfo, PaneTiming
 
 INFO = PaneInfo(index=1, on_time_index=2, is_first=False, is_last=False, timing=PaneTiming.LATE, trigger="Always()")
 STANDING = Standing(GLOBAL_WINDOW, "value", 5, INFO)
-TREE = TreeState({(1, "tag"): 2}, {(3, ""): (TimeDomain.EVENT_TIME, 50.0, EventTime(4))}, finished=1, quiet=True)
+TREE = TreeState({(1, "tag"): 2}, {(3, ""): (TimeDomain.EVENT_TIME, 50.0, EventTime(4))}, finished=1)
 CELL = Cell(
     "accumulator",
     TREE,
@@ -51,3 +51,7 @@ def test_stored_state_is_read_as_earlier_versions_have_pickled_it(value: Any) ->
     by_attribute = object.__new__(type(value))
     by_attribute.__setstate__(value.__getstate__())
     assert fields_of(by_attribute) == fields_of(value)
+
+
+def test_the_state_of_a_tree_is_read_from_pickles_of_four_values() -> None:
+    assert TreeState(TREE.store, TREE.timers, TREE.finished, True) == TREE

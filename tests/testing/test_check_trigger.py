@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import check_trigger
-from dataflow_model.triggers import TimeDomain
 
 WAITS = pytest.mark.slow
 pytestmark = pytest.mark.usefixtures("cases_of_the_profile")
@@ -97,20 +96,6 @@ class StoresAGenerator(Every):
 
 
 @attrs.frozen
-class ClaimsToWait(Every):
-    """Says that it takes no notice of elements while its timer is set, but counts them."""
-
-    waits_for_timer: ClassVar[bool] = True
-
-    def on_element(self, context: Any) -> None:
-        context.set_timer("", dm.processing_time(1_000), TimeDomain.PROCESSING_TIME)
-        super().on_element(context)
-
-    def on_timer(self, context: Any, tag: str) -> None:
-        context.trigger()
-
-
-@attrs.frozen
 class FinishesUnasked(Every):
     """Promises not to finish, and does."""
 
@@ -151,7 +136,6 @@ class Continues(Every):
         (ByIdentity(), "must equal its pickled copy and have the same hash and repr"),
         (RemembersOutside(), "must behave the same every time"),
         (StoresAGenerator(), "raises TypeError: cannot pickle 'generator' object"),
-        (ClaimsToWait(), "must not depend on elements that the evaluator skips"),
         (FinishesUnasked(), "declares that it may not finish"),
         (TakesTheFirst(), "must not depend on the order in which windows merge"),
         (GivesUp(), "law 5, conservation does not hold"),

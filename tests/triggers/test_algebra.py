@@ -144,17 +144,6 @@ def test_a_state_that_has_been_stored_and_loaded_goes_on_the_same(tree: dm.Trigg
     assert straight.state == broken.state
 
 
-@given(TREES, scripts())
-def test_skipping_elements_that_nothing_notices_changes_nothing(tree: dm.Trigger, steps: list[str]) -> None:
-    attentive, outcomes = Blind(tree), []
-    for number, step in enumerate(steps):
-        attentive.state.quiet = False
-        attentive.play(step)
-        outcomes += [(number, outcome, attentive.finished) for _, outcome in attentive.fired]
-        attentive.fired.clear()
-    assert outcomes == firings(tree, steps)
-
-
 # Merging.
 
 

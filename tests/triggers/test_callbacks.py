@@ -449,18 +449,6 @@ def test_a_trigger_without_attrs_still_has_a_name_without_an_address() -> None:
     assert Plain().may_finish(allowed_lateness=dm.duration(0))
 
 
-def test_skipped_elements_are_those_that_nothing_would_notice() -> None:
-    # A quiet tree is not asked again until a timer runs, a signal comes or windows merge.
-    play = Play(dm.Repeatedly(dm.AfterAny(dm.AfterProcessingTime(5), dm.AfterSignal("go"), dm.Never())))
-    play.play("e 1@1")
-    assert play.state.quiet
-    assert play.play("e 2@1, s go, e 3@1, p 20") == ["s go", "p 20"]
-    for loud in (dm.Always(), Leaf(), dm.AfterPunctuation(bool), dm.AfterBytes(99), dm.AfterCount(9)):
-        play = Play(dm.AfterAny(dm.AfterWatermark(), loud))
-        play.play("e 0@1")
-        assert not play.state.quiet
-
-
 def test_the_window_is_the_contexts() -> None:
     windows: list[Any] = []
 

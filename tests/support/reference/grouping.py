@@ -10,7 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior, TimestampCombiner
+from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
@@ -96,7 +96,6 @@ class GroupingEngine(StoreMachine):
         self.late_data = node.strategy.late_data or late_data
         self.lateness = int(node.strategy.allowed_lateness)
         self._must_close = node.strategy.closing is ClosingBehavior.FIRE_ALWAYS
-        self._fixed_holds = node.strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
         self._awaited = self.machine.percentiles
         self._view = _PaneView(self)
         self._lifetime = Lifetime(node.label, node.combine)
@@ -227,9 +226,6 @@ class GroupingEngine(StoreMachine):
                 self._take_back(cell, old, on_time=on_time)
             cell.accumulator = self.combine.add_input(cell.accumulator, value)
             incorporate(cell, event_time, watermark=self.watermark, on_time=on_time)
-            if cell.tree.quiet and cell.pending > 1 and self._fixed_holds and not changed:
-                self.state.touched.add(encoded)  # neither the trigger nor the queues are affected
-                continue
             self._set_clocks()
             outcome = self.machine.element(cell.tree, target, value, self._see(cell), event_time=event_time)
             self._act(state, target, cell, outcome)
