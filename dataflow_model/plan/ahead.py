@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from dataflow_model.plan.graph import Plan
+from dataflow_model.plan.graph import Plan, main_inputs
 from dataflow_model.plan.nodes import ParDo, Read
 from dataflow_model.plan.sources import ElementsSource
 
@@ -35,7 +35,6 @@ def nodes_ahead(plan: Plan, changing: Collection[SideInput]) -> frozenset[str]:
         >>> sorted(nodes_ahead(p.plan(), ()))
         ['known', 'upper']
     """
-    dynamic = frozenset(map(id, changing))
     ahead: set[str] = set()
     for_sides: set[str] = set()
     for_run: set[str] = set()
@@ -43,7 +42,7 @@ def nodes_ahead(plan: Plan, changing: Collection[SideInput]) -> frozenset[str]:
         is_ahead = node.label in for_sides and node.label not in for_run
         if is_ahead:
             ahead.add(node.label)
-        for label, is_static in _inputs(node, dynamic):
+        for label, is_static in _inputs(node, changing):
             (for_sides if is_ahead or is_static else for_run).add(label)
     return frozenset(ahead)
 
@@ -62,10 +61,9 @@ def without_input_ahead(plan: Plan, ahead: Collection[str]) -> Plan:
     return Plan(nodes, plan.strategies, plan.late_data)
 
 
-def _inputs(node: Node, dynamic: Collection[int]) -> Iterator[tuple[str, bool]]:
+def _inputs(node: Node, changing: Collection[SideInput]) -> Iterator[tuple[str, bool]]:
     """Yield the labels of a node's inputs, each with whether it is a static side input."""
-    sides = node.side_inputs if isinstance(node, ParDo) else ()
-    for ref in node.inputs[: len(node.inputs) - len(sides)]:
+    for ref in main_inputs(node):
         yield ref.label, False
-    for side in sides:
-        yield side.ref.label, id(side) not in dynamic
+    for side in node.side_inputs if isinstance(node, ParDo) else ():
+        yield side.ref.label, side not in changing

@@ -11,7 +11,7 @@ from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read, Write
 from dataflow_model.plan.record_ids import check_record_ids
 from dataflow_model.plan.retractions import check_retractions
 from dataflow_model.plan.sink_places import check_sink_places
-from dataflow_model.plan.stages import dynamic_sides
+from dataflow_model.plan.stages import changing_sides
 from dataflow_model.plan.state_checks import check_state
 from dataflow_model.plan.triggering import check_percentiles
 from dataflow_model.time import Duration
@@ -102,7 +102,7 @@ def _check_that_groupings_fire(plan: Plan) -> None:
 
 def _check_clocks(plan: Plan) -> None:
     # Elements of `Create` arrive at the first tick of any clock, and what static side inputs need is read before it.
-    ahead = nodes_ahead(plan, dynamic_sides(plan))
+    ahead = nodes_ahead(plan, changing_sides(plan))
     reads = [node for node in plan.nodes if isinstance(node, Read) and node.label not in ahead]
     scripts = [node.label for node in reads if node.source.as_script is not None]
     others = [node for node in reads if node.source.as_script is None and node.source.as_elements is None]

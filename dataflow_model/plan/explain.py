@@ -9,7 +9,7 @@ import attrs
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.dofn import CallableDoFn
-from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.graph import main_inputs, outputs_of
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
@@ -26,7 +26,7 @@ from dataflow_model.plan.nodes import (
 )
 from dataflow_model.plan.refinements import inherits_from
 from dataflow_model.plan.retracted import memoised
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.strategy import (
     AccumulationMode,
     ClosingBehavior,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.triggers import Trigger
 
-__all__ = ["explain", "origins_of"]
+__all__ = ["explain", "stage_origins"]
 
 _HOW: Final = {
     AccumulationMode.CLEAR_ALWAYS: "discarding",
@@ -81,8 +81,9 @@ def explain(plan: Plan) -> str:
     """
     if not plan.nodes:
         return "an empty pipeline"
-    staged = cut_into_stages(plan)
-    origins = origins_of(plan)
+    staged = cut_into_stages(plan, changing_sides(plan))
+    origins = stage_origins(staged)
+    kept = memoised(plan)
     endless = unbounded_collections(plan)
     lifted = lifts(staged, streaming=bool(endless))
     lines = []
@@ -90,38 +91,34 @@ def explain(plan: Plan) -> str:
         lines.append(f"stage {depth}")
         for producer in stage:
             unbounded = ", unbounded" if isinstance(producer, Read) and Ref(producer.label) in endless else ""
-            lines.append(f"  {producer.label}: {_kind(producer, staged, lifted)}{unbounded}")
+            lines.append(f"  {producer.label}: {_kind(producer, kept, lifted)}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
                 lines.extend(f"      {line}" for line in _strategy(plan, producer))
             for node in plan.nodes:
                 fused = isinstance(node, Write) or node.label not in staged.cuts
                 if fused and node is not producer and producer.label in origins[node.label]:
-                    lines.append(f"    + {node.label}: {_kind(node, staged, lifted)}")
+                    lines.append(f"    + {node.label}: {_kind(node, kept, lifted)}")
     return "\n".join(lines)
 
 
-def origins_of(plan: Plan) -> dict[str, frozenset[str]]:
+def stage_origins(staged: StagedPlan) -> dict[str, frozenset[str]]:
     """Return, for each node, the sources and keyed nodes in whose stage it runs."""
     behind: dict[Ref, frozenset[str]] = {}
     origins: dict[str, frozenset[str]] = {}
-    keeping = memoised(plan)
-    for node in plan.nodes:
-        main = node.inputs[:1] if isinstance(node, ParDo) else node.inputs
-        origins[node.label] = frozenset().union(*(behind[ref] for ref in main))
-        keyed = isinstance(node, Read | GroupByKeyAndWindow | Reshuffle | Deduplicate) or (
-            isinstance(node, ParDo) and (node.is_stateful or node.label in keeping)
-        )
+    for node in staged.plan.nodes:
+        origins[node.label] = frozenset().union(*(behind[ref] for ref in main_inputs(node)))
+        begins_stage = node.label in staged.depths
         for ref in outputs_of(node):
-            behind[ref] = frozenset({node.label}) if keyed else origins[node.label]
+            behind[ref] = frozenset({node.label}) if begins_stage else origins[node.label]
     return origins
 
 
-def _kind(node: Node, staged: StagedPlan, lifted: Collection[str]) -> str:
+def _kind(node: Node, kept: Collection[str], lifted: Collection[str]) -> str:
     match node:
         case Read():
             return node.source.describe()
         case ParDo():
-            return _par_do(node, keeps=node.label in staged.cuts and not node.is_stateful)
+            return _par_do(node, keeps=node.label in kept)
         case ToPairs():
             value = "the row" if node.value is None else node.value
             return f"pairs of {node.key} and {value}, read as columns where possible"

@@ -61,6 +61,11 @@ class Plan:
         return tuple(node for node in self.nodes if ref in node.inputs)
 
 
+def main_inputs(node: Node) -> tuple[Ref, ...]:
+    """Return the inputs of a node without its side inputs."""
+    return (node.input,) if isinstance(node, ParDo) else node.inputs
+
+
 def outputs_of(node: Node) -> tuple[Ref, ...]:
     """Return the collections that a node produces."""
     tags = [MAIN]

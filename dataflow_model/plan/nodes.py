@@ -12,7 +12,7 @@ from dataflow_model.plan.declaration import Declaration, declaration_of
 from dataflow_model.plan.parameters import metadata_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     import pyarrow as pa
 
@@ -114,6 +114,10 @@ class ParDo:
     def inputs(self) -> tuple[Ref, ...]:
         """The main input, then the side inputs."""
         return (self.input, *(side.ref for side in self.side_inputs))
+
+    def has_side_among(self, changing: Collection[SideInput]) -> bool:
+        """Return whether one of the side inputs is among those that change while the pipeline runs."""
+        return any(side in changing for side in self.side_inputs)
 
     @functools.cached_property
     def parameters(self) -> dict[str, str]:

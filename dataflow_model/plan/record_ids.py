@@ -6,8 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import PlanError
+from dataflow_model.plan.graph import main_inputs
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
-from dataflow_model.plan.stages import dynamic_sides
+from dataflow_model.plan.stages import changing_sides
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -53,7 +54,7 @@ def has_record_ids(plan: Plan, ref: Ref) -> bool:
         >>> has_record_ids(p.plan(), pairs.ref), has_record_ids(p.plan(), sums.ref)
         (True, False)
     """
-    changing = dynamic_sides(plan)
+    changing = changing_sides(plan)
     refs = [ref]
     while refs:
         before = plan[refs.pop().label]
@@ -61,12 +62,12 @@ def has_record_ids(plan: Plan, ref: Ref) -> bool:
             return False
         if isinstance(before, Read) and not before.source.names_records:
             return False
-        refs.extend(before.inputs[:1] if isinstance(before, ParDo) else before.inputs)
+        refs.extend(main_inputs(before))
     return True
 
 
 def _check(plan: Plan, node: ParDo) -> None:
-    changing = dynamic_sides(plan)
+    changing = changing_sides(plan)
     if _ends(node, changing):
         raise _no_ids(node, node.label)
     reads: Counter[str] = Counter()
@@ -79,7 +80,7 @@ def _check(plan: Plan, node: ParDo) -> None:
         elif _is_keyed(before) or _ends(before, changing):
             raise _no_ids(node, before.label)
         else:
-            refs.extend(before.inputs[:1] if isinstance(before, ParDo) else before.inputs)
+            refs.extend(main_inputs(before))
     for label, ways in reads.items():
         if ways > 1:
             raise PlanError(
@@ -111,4 +112,4 @@ def _is_keyed(node: Node) -> bool:
 
 def _ends(node: Node, changing: Collection[SideInput]) -> bool:
     """Return whether record ids end at a node: it is keyed, so it may process elements later and in other bundles."""
-    return isinstance(node, ParDo) and (node.is_stateful or any(side in changing for side in node.side_inputs))
+    return isinstance(node, ParDo) and (node.is_stateful or node.has_side_among(changing))

@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import PlanWarning, explain
+from dataflow_model.plan.graph import main_inputs
 from dataflow_model.plan.nodes import AssignWindows, Deduplicate, GroupByKeyAndWindow, Node, ParDo
 from dataflow_model.plan.strategy import TimestampCombiner
 from dataflow_model.triggers import (
@@ -103,7 +104,7 @@ def groupings_before(plan: Plan, ref: Ref, through: Callable[[Node], bool]) -> l
         if isinstance(before, GroupByKeyAndWindow):
             labels.add(before.label)
         elif through(before):
-            refs.extend(before.inputs[:1] if isinstance(before, ParDo) else before.inputs)
+            refs.extend(main_inputs(before))
     return [
         candidate
         for candidate in plan.nodes

@@ -8,7 +8,7 @@ from dataflow_model.errors import NotYetSupported, PlanError
 from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
 from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.plan.stages import dynamic_sides
+from dataflow_model.plan.stages import changing_sides
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,11 +29,11 @@ def check_retractions(plan: Plan) -> None:
     retracted = retracted_collections(plan)
     if not retracted:
         return
-    changing = dynamic_sides(plan)
+    changing = changing_sides(plan)
     for node in plan.nodes:
         if isinstance(node, ParDo) and node.input in retracted:
             _check_function(node, retracted[node.input])
-            if any(side in changing for side in node.side_inputs):
+            if node.has_side_among(changing):
                 _refuse_changing_side(node, retracted[node.input])
         if isinstance(node, GroupByKeyAndWindow) and node.input in retracted:
             _check_grouping(node, retracted[node.input])
@@ -64,7 +64,7 @@ def applies_retractions(node: Node, changing: Collection[SideInput]) -> bool:
             return bool(node.retractable) and not (
                 node.is_stateful
                 or type(node.fn).finish_bundle is not DoFn.finish_bundle
-                or any(side in changing for side in node.side_inputs)
+                or node.has_side_among(changing)
             )
         case GroupByKeyAndWindow():
             return not node.strategy.merges

@@ -23,7 +23,7 @@ from dataflow_model.plan.nodes import (
 from dataflow_model.plan.refinements import groupings_before, keeps_all_panes
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.retractions import applies_retractions
-from dataflow_model.plan.stages import dynamic_sides
+from dataflow_model.plan.stages import changing_sides
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior
 from dataflow_model.time import Duration, DurationLike, duration
 from dataflow_model.triggers import AtPeriod, Repeatedly
@@ -111,7 +111,7 @@ def _in_one_stage(plan: Plan) -> Plan:
 
 def _triggered(plan: Plan, interval: Duration) -> Plan:
     """Return the plan with the triggers and the accumulation of rounds."""
-    changing = dynamic_sides(plan)
+    changing = changing_sides(plan)
     of_rounds: set[Ref] = set()  # collections whose elements are all emitted at the ends of rounds
 
     def triggered(node: Node) -> Node:
@@ -127,7 +127,7 @@ def _triggered(plan: Plan, interval: Duration) -> Plan:
                 of_rounds.update(outputs_of(node))
                 return attrs.evolve(node, strategy=strategy)
         emits_later = isinstance(node, Deduplicate) or (
-            isinstance(node, ParDo) and (node.is_stateful or any(side in changing for side in node.side_inputs))
+            isinstance(node, ParDo) and (node.is_stateful or node.has_side_among(changing))
         )
         if not emits_later and of_rounds.issuperset(node.inputs):
             of_rounds.update(outputs_of(node))
@@ -151,7 +151,7 @@ def _strategy(strategy: WindowingStrategy, interval: Duration) -> WindowingStrat
 
 def _retracting(plan: Plan) -> Plan:
     """Return the plan in which the groupings retract whose panes are grouped again, or are a side input."""
-    changing = dynamic_sides(plan)
+    changing = changing_sides(plan)
     able = _with(plan, _where_retracted)
 
     def passes(node: Node) -> bool:
@@ -193,7 +193,7 @@ def _for_values_only(plan: Plan, prepared: Collection[Ref]) -> Plan:
         plan: the plan.
         prepared: the collections that may contain retractions by the user's own strategies.
     """
-    changing = dynamic_sides(plan)
+    changing = changing_sides(plan)
     nodes: list[Node] = []
     strategies = dict(plan.strategies)
     for node in plan.nodes:

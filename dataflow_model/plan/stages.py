@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from dataflow_model.plan.ahead import nodes_ahead
-from dataflow_model.plan.graph import Plan, outputs_of
+from dataflow_model.plan.graph import Plan, main_inputs, outputs_of
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
     Deduplicate,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import Source
 
-__all__ = ["KeyedNode", "StagedPlan", "cut_into_stages", "dynamic_sides", "owner_of_cut", "side_cut"]
+__all__ = ["KeyedNode", "StagedPlan", "changing_sides", "cut_into_stages", "owner_of_cut", "side_cut"]
 
 KeyedNode: TypeAlias = GroupByKeyAndWindow | Reshuffle | Deduplicate | ParDo
 """The nodes that run on shards: groupings, reshuffles, and ParDos that are stateful, are memoised, or have side inputs
@@ -110,12 +110,12 @@ class StagedPlan:
         )
 
 
-def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> StagedPlan:
+def cut_into_stages(plan: Plan, changing: Collection[SideInput] = ()) -> StagedPlan:
     """Cut a plan into its chain of stages.
 
     Args:
         plan: a checked plan.
-        dynamic_sides: the side inputs that change while the plan runs; the others are sent with the functions.
+        changing: the side inputs that change while the plan runs; the others are sent with the functions.
 
     Example:
         >>> import dataflow_model as dm
@@ -124,7 +124,6 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
         >>> [[node.label for node in stage] for stage in cut_into_stages(p.plan()).stages]
         [['Sum.PerKey'], ['GroupByKey']]
     """
-    sides = frozenset(map(id, dynamic_sides))
     reached: dict[Ref, dict[str, int]] = {}
     depths: dict[str, int] = {}
     feeds: dict[str, Mapping[str, int]] = {}
@@ -133,12 +132,11 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
     owners: dict[str, str] = {}
     keeping = memoised(plan)
     for node in plan.nodes:
-        main = [node.inputs[0]] if isinstance(node, ParDo) else list(node.inputs)
-        flow = _union([reached[ref] for ref in main])
+        flow = _union([reached[ref] for ref in main_inputs(node)])
         if isinstance(node, Write):
             feeds[node.label] = flow
             continue
-        waits = isinstance(node, ParDo) and any(id(side) in sides for side in node.side_inputs)
+        waits = isinstance(node, ParDo) and node.has_side_among(changing)
         if isinstance(node, Read):
             flow, depths[node.label] = {node.label: 0}, 0
         elif isinstance(node, GroupByKeyAndWindow | Reshuffle | Deduplicate) or (
@@ -147,13 +145,13 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
             feeds[node.label] = flow
             before = set(flow)
             if isinstance(node, ParDo) and waits:
-                side_feeds[node.label] = {side: reached[side.ref] for side in node.side_inputs if id(side) in sides}
+                side_feeds[node.label] = {side: reached[side.ref] for side in node.side_inputs if side in changing}
                 before.update(*side_feeds[node.label].values())
             depth = 1 + max((depths[producer] for producer in before), default=0)
             depths[node.label] = depth
             if isinstance(node, ParDo) and waits:
                 for number, side in enumerate(node.side_inputs):
-                    if id(side) in sides:
+                    if side in changing:
                         owners[side_cut(node.label, number)] = node.label
                         depths[side_cut(node.label, number)] = depth
             stages.extend([] for _ in range(depth - len(stages)))
@@ -163,7 +161,7 @@ def cut_into_stages(plan: Plan, dynamic_sides: Collection[SideInput] = ()) -> St
         for ref in outputs_of(node):
             reached[ref] = {producer: back + horizon for producer, back in flow.items()}
     cuts = frozenset(feeds) | frozenset(owners)
-    ahead = nodes_ahead(plan, dynamic_sides)
+    ahead = nodes_ahead(plan, changing)
     return StagedPlan(plan, tuple(map(tuple, stages)), depths, cuts, feeds, side_feeds, owners, ahead)
 
 
@@ -187,7 +185,7 @@ def side_cut(label: str, number: int) -> str:
     return f"{label}\0side {number}"
 
 
-def dynamic_sides(plan: Plan) -> tuple[SideInput, ...]:
+def changing_sides(plan: Plan) -> tuple[SideInput, ...]:
     """Return the side inputs that change while a stream runs: those that depend on an unbounded source or a script.
 
     The others are known before the pipeline runs, and are sent with the functions.
@@ -197,7 +195,7 @@ def dynamic_sides(plan: Plan) -> tuple[SideInput, ...]:
         >>> p = dm.Pipeline()
         >>> factor = p | "factor" >> dm.Create([10])
         >>> _ = p | "numbers" >> dm.Create([1, 2]) | dm.Map(lambda x, by: x * by, dm.AsSingleton(factor))
-        >>> dynamic_sides(p.plan())
+        >>> changing_sides(p.plan())
         ()
     """
     changing: set[Ref] = set()

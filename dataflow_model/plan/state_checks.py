@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dataflow_model.errors import NotYetSupported, PlanError
 from dataflow_model.plan.nodes import ParDo
 from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.plan.stages import dynamic_sides
+from dataflow_model.plan.stages import changing_sides
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
@@ -27,7 +27,7 @@ def check_state(plan: Plan) -> None:
     if not stateful:
         return
     retracted = retracted_collections(plan)
-    changing = dynamic_sides(plan)
+    changing = changing_sides(plan)
     for node in stateful:
         source = retracted.get(node.input)
         if source is not None and "is_retraction" not in inspect.signature(node.fn.user_function()).parameters:
@@ -37,7 +37,7 @@ def check_state(plan: Plan) -> None:
                 hint="add the parameter `is_retraction` to `process` and reverse the effect of retracted values "
                 "there, or use .accumulating() or .discarding() before it",
             )
-        if any(side in changing for side in node.side_inputs):
+        if node.has_side_among(changing):
             raise NotYetSupported(
                 f"{node.label!r} is stateful, and its side input changes while the pipeline runs; "
                 "no runner supports both together yet",

@@ -25,7 +25,7 @@ from dataflow_model.plan.nodes import (
     Write,
 )
 from dataflow_model.plan.record_ids import RECORD_ID
-from dataflow_model.plan.stages import dynamic_sides
+from dataflow_model.plan.stages import changing_sides
 from dataflow_model.time import Duration
 from dataflow_model.triggers import DefaultTrigger
 
@@ -135,7 +135,7 @@ def features_of(plan: Plan) -> Iterator[tuple[str, Feature]]:
         >>> [(label, feature.name) for label, feature in features_of(p.plan())]
         [('Create', 'ELEMENTS'), ('Sum.PerKey', 'GROUPINGS')]
     """
-    changing = set(map(id, dynamic_sides(plan)))
+    changing = changing_sides(plan)
     for node in plan.nodes:
         match node:
             case Read():
@@ -146,8 +146,11 @@ def features_of(plan: Plan) -> Iterator[tuple[str, Feature]]:
                 features = [Feature.STATE if node.is_stateful else Feature.ELEMENT_WISE]
                 if RECORD_ID in node.metadata:
                     features.append(Feature.RECORD_IDS)
-                sides = {id(side) in changing for side in node.side_inputs}
-                features += [Feature.CHANGING_SIDE_INPUTS if side else Feature.STATIC_SIDE_INPUTS for side in sides]
+                are_changing = {side in changing for side in node.side_inputs}
+                features += [
+                    Feature.CHANGING_SIDE_INPUTS if is_changing else Feature.STATIC_SIDE_INPUTS
+                    for is_changing in are_changing
+                ]
             case ToPairs() | AssignTimestamps() | Flatten() | Reshuffle():
                 features = [Feature.ELEMENT_WISE]
             case AssignWindows():

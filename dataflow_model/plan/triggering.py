@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
-from dataflow_model.plan.stages import dynamic_sides
+from dataflow_model.plan.stages import changing_sides
 from dataflow_model.triggers import TriggerMachine
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def check_percentiles(plan: Plan) -> None:
 
 def _unknown_before(plan: Plan, node: ParDo) -> str | None:
     """Return the source or function whose elements reach this one without a percentile, if there is one."""
-    changing = {side.ref for side in dynamic_sides(plan)}
+    changing = changing_sides(plan)
     refs = [node.input]
     while refs:
         before = plan[refs.pop().label]
@@ -71,7 +71,7 @@ def _unknown_before(plan: Plan, node: ParDo) -> str | None:
                 continue
             case Read():
                 return before.label
-            case ParDo() if before.is_stateful or any(side.ref in changing for side in before.side_inputs):
+            case ParDo() if before.is_stateful or before.has_side_among(changing):
                 return before.label
             case ParDo():
                 refs.append(before.input)

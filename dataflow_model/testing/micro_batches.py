@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.sharded.bound import bound_plan
@@ -170,7 +170,7 @@ class MicroBatches(InProcess[MemoryStore]):
     @classmethod
     def of(cls, plan: Plan, schedule: Schedule) -> MicroBatches:
         """Return the run of a checked plan over scripts and static elements."""
-        staged = cut_into_stages(plan, dynamic_sides(plan))
+        staged = cut_into_stages(plan, changing_sides(plan))
         program = Program(
             bound_plan(staged),
             static_sides(staged).values,

@@ -12,6 +12,7 @@ from dataflow_model.io import Collect
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn, WrappingFn
 from dataflow_model.plan.dofn import SplitFn
+from dataflow_model.plan.graph import main_inputs
 from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Write
 from dataflow_model.plan.retracted import retracted_collections
@@ -192,8 +193,7 @@ def nearest_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:
     node = plan[ref.label]
     if isinstance(node, GroupByKeyAndWindow):
         return [node]
-    inputs = node.inputs[:1] if isinstance(node, ParDo) else node.inputs
-    groupings = [grouping for source in inputs for grouping in nearest_groupings(plan, source)]
+    groupings = [grouping for source in main_inputs(node) for grouping in nearest_groupings(plan, source)]
     return list({grouping.label: grouping for grouping in groupings}.values())
 
 

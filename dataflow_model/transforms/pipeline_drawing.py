@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.plan.checks import unbounded_collections
-from dataflow_model.plan.explain import origins_of
+from dataflow_model.plan.explain import stage_origins
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.nodes import MAIN, ParDo, Read, Write
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.transforms.topology_drawing import Box, Kind, Line
 
 if TYPE_CHECKING:
@@ -24,10 +24,9 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
     A box says in which stage its transform begins, or into which stage it is fused, so that it runs in the same worker
     without a shuffle. A grouping whose combiner runs partly before the shuffle is *lifted*.
     """
-    staged = cut_into_stages(plan)
+    staged = cut_into_stages(plan, changing_sides(plan))
     lifted = lifts(staged, streaming=bool(unbounded_collections(plan)))
-    depths = {node.label: depth for depth, stage in enumerate([staged.sources, *staged.stages]) for node in stage}
-    origins = origins_of(plan)
+    origins = stage_origins(staged)
     boxes = []
     for node in plan.nodes:
         match node:
@@ -35,11 +34,11 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
                 box = Box(node.label, Kind.INJECTOR, "stage 0, source")
             case Write():
                 box = Box(node.label, Kind.SINK, "sink")
-            case _ if node.label in depths:
+            case _ if node.label in staged.depths:
                 how = ", lifted" if node.label in lifted else ""
-                box = Box(node.label, Kind.COMPUTATION, f"stage {depths[node.label]}{how}")
+                box = Box(node.label, Kind.COMPUTATION, f"stage {staged.depths[node.label]}{how}")
             case _:
-                into = sorted({depths[producer] for producer in origins[node.label]})
+                into = sorted({staged.depths[producer] for producer in origins[node.label]})
                 box = Box(node.label, Kind.FUSED, f"fused into stage {' and '.join(map(str, into))}")
         boxes.append(box)
     places = {node.label: place for place, node in enumerate(plan.nodes)}

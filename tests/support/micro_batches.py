@@ -10,7 +10,7 @@ import attrs
 import dataflow_model as dm
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.rounds import in_rounds
-from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
@@ -118,7 +118,7 @@ class Run(Streamed):
     ) -> None:
         plan = plan_of(build)
         self.checkpoint = Checkpoint.open(
-            str(folder), cut_into_stages(plan, dynamic_sides(plan)), shards, HOST, is_input_over
+            str(folder), cut_into_stages(plan, changing_sides(plan)), shards, HOST, is_input_over
         )
         super().__init__(build, folder, rows)
         self.offset = self.checkpoint.begins
@@ -126,7 +126,7 @@ class Run(Streamed):
     def program_of(self, plan: Plan) -> Program:
         """Return the program of a plan that goes on where the checkpoint stands."""
         checkpoint = self.checkpoint
-        staged = cut_into_stages(plan, dynamic_sides(plan))
+        staged = cut_into_stages(plan, changing_sides(plan))
         fed, folded = checkpoint.feeding(staged, lifts(staged, streaming=True))
         return Program(
             bound_plan(staged),

@@ -10,6 +10,7 @@ import dataflow_model as dm
 from dataflow_model.demo import flights_file
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.explain import explain
+from dataflow_model.testing import TestStream
 
 
 def departures() -> dm.Pipeline:
@@ -35,6 +36,23 @@ def test_the_text_says_stages_what_is_fused_tags_and_side_inputs() -> None:
         '-- "dead_letters" -->',
     ):
         assert words in text
+
+
+def test_a_function_whose_side_input_changes_runs_in_the_stage_after_it() -> None:
+    p = dm.Pipeline()
+    rates = (
+        p | "rates" >> TestStream.parse(["e 1@12:00:00", "w +inf"], day="2000-01-01") | "latest" >> dm.Latest.globally()
+    )
+    prices = p | "prices" >> dm.Create([10])
+    priced = prices | "price" >> dm.Map(lambda price, rates: (price, sum(rates)), dm.AsIter(rates))
+    _ = priced | "sums" >> dm.Sum.per_key() | "collected" >> dm.io.Collect()
+    stages = [line.strip().partition(":")[0] for line in explain(p.plan()).splitlines()]
+    assert [name for name in stages if name in {"stage 1", "stage 2", "stage 3", "price", "sums"}] == [
+        *("stage 1", "stage 2", "price", "stage 3", "sums")
+    ]
+    text = p.draw()
+    assert "price<br/>stage 2" in text
+    assert "sums<br/>stage 3" in text
 
 
 def test_a_combiner_that_runs_before_the_shuffle_is_drawn_as_lifted() -> None:

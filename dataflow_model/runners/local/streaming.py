@@ -12,7 +12,7 @@ import attrs
 from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.local.doorbell import Doorbell
@@ -83,7 +83,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
         CheckpointMismatch: if the checkpoint belongs to another pipeline or runner, or another process uses it.
         SinkError: if the directory cannot be written, or is on a network file system.
     """
-    staged = cut_into_stages(plan, dynamic_sides(plan))
+    staged = cut_into_stages(plan, changing_sides(plan))
     Checkpoint.check_place(options.checkpoint, HOST)
     lock = RunLock.of(options.checkpoint, HOST)
     lock.take()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
-from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.weak import check_weak
 from dataflow_model.runners.options import (
     MAX_ROWS_PER_BATCH,
@@ -180,7 +180,7 @@ class SparkRunner:
         from dataflow_model.runners.spark import streaming  # a PySpark that supports only batch cannot import it
 
         with quick_workers(self.spark), active(self.spark):
-            return streaming.start(self, cut_into_stages(plan, dynamic_sides(plan)), until=until)
+            return streaming.start(self, cut_into_stages(plan, changing_sides(plan)), until=until)
 
     def rewritten(self, plan: Plan) -> Plan:
         """Return the plan as it is run: in rounds, in microbatch mode."""

@@ -17,7 +17,7 @@ from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
-from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, Size, chunks_of
 from dataflow_model.runners.engine.bundle import windows_apart
@@ -70,7 +70,7 @@ class Execution:
         self.plan = plan
         self.clock = clock
         self._size = Size(most, CHUNK.elements)
-        staged = cut_into_stages(plan, dynamic_sides(plan))
+        staged = cut_into_stages(plan, changing_sides(plan))
         self.staged = attrs.evolve(staged, plan=without_input_ahead(plan, staged.ahead))
         self.watermarks: dict[str, Watermarks] = {}
         self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in plan.nodes}

@@ -14,7 +14,7 @@ import attrs
 
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.stages import cut_into_stages, dynamic_sides
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of, wall_clock
@@ -67,7 +67,7 @@ class Job:
         """
         directory = _directory()
         check_functions(plan)
-        cut = cut_into_stages(plan, dynamic_sides(plan))
+        cut = cut_into_stages(plan, changing_sides(plan))
         sides = static_sides(cut, clock)
         staged = bound_plan(cut)
         inputs = inputs_of(staged)
