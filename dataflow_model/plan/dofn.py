@@ -82,7 +82,7 @@ class TimestampedValue(Generic[ElementT_co]):
     event_time: EventTime = attrs.field(converter=element_time)
 
     def __attrs_post_init__(self) -> None:
-        """Check that the tag, if there is one, is outside.
+        """Reject a `TaggedOutput` as the value; the tag goes around the timestamp.
 
         Raises:
             InvalidType: for a `TaggedOutput`, which would be a value of the main output.

@@ -56,7 +56,7 @@ class MessageSink(Sink):
         return _MessageWriter()
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Do nothing; the runner takes `records(messages)`."""
+        """Do nothing; the runner takes `kept(messages)`."""
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Do nothing, since nothing is written outside the messages."""

@@ -1,4 +1,4 @@
-"""Types and columns of lists, structs and maps: what is inside of them."""
+"""Types and columns of lists, structs and maps: what is inside them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _without_view(kind: pa.DataType) -> pa.DataType:
 
 
 def leaves(column: pa.Array) -> Iterator[pa.Array]:
-    """Yield the columns inside of a column that hold no lists, structs or maps; of a slice of maps, all their items.
+    """Yield the columns inside a column that hold no lists, structs or maps; of a slice of maps, all their items.
 
     Example:
         >>> [leaf.to_pylist() for leaf in leaves(pa.array([{"carrier": "UA", "delays": [4, 6]}]))]

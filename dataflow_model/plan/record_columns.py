@@ -179,7 +179,7 @@ class KeptRecords:
 
 
 class LazyRecords(Sequence[Record]):
-    """Records of which all are made when one of them is read.
+    """Records that are all created when one of them is first read.
 
     Their number is known before, and a sink can take their fields in columns instead. A subclass that has columns
     overrides the methods that return them; the methods that it leaves alone go through the records.

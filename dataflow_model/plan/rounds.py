@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["check_interval", "in_rounds"]
 
 _VALUES: Final = "values of"
-"""What the labels of the nodes begin with that keep retractions from a transform."""
+"""The prefix of the labels of the nodes that keep retractions from a transform."""
 
 
 def check_interval(mode: str, interval: DurationLike | None) -> Duration | None:
@@ -75,7 +75,7 @@ def in_rounds(plan: Plan, interval: Duration) -> Plan:
 
     * A grouping retracts the pane before if its strategy says so. So does a grouping whose panes are grouped again or
       are a side input, where each refinement would be one more element; everything else sees only values.
-    * A grouping of nothing but panes of groupings emits its own panes at the end of the tick that brings them.
+    * A grouping of nothing but panes of groupings emits its own panes at the end of the tick in which they arrive.
     * A fan-out combines in one stage. Its panes would arrive no sooner in two.
 
     Source: the Dataflow Model paper, section 3.1.2: micro-batch execution (its figure 10).

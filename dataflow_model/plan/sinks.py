@@ -122,7 +122,7 @@ class Sink(abc.ABC):
     Attributes:
         panes: whether window and pane are written as columns too.
         feature: the feature that a runner must support to write to the sink.
-        keeps_records: whether the runner keeps the result of `records` for `PipelineResult.collected`.
+        keeps_records: whether the runner keeps the records (see `kept`) for `PipelineResult.collected`.
     """
 
     panes: bool = False

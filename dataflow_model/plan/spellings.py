@@ -204,7 +204,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "DoFn": {
         "BundleContextParam": "set up in setup() or start_bundle(), and keep it as an attribute of self",
-        "BundleFinalizerParam": "a sink that publishes with a commit: dm.io.ForeachBundle(fn)",
+        "BundleFinalizerParam": "use a sink that publishes with the commit: dm.io.ForeachBundle(fn)",
         "RestrictionParam": _SPLITTABLE,
         "SetupContextParam": "set up in setup(), and keep it as an attribute of self",
         "WatermarkEstimatorParam": _WATERMARK,

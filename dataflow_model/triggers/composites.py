@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MET", "AfterAll", "AfterAny", "AfterEach"]
 
 MET: Final = "met"
-"""Under which `AfterAll` stores the children whose condition has been met."""
+"""The state tag of the children whose condition has been met."""
 
 
 class _ManyTriggers(CompositeTrigger, BuiltInTree):

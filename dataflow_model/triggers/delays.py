@@ -104,13 +104,13 @@ class AfterProcessingTime(_Delay):
     def describe(self) -> str:
         """Describe when the trigger fires."""
         if not self.delay:
-            return "at the end of the tick that brings the first element"
+            return "at the end of the tick in which the first element arrives"
         return f"{duration_text(self.delay)} of processing time after the first element"
 
     def describe_repeated(self) -> str:
         """Describe when the trigger fires if it is restarted whenever it finishes."""
         if not self.delay:
-            return "at the end of each tick that brings something"
+            return "at the end of each tick in which elements arrive"
         return f"every {duration_text(self.delay).removeprefix('1 ')} of processing time, from the first new element"
 
 

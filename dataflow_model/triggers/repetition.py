@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPLETIONS", "OrFinally", "RepeatCount", "RepeatUntil", "Repeatedly"]
 
 COMPLETIONS: Final = "completions"
-"""Under which `RepeatCount` stores how many there have been."""
+"""The state tag of the number of completions."""
 
 
 class _Repetition(CompositeTrigger, BuiltInTree):
@@ -72,12 +72,12 @@ class Repeatedly(_Repetition):
             context.reset_child(0)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
-        """Never."""
+        """Return `False`."""
         del children
         return False
 
     def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Never."""
+        """Return `False`."""
         del allowed_lateness
         return False
 

@@ -156,7 +156,7 @@ def test_the_plan_in_words_says_what_a_grouping_inherits(capsys: pytest.CaptureF
     p.explain()
     words = capsys.readouterr().out
     assert (
-        "      when: at the end of each tick that brings something; late elements are dropped\n"
+        "      when: at the end of each tick in which elements arrive; late elements are dropped\n"
         "        inherited: Repeatedly(AfterProcessingTime('0 seconds')), "
         "the continuation of Repeatedly(AfterCount(9)) of 'sums'\n"
     ) in words

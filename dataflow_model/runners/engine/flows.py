@@ -1,4 +1,4 @@
-"""Elements on their way through element-wise transforms, and what a function makes of them."""
+"""Elements on their way through element-wise transforms, and the outputs of a function for them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Flow:
 
     Attributes:
         values: the elements.
-        causes: of each, the place in the bundle that came in of the element it was made of; they rise.
+        causes: for each element, the place in the incoming bundle of the element that it was made from; ascending.
         times: their event times, in microseconds.
-        windows: the windows each is in.
+        windows: the windows of each element.
     """
 
     values: Sequence[Any]
@@ -57,7 +57,7 @@ class Flow:
         return self.with_values(taken(self.values, rows), rows)
 
     def with_values(self, values: Sequence[Any], rows: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> Self:
-        """Return values in the places of the elements at some rows."""
+        """Return new values with the causes, times and windows of the elements at some rows."""
         places = Integers(rows if isinstance(rows, np.ndarray) else array_of(rows))
         causes = places if isinstance(self.causes, range) else taken(self.causes, places)
         return type(self)(values, causes, taken(self.times, places), taken(self.windows, places))
@@ -74,12 +74,12 @@ class Flow:
 
 @attrs.define
 class Outputs:
-    """What a function has made of the elements of a flow, for one of its collections.
+    """The outputs of a function for the elements of a flow, for one output collection.
 
     Attributes:
         values: the outputs.
-        rows: of each output, the row in the flow of the element that it was made of.
-        times: by place, the event times of the outputs that were given one of their own.
+        rows: for each output, the row of its input in the flow.
+        times: by place, the event times of the outputs that have their own.
     """
 
     values: list[Any] = attrs.field(factory=list)
@@ -91,8 +91,8 @@ class Outputs:
 
         Args:
             value: the output.
-            row: that of the element it was made of.
-            time: its event time, if that is not the element's.
+            row: the row of its input.
+            time: its event time, if it is not that of the input.
         """
         if time is not None:
             self.times[len(self.values)] = time
@@ -100,7 +100,9 @@ class Outputs:
         self.rows.append(row)
 
     def flow(self, source: Flow) -> Flow:
-        """Return the outputs in the places of what they were made of.
+        """Return the outputs as a flow.
+
+        Each output has the cause and windows of its input, and the input's time unless it has its own.
 
         Args:
             source: the flow.

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["collect_rarely", "collecting_rarely", "leave_out"]
 
 _OBJECTS: Final = 100_000
-"""How many objects are made before the youngest are looked through; a batch of rows, which are soon freed, is fewer."""
+"""The number of new objects after which the youngest generation is collected.
+
+A batch of rows, which is soon freed, creates fewer.
+"""
 _lock: Final = threading.Lock()
 _before: list[tuple[int, int, int]] = []
-"""The threshold that holds outside of runs, once for each run that is going on."""
+"""The thresholds from before the first active run, once for each active run."""
 
 
 def collect_rarely() -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ def matched(groups: NDArray[np.int64], is_retraction: NDArray[np.bool_]) -> tupl
     """Match retractions with the values that replace them: the next value of the same emission, key and window.
 
     Args:
-        groups: of each element in each of its windows, in order, a number for its emission, key and window.
+        groups: a number for the emission, key and window of each element in each of its windows, in order.
         is_retraction: whether it is a retraction.
 
     Returns:

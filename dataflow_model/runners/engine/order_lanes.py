@@ -1,4 +1,4 @@
-"""Where elements stand, as columns: orders that are tuples only when they are looked at."""
+"""Orders and instants in columns; an order becomes a tuple only when it is read."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _MOST: Final = 2**63 - 1
 
 
 class InstantLane(Lane["tuple[int, int]"]):
-    """Where instants stand.
+    """Instants in columns.
 
     Attributes:
-        clocks: the clock's value at each.
-        steps: what tells instants at one value apart.
+        clocks: the clock value of each instant.
+        steps: distinguishes instants with the same clock value.
 
     Example:
         >>> InstantLane(np.array([60, 60]), np.array([0, 1]))
@@ -50,7 +50,7 @@ class InstantLane(Lane["tuple[int, int]"]):
 
     @classmethod
     def of(cls, at: Sequence[tuple[int, int]]) -> InstantLane:
-        """Return places as a lane, which they may be already."""
+        """Return instants as a lane; a lane is returned as it is."""
         if isinstance(at, InstantLane):
             return at
         columns = np.array(list(at), np.int64).reshape(len(at), 2)
@@ -60,11 +60,11 @@ class InstantLane(Lane["tuple[int, int]"]):
         return len(self.clocks)
 
     def items(self) -> Iterator[tuple[int, int]]:
-        """Return an iterator over the places."""
+        """Return an iterator over the instants."""
         return zip(self.clocks.tolist(), self.steps.tolist(), strict=True)
 
     def item(self, row: int) -> tuple[int, int]:
-        """Return where an instant stands."""
+        """Return one instant."""
         return int(self.clocks[row]), int(self.steps[row])
 
     def part(self, start: int, stop: int) -> InstantLane:
@@ -77,12 +77,12 @@ class InstantLane(Lane["tuple[int, int]"]):
         return InstantLane(picked(self.clocks, places), picked(self.steps, places))
 
     def before(self, at: tuple[int, int]) -> int:
-        """Return how many of the instants stand before another one."""
+        """Return the number of instants before another one."""
         clock, step = at
         return int(((self.clocks < clock) | ((self.clocks == clock) & (self.steps < step))).sum())
 
     def places_of(self, others: InstantLane) -> NDArray[np.int64]:
-        """Return the place here of each of some other instants, −1 for those that are not here; these have to rise.
+        """Return the place here of each of some other instants, or −1. The instants of this lane must be ascending.
 
         Example:
             >>> InstantLane.of([(60, 0), (60, 1), (90, 0)]).places_of(InstantLane.of([(90, 0), (60, 1), (70, 0)]))
@@ -136,7 +136,9 @@ def dense_ranks(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def as_one(keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return a number for each row by which rows compare as by some columns; they are sorted only if need be.
+    """Return one number per row by which rows compare as by the columns.
+
+    Rows are sorted only if the columns do not fit into 64 bits together.
 
     Args:
         keys: the columns, the least significant first.
@@ -169,11 +171,11 @@ def _rise(keys: Sequence[NDArray[np.int64]]) -> bool:
 
 
 class OrderLane(Lane[Any]):
-    """Orders in columns; subclasses say where the elements stood at first.
+    """Orders in columns; subclasses hold the orders that the elements had at first.
 
     Attributes:
-        numbers: of each element, its number among what functions have made of one; `None` if they have made nothing.
-        before, behind: what all orders begin and end with.
+        numbers: the number of each element among the outputs for the same input; `None` if the orders have none.
+        before, behind: the common prefix and suffix of all orders.
     """
 
     numbers: NDArray[np.int64] | None = None
@@ -187,7 +189,7 @@ class OrderLane(Lane[Any]):
 
     @abc.abstractmethod
     def bare(self) -> Iterable[tuple[Any, ...]]:
-        """Return the orders as they were at first, without number, beginning and end."""
+        """Return the orders as they were at first, without number, prefix and suffix."""
 
     @abc.abstractmethod
     def bare_item(self, row: int) -> tuple[Any, ...]:
@@ -223,11 +225,11 @@ class OrderLane(Lane[Any]):
         return self._selected(np.asarray(rows, np.int64))
 
     def numbered(self, causes: NDArray[np.int64] | range) -> Self | None:
-        """Return where elements stand, each by its cause and then its number among those of one cause.
+        """Return the orders of outputs: that of the cause, then the number among its outputs.
 
         Args:
-            causes: of each element, the place here of what it was made of, rising; the result is `None` if these
-                have a number already.
+            causes: the place here of the cause of each output, ascending; the result is `None` if the causes have a
+                number, a prefix or a suffix already.
         """
         if not self.is_bare():
             return None
@@ -238,16 +240,16 @@ class OrderLane(Lane[Any]):
         return numbered
 
     def between(self, before: tuple[Any, ...], behind: tuple[Any, ...]) -> Self:
-        """Return orders with more in front of them and behind them."""
+        """Return the orders with a longer prefix and suffix."""
         longer = copy.copy(self)
         longer.before, longer.behind = (*before, *self.before), (*self.behind, *behind)
         return longer
 
     def sorting(self, *major: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the places in order; `None` where they are in order already.
+        """Return the places by which to sort the elements; `None` if they are in order already.
 
         Args:
-            major: what counts before the orders, the most significant last.
+            major: columns that count more than the orders, the most significant last.
 
         Example:
             >>> RowOrders.of_origin("a", np.array([4, 3])).sorting()
@@ -283,7 +285,7 @@ class OrderLane(Lane[Any]):
 
     @property
     def form(self) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
-        """What two columns have in common that can be one."""
+        """What two columns must have in common to be joined into one."""
         return self.numbers is None, self.before, self.behind
 
     def is_bare(self) -> bool:
@@ -351,11 +353,11 @@ class RowOrders(OrderLane):
         return self.names[int(self.codes[row])], int(self.sequences[row])
 
     def keys(self) -> list[NDArray[np.int64]]:
-        """Return the places, and where the origins stand by name if there are several."""
+        """Return the places, and if there are several origins the ranks of their names."""
         return [self.sequences, *([ranks_of(self.names)[self.codes]] if len(self.names) > 1 else [])]
 
     def select(self, places: slice | NDArray[np.int64]) -> None:
-        """Keep some."""
+        """Keep only the orders at these places."""
         self.codes, self.sequences = picked(self.codes, places), self.sequences[places]
 
     @classmethod
@@ -370,12 +372,12 @@ class RowOrders(OrderLane):
         together.codes = concatenated([lane.codes_among(places) for lane in lanes])
         together.sequences = np.concatenate([lane.sequences for lane in lanes])
         numbers = [lane.numbers for lane in lanes if lane.numbers is not None]
-        if numbers:  # all have them: they are of one form
+        if numbers:  # all have them, because they have the same form
             together.numbers = concatenated(numbers)
         return together
 
     def codes_among(self, places: Mapping[str, int]) -> NDArray[np.int64]:
-        """Return the codes when the names of origins have other places."""
+        """Return the codes for other places of the names of the origins."""
         recoded = [places[name] for name in self.names]
         if recoded == list(range(len(recoded))):
             return self.codes
@@ -430,8 +432,8 @@ class DeferredOrders(OrderLane):
     """Orders that are computed when one of them is first read, which may be never.
 
     Args:
-        count: how many there are.
-        make: returns them; they must not depend on anything that changes in the meantime.
+        count: the number of orders.
+        make: a function that returns them; they must not depend on anything that changes in the meantime.
 
     Example:
         >>> orders = DeferredOrders(2, lambda: [("a", 7), ("b", 0)])
@@ -450,7 +452,7 @@ class DeferredOrders(OrderLane):
         return _restored, (self.made(),)
 
     def made(self) -> Sequence[Any]:
-        """Return the orders, made: as columns if they were made so, otherwise as a list."""
+        """Return the computed orders, as columns if possible, otherwise as a list."""
         made = self.bare()
         if self.is_bare() and isinstance(made, OrderLane):
             return made
@@ -461,7 +463,7 @@ class DeferredOrders(OrderLane):
         return columns
 
     def bare(self) -> Iterable[tuple[Any, ...]]:
-        """Return the orders as they were made; if none is left, none has to be made."""
+        """Return the orders that `make` returns, without calling it if none is left."""
         if not self._count:
             return []
         return self._source.orders if self._places is None else taken(self._source.orders, self._places)
@@ -472,7 +474,7 @@ class DeferredOrders(OrderLane):
         return order
 
     def keys(self) -> list[NDArray[np.int64]]:
-        """Return the ranks of the orders among those that were made."""
+        """Return the keys of the computed orders: those of their columns, or their ranks."""
         made = self.bare()
         return made.all_keys() if isinstance(made, OrderLane) else [ranks_of(list(made))]
 
@@ -491,7 +493,7 @@ class DeferredOrders(OrderLane):
 
 
 def made_orders(orders: Sequence[Any]) -> Sequence[Any]:
-    """Return orders that may have been deferred, made."""
+    """Return orders as columns or a list, computed if they were deferred."""
     return orders.made() if isinstance(orders, DeferredOrders) else orders
 
 
@@ -500,7 +502,7 @@ def _restored(orders: Sequence[Any]) -> Sequence[Any]:
 
 
 class _Source:
-    """What makes orders, and the orders once they are made."""
+    """The function that computes orders, and the orders once they are computed."""
 
     def __init__(self, make: Callable[[], Sequence[Any]]) -> None:
         self._make = make

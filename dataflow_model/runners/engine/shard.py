@@ -1,4 +1,4 @@
-"""One shard of one keyed stage: takes a chunk of instants, and returns what goes on to later stages and sinks."""
+"""One shard of one keyed stage: it runs a chunk of instants and returns the elements for later stages and sinks."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ Arrivals = dict[str, "Bundle"]
 
 @attrs.define
 class StageShard:
-    """The keyed nodes of one stage on one shard, and the fragments behind them.
+    """The keyed nodes of one stage on one shard, and the fragments after them.
 
     Args:
         staged: the chain.
         depth: which stage, from 1.
         side_values: the static side inputs.
         thaw: turns a stored key's bytes into its state; without it no state is made durable.
-        lifts: the groupings that are fed in columns.
+        lifts: the groupings whose input arrives in columns.
         follow: whether the job is bounded.
 
     Attributes:
-        machines: what runs each node, by label.
+        machines: the machine of each node, by label.
         panes: panes in columns for sinks, by the sinks' labels, since they were last taken; each table with the place
             of its instant.
-        watermarks: what each producer's output watermarks are known to be, which never go back.
+        watermarks: the output watermarks of each producer, as far as they are known; they never go backward.
     """
 
     staged: StagedPlan
@@ -90,7 +90,7 @@ class StageShard:
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
     def _machine(self, node: Any, source: GroupByKeyAndWindow | None) -> KeyedMachine:
-        """Return what runs a node; `source` is the grouping that takes back what it was given, if there is one."""
+        """Return the machine that runs a node; `source` is the grouping whose retractions may reach it, if any."""
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarMachine(node, self.lifts[node.label], follow=self.follow)
@@ -118,7 +118,7 @@ class StageShard:
                 raise AssertionError(f"{node!r} is not a keyed node")
 
     def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
-        """Return what runs a grouping that is not lifted; `takes_back` if its input may contain retractions."""
+        """Return the machine of a grouping that is not lifted; `takes_back` if its input may contain retractions."""
         late_data, tells = self.staged.plan.late_data, self._tells_percentile
         if self.thaw is None:
             return CoreMachine(node, late_data, self._awaited, takes_back=takes_back, tells_percentile=tells)
@@ -136,13 +136,13 @@ class StageShard:
         Args:
             instants: its instants.
             inboxes: the elements for the cuts of this stage; others are left alone.
-            watermarks: by producer, what all its shards let its output watermarks be at each instant; those of one that
-                is left out stay where they are.
+            watermarks: by producer, the output watermarks that all its shards allow at each instant; a producer that is
+                missing keeps its watermarks.
             partials: for each lifted grouping the partials by the place of their instant.
 
         Returns:
-            what arrives at later stages and sinks, and by node what this shard lets its output watermarks be at each
-            instant.
+            the elements for later stages and sinks by cut, and the output watermarks that this shard allows at each
+            instant by node.
         """
         known = self._advanced(watermarks, len(instants))
         arrivals: dict[str, PlacedBundle] = {}
@@ -161,7 +161,7 @@ class StageShard:
         return arrivals, reports
 
     def run_bounded(self, buckets: Mapping[str, Bucket]) -> dict[str, Bundle]:
-        """Run a bucket of a bounded job, and return what arrives at later stages and sinks.
+        """Run a bucket of a bounded job, and return the elements for later stages and sinks by cut.
 
         Args:
             buckets: by keyed node, all that its keys in the bucket have.
@@ -178,7 +178,7 @@ class StageShard:
         return panes
 
     def _advanced(self, watermarks: Mapping[str, Sequence[Watermarks]], count: int) -> dict[str, WatermarkLane]:
-        """Return by producer how far its watermarks have come at each of so many instants, and remember the last."""
+        """Return the watermarks of each producer at each of `count` instants, and remember the last ones."""
         known = {producer: WatermarkLane.standing(reached, count) for producer, reached in self.watermarks.items()}
         for producer, reported in watermarks.items():
             before = self.watermarks.get(producer, MIN_WATERMARKS)
@@ -193,7 +193,7 @@ class StageShard:
         known: Mapping[str, WatermarkLane],
         count: int,
     ) -> list[SideChunk]:
-        """Return what happens to a ParDo's changing side inputs, in the order in which it has them."""
+        """Return the elements and watermarks of a ParDo's changing side inputs, in the order of the side inputs."""
         feeds = self.staged.side_feeds.get(label)
         if feeds is None:
             return []
@@ -209,7 +209,7 @@ class StageShard:
         ]
 
     def _pass_on(self, label: str, produced: Produced, arrivals: dict[str, PlacedBundle]) -> None:
-        """Run the fragment behind a node on what the node has produced; panes for sinks alone stay in columns."""
+        """Run the fragment after a node on the node's output. Panes that only sinks receive stay in columns."""
         outputs = produced.outputs
         if produced.panes:
             consumers = self.staged.plan.consumers(Ref(label))
@@ -236,18 +236,18 @@ class StageShard:
 
     @property
     def is_over(self) -> bool:
-        """Whether the input of every node has come to its end, after which nothing is called any more."""
+        """Whether the input of every node has ended, after which no function is called any more."""
         producers = {producer for label in self.machines for producer in self.staged.feeds[label]}
         return all(self.watermarks.get(producer, MIN_WATERMARKS).low == MAX_TIMESTAMP for producer in producers)
 
 
 def least_by_instant(feed: Mapping[str, int], known: Mapping[str, WatermarkLane], count: int) -> WatermarkLane:
-    """Return the least of some producers' watermarks at each instant, each less what the fragment between holds back.
+    """Return the minimum of several producers' watermarks at each instant, each held back by the fragment in between.
 
     Args:
         feed: the producers, with how far each is held back.
-        known: by producer, its watermarks at each instant; of one that is left out nothing is known.
-        count: how many instants there are.
+        known: by producer, its watermarks at each instant; nothing is known of a producer that is missing.
+        count: the number of instants.
     """
     if not feed:
         return WatermarkLane.standing(MAX_WATERMARKS, count)
@@ -263,7 +263,7 @@ def routed(staged: StagedPlan, arrived: Arrivals) -> Arrivals:
 
 
 def join_arrivals(arrivals: Arrivals, more: Arrivals) -> None:
-    """Add what has arrived elsewhere."""
+    """Add the bundles of `more` to `arrivals`."""
     for cut, bundle in more.items():
         if cut in arrivals:
             arrivals[cut].extend(bundle)

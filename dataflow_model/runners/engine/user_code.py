@@ -30,7 +30,7 @@ _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY: Final = pathlib.PurePath(sysconfig.get_path("stdlib"))
 _ITERABLES: Final = frozenset({list, tuple, types.GeneratorType})
-"""What functions mostly give."""
+"""The types that most functions return, checked first because that is fast."""
 _HINT: Final = (
     "add .with_exception_handling() to the dm.Map, dm.FlatMap, dm.Filter or dm.ParDo that fails, or to one that checks "
     "its input, to send such elements to a separate output"

@@ -1,4 +1,4 @@
-"""Functions on columns: elements as record batches, and what a function gives for a batch as columns again."""
+"""Functions on columns: elements become record batches, and results become columns again."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _BATCHES: Final = (pa.RecordBatch, pa.Table, pa.Array, pa.ChunkedArray, np.ndarr
 
 @attrs.frozen
 class OnColumns:
-    """What a function has given for some elements.
+    """The results of a function for some elements.
 
     Attributes:
         values: the outputs.
-        rows: the place of the element that each belongs to; `None` where each element has its output.
-        failed: the places of the elements for which the function raised, each with what it raised.
+        rows: for each output, the place of its element; `None` if every element has an output.
+        failed: the places of the elements that could not be processed, each with the exception.
     """
 
     values: Sequence[Any]
@@ -45,14 +45,14 @@ class OnColumns:
 
 
 def run_on_columns(node: ParDo, values: Sequence[Any]) -> OnColumns:
-    """Call a function on columns for some elements, of which there is at least one.
+    """Call a function on columns for at least one element.
 
-    Where dead letters are kept, a batch for which the function raises is halved until the rows that it cannot take
-    stand alone: an output depends on its row only, whatever the batch.
+    Where dead letters are kept, a batch for which the function raises is halved until each failing row is in a batch
+    of its own. That is allowed because an output depends only on its row, not on the rest of the batch.
 
     Raises:
-        UserCodeError: for what the function raises, unless dead letters are kept; for an element that does not have the
-            columns; and for a result that has not one output for each row.
+        UserCodeError: if the function raises or an element does not have the columns, unless dead letters are kept; and
+            for a result without exactly one output for each row.
     """
     table, misfits = _conformed(values, node)
     if misfits and node.dead_letters is None:
@@ -82,9 +82,9 @@ class _Calls:
         values: the elements.
 
     Attributes:
-        results: of each batch its outputs; the places of those that stay if the function is a filter.
-        answered: of each batch the places of its elements.
-        failed: the places of the elements for which it raised, with what it raised.
+        results: the outputs for each batch; if the function is a filter, the places of the elements that it keeps.
+        answered: the places of the elements of each batch.
+        failed: the places of the elements for which the function raised, each with the exception.
     """
 
     def __init__(self, node: ParDo, rows: Sequence[int], values: Sequence[Any]) -> None:
@@ -94,10 +94,10 @@ class _Calls:
         self.failed: list[tuple[int, Exception]] = []
 
     def run(self, batch: pa.RecordBatch, start: int) -> None:
-        """Call the function for a batch whose first row is row `start`; halve it where the function raises."""
+        """Call the function for a batch whose first row is row `start`; halve the batch if the function raises."""
         node, count = self._node, batch.num_rows
         try:
-            with in_scratch() as keep:  # what is called again counts once
+            with in_scratch() as keep:  # rows for which the function is called again count once
                 given = _given(node, batch)
                 keep()
         except Exception as error:
@@ -122,7 +122,7 @@ class _Calls:
 
 
 def _conformed(values: Sequence[Any], node: ParDo) -> tuple[pa.Table, list[tuple[int, Exception]]]:
-    """Return elements as the columns that a function is given, and the places of those that do not have them."""
+    """Return the elements as the columns that the function receives, and the places of those that do not fit."""
     columns, schema = columns_of(values), node.columns
     if schema is None:
         if columns is not None:
@@ -137,7 +137,7 @@ def _conformed(values: Sequence[Any], node: ParDo) -> tuple[pa.Table, list[tuple
             return cast, []
     elements = list(values)
     by_name, kept, shapeless = columns_of_values(elements, schema)
-    if not {"key", "value"}.issuperset(schema.names):  # of records, a function gets the declared fields alone
+    if not {"key", "value"}.issuperset(schema.names):  # of records, a function receives only the declared fields
         by_name = {name: column for name, column in by_name.items() if name in schema.names}
     reasons: dict[int, str] = {}
     batch = fitted_columns(by_name, len(kept), schema, reasons)
@@ -162,13 +162,13 @@ def _cast(columns: pa.Table, schema: pa.Schema) -> pa.Table | None:
 
 
 def _given(node: ParDo, batch: pa.RecordBatch) -> Any:
-    """Return what a function gives for a batch; a generator is run to its end here, where errors are caught."""
+    """Return the function's results for a batch; a generator is exhausted here, where its errors are caught."""
     results: Any = node.fn.process_batch(batch, *node.args, **node.kwargs)
     return list(results) if isinstance(results, Iterator) else results
 
 
 def _outputs(given: Any, count: int, label: str) -> RowValues | ColumnValues:
-    """Return what a function has given for a batch of `count` rows as columns."""
+    """Return a function's results for a batch of `count` rows as columns."""
     if isinstance(given, _BATCHES):
         raise InvalidType(
             f"process_batch of {label!r} must yield its batch, but returned it", hint="write `yield`, not `return`"

@@ -27,8 +27,8 @@ class Watermarks:
     """How complete a stream is, as event times in microseconds.
 
     All values of one plan have the same percentiles: those below 100 that one of its triggers waits for or one of its
-    functions asks for, lowest percentile first. A value may leave out the last ones, or all: those are at the low
-    watermark. None is behind the low watermark: `of` sees to that, and all operations keep it so.
+    functions asks for, lowest percentile first. A value may leave out the last ones, or all: those equal the low
+    watermark. No percentile is behind the low watermark: `of` ensures this, and all operations preserve it.
 
     Attributes:
         low: the low watermark.
@@ -89,11 +89,11 @@ class Watermarks:
         return Watermarks(min(self.low, at), tuple(min(value, at) for value in self.percentiles))
 
     def less(self, back: int) -> Watermarks:
-        """Return the watermarks behind transforms that may move event times back by as much; ±∞ stay where they are."""
+        """Return the watermarks after transforms that may move event times back by up to `back`; ±∞ are unchanged."""
         return Watermarks(_less(self.low, back), tuple(_less(value, back) for value in self.percentiles))
 
     def further(self, count: int) -> tuple[int, ...]:
-        """Return so many further percentiles: those that are left out are at the low watermark.
+        """Return `count` percentiles; those that are missing equal the low watermark.
 
         Example:
             >>> Watermarks(10, (30,)).further(3)
@@ -136,7 +136,7 @@ class WatermarkLane(Lane[Watermarks]):
 
     @classmethod
     def of(cls, several: Sequence[Watermarks]) -> WatermarkLane:
-        """Return watermarks as a lane, which they may be already."""
+        """Return watermarks as a lane; a lane is returned as it is."""
         if isinstance(several, WatermarkLane):
             return several
         width = max((len(watermarks.percentiles) for watermarks in several), default=0)
@@ -146,7 +146,7 @@ class WatermarkLane(Lane[Watermarks]):
 
     @classmethod
     def standing(cls, watermarks: Watermarks, count: int) -> WatermarkLane:
-        """Return watermarks that do not move for so many instants."""
+        """Return watermarks that stay the same for `count` instants."""
         further = np.array([watermarks.percentiles], np.int64)
         return cls(np.full(count, watermarks.low, np.int64), np.repeat(further, count, axis=0))
 
@@ -189,7 +189,7 @@ class WatermarkLane(Lane[Watermarks]):
         return WatermarkLane(np.concatenate([lane.low for lane in lanes]), further)
 
     def further(self, count: int) -> NDArray[np.int64]:
-        """Return so many further percentiles: those that are left out are at the low watermark."""
+        """Return `count` percentiles; those that are missing equal the low watermark."""
         left_out = count - self.percentiles.shape[1]
         if left_out <= 0:
             return self.percentiles
@@ -205,11 +205,11 @@ class WatermarkLane(Lane[Watermarks]):
         return WatermarkLane(low, np.maximum.accumulate(np.maximum(self.further(width), known), axis=0))
 
     def held(self, at: NDArray[np.int64] | int) -> WatermarkLane:
-        """Return the watermarks as far as the hold of each instant lets them through, or one that holds at all."""
+        """Return the watermarks as far as the hold of each instant, or one hold for all instants, lets them through."""
         return WatermarkLane(np.minimum(self.low, at), np.minimum(self.percentiles, np.reshape(at, (-1, 1))))
 
     def less(self, back: int) -> WatermarkLane:
-        """Return the watermarks behind transforms that may move event times back by as much; ±∞ stay where they are."""
+        """Return the watermarks after transforms that may move event times back by up to `back`; ±∞ are unchanged."""
         return WatermarkLane(_all_less(self.low, back), _all_less(self.percentiles, back)) if back else self
 
 

@@ -118,7 +118,7 @@ class LocalRunner:
         if mode not in _MODES:
             raise InvalidArgument(
                 f"`mode` must be 'streaming' or 'microbatch', got {mode!r}",
-                hint="use mode='streaming', which takes data as they come",
+                hint="use mode='streaming', which processes data as they arrive",
             )
         if checkpoint is None:
             of_streams = {

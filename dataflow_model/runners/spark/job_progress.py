@@ -1,7 +1,7 @@
 """How far Spark is with the jobs of one run: its stages, and how many of their tasks are done.
 
-A session in this process answers when it is asked, about the jobs of a group. Spark Connect tells whoever waits for a
-result, in the thread that waits.
+A session in this process can be asked about the jobs of a group. Spark Connect reports progress only to the thread that
+waits for a result.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _RemoteJobs(SparkJobs):
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
         self._thread = threading.get_ident()
-        handler: Any = self._note  # a function does, where the annotation names a class of Spark Connect's
+        handler: Any = self._note  # PySpark's annotation names a Connect class, but accepts any function
         self._spark.registerProgressHandler(handler)
         try:
             yield

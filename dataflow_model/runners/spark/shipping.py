@@ -189,7 +189,10 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
 
 
 def _finders(spark: SparkSession, owner: type) -> tuple[Callable[[], Any] | None, Callable[[], Any]]:
-    """Return what Spark's planner finds a class with, if it needs the package, and what its executors do."""
+    """Return two functions that import a class: one for Spark's planner, one for executors, which have the package.
+
+    The planner's is `None` in local mode, where nothing has to be imported first.
+    """
     return None if is_local(spark) else _finder(owner, _package_along(spark)), _finder(owner, b"")
 
 

@@ -42,7 +42,7 @@ def chunk_partials(
 ) -> pa.Table | None:
     """Combine rows of a source per key and window; `None` if the general path must process them.
 
-    The table has the columns of `kernels.COLUMNS`; `window_end` only if the window's start does not determine it.
+    The table has the columns of `COLUMNS`; `window_end` is left out where the start determines it.
 
     Args:
         lift: what is combined.

@@ -242,7 +242,7 @@ class _DurableGrouping(CoreGrouping):
     def will_exceed(self, cells: int) -> bool:
         """Return whether there are columns for more cells than this, or will be after another such micro-batch.
 
-        So many windows of users' classes are too many as well.
+        The same bound applies to the number of windows of users' classes.
         """
         loaded, self._loaded = self._loaded, 0
         table = self.machine.cells

@@ -1,4 +1,4 @@
-"""What the workers of a run send to each other: in each round one Arrow file from each worker to each other one."""
+"""The exchange between workers: in each round every worker writes one Arrow file for each other worker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Exchange:
     Args:
         folder: the folder of the run.
         number: the number of the worker.
-        workers: how many workers there are.
+        workers: the number of workers.
         barrier: returns when all workers have called it.
     """
 

@@ -1,4 +1,4 @@
-"""What the parent and its workers tell each other over their connections."""
+"""The messages between the parent and its workers."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class _Worker:
         number: its number.
         connection: the connection to it.
         process: the id of its process, once it has begun.
-        report: its last report, unless it has begun only.
+        report: its last report since it began or passed a barrier, or `None`.
     """
 
     number: int
@@ -142,7 +142,11 @@ class Team:
             worker.end()
 
     def _lead(self) -> None:
-        """Wait for a report, and act on it; once workers write, each of them may finish, so that nothing is left."""
+        """Wait for reports and act on them.
+
+        Once workers are writing, a stop or a failure no longer interrupts the others, so that their output is known and
+        can be removed.
+        """
         running = {worker.connection: worker for worker in self._workers if not worker.is_over}
         ready: list[Any] = wait([*running, *([] if self._is_writing else [self.stops])])
         for connection in ready:

@@ -48,7 +48,7 @@ __all__ = ["flush_output", "run_assignment", "work"]
 
 
 def work(connection: Connection) -> None:
-    """Do what the parent assigns, and tell it how that ended."""
+    """Run the parent's assignment, and report the outcome."""
     try:
         assignment: Assignment = receive(connection)
         send(connection, Began(os.getpid()))

@@ -113,7 +113,7 @@ class Checkpoint:
             if other != host and (place / other).exists():
                 raise CheckpointMismatch(
                     f"the run in {path!r} was made by {runner}, and this is {_HOSTS[host]}",
-                    hint="go on with that runner; or stop the run, carry its state over, and start with the new "
+                    hint="continue with that runner; or stop the run, carry its state over, and start with the new "
                     f"checkpoint:\n  {upgrade_command(path)}",
                 )
         return record

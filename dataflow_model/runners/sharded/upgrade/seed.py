@@ -145,7 +145,7 @@ class Seed:
 
         Args:
             program: the program of the new run.
-            stage: the shard's new engines.
+            stage: the new machines of the shard.
             index: the index of the shard, from 0.
 
         Raises:
