@@ -48,7 +48,7 @@ class PaneColumns:
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> PaneColumns:
-        """Return what some records say, without creating the records of a lazy sequence.
+        """Return the columns of some records, without creating the records of a lazy sequence.
 
         Example:
             >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
@@ -59,7 +59,7 @@ class PaneColumns:
 
     @classmethod
     def of_records(cls, records: Sequence[Record]) -> PaneColumns:
-        """Return what some records say, record by record."""
+        """Return the columns of some records, by reading each record."""
         return cls.of_panes(
             [record.window for record in records],
             [record.pane for record in records],
@@ -81,7 +81,7 @@ class PaneColumns:
 
     @classmethod
     def joined(cls, several: Sequence[PaneColumns]) -> PaneColumns:
-        """Return the columns of some records and of those that follow, one behind the other."""
+        """Return the columns of several sequences of records, one after the other."""
         return cls(
             np.concatenate([columns.starts for columns in several]),
             np.concatenate([columns.ends for columns in several]),

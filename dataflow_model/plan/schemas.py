@@ -91,7 +91,7 @@ def _fields(hint: Any) -> dict[str, Any] | None:
 
 
 def _arrow_type(hint: Any, within: tuple[Any, ...]) -> pa.DataType | None:
-    """Return the type of a column, or `None` where the hint does not tell.
+    """Return the type of a column, or `None` if the hint does not determine it.
 
     Args:
         hint: the type of the values.

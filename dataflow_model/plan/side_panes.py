@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["Replaced", "check_side_inputs", "replaced_by_newer"]
 
 Replaced: TypeAlias = Literal["nothing", "key", "window"]
-"""What the values of a newer pane replace: nothing, the values of its key, or all values of the window."""
+"""The values that those of a newer pane replace: none, those of the same key, or all of the window."""
 _IN_ROUNDS: Final = "use mode='streaming', or dm.CoGroupByKey instead of the side input"
 
 
 def replaced_by_newer(plan: Plan, ref: Ref) -> Replaced:
-    """Return what the values of a newer pane replace in a side input.
+    """Return which values of a side input those of a newer pane replace.
 
     Values of panes that refine each other have to be told apart by what they belong to. That is known where nothing but
     the grouping has made them, and where the grouping has a single key and functions turn each value into one.

@@ -32,7 +32,7 @@ _WINDOWS: Final = frozenset({IntervalWindow, GlobalWindow})
 def with_windows(node: AssignWindows, flow: Flow) -> Flow:
     """Return the elements in the windows that the node's window function assigns.
 
-    An element that is in several windows already is as many elements, each of which is assigned anew.
+    An element that is in several windows already counts as several elements, each of which is assigned anew.
     """
     if not node.assigns:
         return flow

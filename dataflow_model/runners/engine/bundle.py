@@ -172,7 +172,7 @@ class Bundle:
         )
 
     def plain(self) -> Bundle:
-        """Return the elements with lists instead of lanes, of which it is quicker to take many small parts."""
+        """Return the elements in lists instead of lanes; it is faster to take many small parts of lists."""
         return Bundle(
             list(self.values),
             list(self.times),
@@ -208,7 +208,7 @@ def all_joined(bundles: Sequence[Bundle]) -> Bundle:
 def windows_apart(
     windows: Sequence[tuple[Window, ...]],
 ) -> tuple[Sequence[int], Sequence[tuple[Window, ...]]]:
-    """Return windows one by one, and of each the row of the element that is in it.
+    """Return the windows one by one, and for each the row of the element that is in it.
 
     Example:
         >>> day, night = "day", "night"
@@ -230,7 +230,7 @@ def updates_of(updates: Mapping[int, Update], rows: Sequence[int] | NDArray[np.i
 
 
 def retracted(updates: Mapping[int, Update], count: int) -> NDArray[np.bool_]:
-    """Return for each of some elements whether it is a retraction."""
+    """Return for each element whether it is a retraction."""
     if isinstance(updates, UpdateColumns):
         return updates.retracted()
     retractions = np.zeros(count, np.bool_)
@@ -240,7 +240,7 @@ def retracted(updates: Mapping[int, Update], count: int) -> NDArray[np.bool_]:
 
 
 def firings(updates: Mapping[int, Update], count: int) -> NDArray[np.int64]:
-    """Return a number for the emission of each of some elements; −1 without an update."""
+    """Return a number for the emission of each element; −1 for an element without an update."""
     if isinstance(updates, UpdateColumns):
         return updates.firings()
     numbers: dict[Hashable, int] = {}

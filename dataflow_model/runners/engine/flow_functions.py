@@ -91,7 +91,7 @@ def filter_flow(node: ParDo, flow: Flow) -> Flow:
 
 
 def add_outputs(node: ParDo, outputs: dict[str, Outputs], results: list[Any], row: int, time: int) -> None:
-    """Add the outputs of one element to those of their tags; if one of them is rejected, add none.
+    """Add the outputs of one element, by tag; if one of them is rejected, add none.
 
     Args:
         node: the transform.
@@ -110,11 +110,11 @@ def add_outputs(node: ParDo, outputs: dict[str, Outputs], results: list[Any], ro
 
 
 def _unmarked(result: Any, time: int, node: ParDo) -> tuple[str, Any, int | None]:
-    """Return the tag and the value of an output, and its event time if it was given one of its own.
+    """Return the tag and the value of an output, and its event time if it has its own.
 
     Args:
         result: the output.
-        time: the event time of the element that it was made of.
+        time: the event time of its input.
         node: the transform.
     """
     tag, value, at = MAIN, result, None

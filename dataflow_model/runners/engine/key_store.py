@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CLOCK", "EVENT_TIME", "KEPT_DECODED", "KeyStore", "StoredKey", "dues_of", "earliest", "head_bytes"]
 
 KEPT_DECODED: Final = 1_000
-"""How many settled keys at most are kept decoded too; those that were used last are likely to be used next."""
+"""The maximum number of settled keys that are kept decoded too: those used last, which are likely to be used next."""
 EVENT_TIME, CLOCK = range(2)
 """The lines of deadlines of every node: the low watermark and the processing clock."""
 _Place: TypeAlias = tuple[bytes, Window | None]
@@ -31,7 +31,7 @@ KeyT = TypeVar("KeyT")
 
 @attrs.define  # not frozen, which would triple the cost of making one
 class StoredKey:
-    """What a runner keeps of one key: the state as `freeze` made it, and when it next has to be looked at.
+    """What a runner keeps of one key: the state as `freeze` made it, and when the key is next due.
 
     It is kept as bytes, since there may be millions of keys: Python's garbage collector does not visit bytes, nor dicts
     of them. They begin with a head: a byte with the number of deadlines, a byte for each that tells whether it is set,

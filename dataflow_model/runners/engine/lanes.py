@@ -307,7 +307,7 @@ def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
 
 
 def ranks_of(items: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the place of each item among all of them in order; equal items rank as they stand.
+    """Return the place of each item in sorted order; equal items keep their relative order.
 
     Example:
         >>> ranks_of([b"b", b"c", b"a"])

@@ -41,7 +41,7 @@ _lock: Final = threading.Lock()
 class Lifetime:
     """One holder of a function; the first holder sets the function up, and the last one tears it down.
 
-    Of a combiner that is made of others, such as the two halves of one behind a fan-out, it holds those.
+    For a combiner that is made of others, such as the two halves of a combiner with a fan-out, it holds those others.
 
     Args:
         label: the label of the transform.

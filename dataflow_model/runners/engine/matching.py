@@ -21,7 +21,7 @@ def matched(groups: NDArray[np.int64], is_retraction: NDArray[np.bool_]) -> tupl
 
     Returns:
         how many retractions each element replaces, −1 for a retraction that nothing replaces; and the places of the
-        replaced retractions, in the order of what replaces them.
+        replaced retractions, in the order of their replacements.
 
     Example:
         >>> matched(np.array([3, 5, 3, 3]), np.array([True, True, False, True]))
@@ -30,11 +30,11 @@ def matched(groups: NDArray[np.int64], is_retraction: NDArray[np.bool_]) -> tupl
     count = len(groups)
     order = np.argsort(groups, kind="stable")
     retracts = is_retraction[order]
-    begins = np.ones(count, np.bool_)  # a run of retractions begins with a group, and behind a value
+    begins = np.ones(count, np.bool_)  # a run of retractions begins with a group, and after a value
     begins[1:] = (groups[order][1:] != groups[order][:-1]) | ~retracts[:-1]
     runs = np.cumsum(begins) - 1
     lasts = np.append(np.flatnonzero(begins)[1:], count) - 1
-    behind = order[lasts[runs]]  # what the run of each element ends with: a value, or its last retraction
+    behind = order[lasts[runs]]  # the end of each element's run: a value, or its last retraction
     is_replaced = retracts & ~is_retraction[behind]
     replaces = np.bincount(behind[is_replaced], minlength=count)
     replaces[order[retracts & ~is_replaced]] = -1

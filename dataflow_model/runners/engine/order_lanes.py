@@ -407,7 +407,7 @@ class RisingOrders(OrderLane):
         return (*self.tops.item(row), int(self.ranks[row]))
 
     def keys(self) -> list[NDArray[np.int64]]:
-        """Return the numbers, then what the greatest orders compare by."""
+        """Return the numbers, then the arrays by which the greatest orders compare."""
         return [self.ranks, *self.tops.all_keys()]
 
     def select(self, places: slice | NDArray[np.int64]) -> None:

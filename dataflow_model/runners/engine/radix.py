@@ -17,7 +17,7 @@ _MOST_DIGITS: Final = 4
 
 
 def in_order_of(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the places of rows in order of some keys, as `np.lexsort` does; equal rows stay as they are.
+    """Return the places of rows in order of some keys, as `np.lexsort` does; equal rows keep their relative order.
 
     Args:
         keys: the keys of the rows, the least significant first.
@@ -43,5 +43,5 @@ def in_order_of(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _digits(key: NDArray[np.int64]) -> int:
-    """Return how many digits tell the integers apart."""
+    """Return the number of digits that distinguish the integers."""
     return -(-(int(key.max()) - int(key.min())).bit_length() // _BITS)

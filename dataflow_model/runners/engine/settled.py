@@ -91,7 +91,7 @@ class SettledKeys(MutableMapping[bytes, bytes]):
         self._held[encoded] = entry
 
     def joined(self, keys: Iterable[bytes]) -> tuple[list[bytes], bytes, list[int]]:
-        """Return those of some keys that have an entry, their entries side by side, and where each of these ends."""
+        """Return the given keys that have an entry, their entries side by side, and where each entry ends."""
         entries = {encoded: entry for encoded in keys if (entry := self.get(encoded)) is not None}
         return list(entries), b"".join(entries.values()), list(itertools.accumulate(map(len, entries.values())))
 

@@ -47,7 +47,7 @@ class StaticSide:
 
     @classmethod
     def of(cls, plan: Plan, side: SideInput, records: Sequence[Record]) -> StaticSide:
-        """Return a side input of a plan, of which these are all panes."""
+        """Return a side input of a plan; the records are those of all its panes."""
         return cls(side, records, plan.strategy(side.ref).window_fn, replaced_by_newer(plan, side.ref))
 
     def __call__(self, window: Window) -> Any:
@@ -127,7 +127,7 @@ def contains(window: Window, at: EventTime) -> bool:
 
 
 def owner_of(value: Any, replaced: Replaced) -> Any:
-    """Return what the value of a pane belongs to, of which a newer pane replaces the values of an older one.
+    """Return the group of a pane's value; a newer pane replaces the values of an older one in the same group.
 
     With `"key"` it is the key of a pair, encoded; otherwise all values of a window belong together.
     """
@@ -170,7 +170,7 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
 
 
 def _no_dict(side: SideInput, values: list[Any]) -> InvalidArgument:
-    """Return the error for values that are no pairs, or of which a key cannot be looked up."""
+    """Return the error for values that are not all pairs, or for a key that cannot be looked up."""
     for value in values:
         if not is_pair(value):
             break

@@ -102,7 +102,7 @@ class SkewSketch:
 
 
 def _enough(quantile: float) -> int:
-    """Return the number of records of which one is expected beyond a quantile."""
+    """Return the number of records among which one is expected to exceed a quantile."""
     return round(1 / (1 - quantile))
 
 

@@ -26,7 +26,7 @@ def uniform(value: int, count: int) -> NDArray[np.int64]:
 
 
 def picked(array: NDArray[np.int64], places: slice | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the integers at these places; those of a `uniform` array as such an array, as a slice of it is already."""
+    """Return the integers at these places; for a `uniform` array the result is one too, as a slice always is."""
     if isinstance(places, slice) or not _is_uniform(array):
         return array[places]
     return uniform(array[0], len(places))

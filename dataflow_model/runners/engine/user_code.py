@@ -156,7 +156,7 @@ def _where(error: BaseException) -> str:
     if not outside:
         return text
     whose = [_library(frame) for frame, _ in outside]
-    users = None if None in whose else whose[0]  # if all is installed, the user's code is what was called first
+    users = None if None in whose else whose[0]  # if all code is installed, the user's was called first
     own = max(place for place, library in enumerate(whose) if library == users)
     text = f"{text}\n  in: {_place(outside[own])}"
     return text if own == len(outside) - 1 else f"{text}\n  raised in: {_place(outside[-1])}"

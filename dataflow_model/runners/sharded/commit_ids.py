@@ -1,8 +1,8 @@
-"""The ids of a run's commits, by which sinks tell a commit that is repeated from a new one.
+"""The ids of a run's commits, by which sinks distinguish a repeated commit from a new one.
 
-An id is made of the run, the start of the run that planned the micro-batch, and the number of the micro-batch. A commit
-that is repeated, or finished by a later start, keeps its id. If a checkpoint is restored from a copy, the run continues
-with numbers that it has used before, for other rows; the start distinguishes them.
+An id consists of the run, the start of the run that planned the micro-batch, and the number of the micro-batch. A
+commit that is repeated, or finished by a later start, keeps its id. If a checkpoint is restored from a copy, the run
+continues with numbers that it has used before, for other rows; the start distinguishes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["commit_id", "planned_in"]
 
 _AFTER_RUN: Final = re.compile(r"(?:-(?P<start>[0-9a-f]{12,}))?-(?P<number>\d{8,})")
-"""What follows the run in an id: the start, which ids of earlier formats and of bounded runs lack, and the number."""
+"""The end of an id, after the run: the start (not in ids of earlier formats and of bounded runs), and the number."""
 
 
 def commit_id(program: Program, batch: int) -> str:

@@ -33,7 +33,7 @@ class InProcess(Generic[StoreT]):
         program: the program.
         stores: the state store of each shard, by stage and label.
         worker: the process's cache.
-        stays: whether what tasks send to each other stays as it is; otherwise it is pickled, as between processes.
+        stays: whether tasks pass objects to each other unchanged; otherwise these are pickled, as between processes.
     """
 
     program: Program

@@ -104,7 +104,7 @@ def _clocks_read(program: Program, seen: Sequence[Observations]) -> dict[str, di
 def _versions_read(program: Program, seen: Sequence[Observations]) -> dict[str, dict[str, Any]]:
     """Return the version of each origin of a bounded source that was read.
 
-    The caller puts `None` in the place of that of an origin that has been read to its end.
+    The caller replaces the version of an origin that has been read to its end with `None`.
     """
     versions: dict[str, dict[str, Any]] = {}
     for observations in seen:

@@ -167,7 +167,7 @@ def _columns_of(read: Read) -> ColumnSource:
 
 
 def _is_enough(source: ColumnSource, origins: Sequence[Origin], done: int, awaited: Awaited) -> bool:
-    """Return whether reading so many origins completes enough of them for all panes to be emitted."""
+    """Return whether reading the first `done` origins completes enough of them for all panes to be emitted."""
     if awaited.enough is None:
         return False
     by_records = source.watermark_origins.weight == "records"

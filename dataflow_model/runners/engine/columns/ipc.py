@@ -1,4 +1,4 @@
-"""Tables as Arrow streams: of a part of a table they hold that part alone, where a pickle holds the whole columns."""
+"""Tables as Arrow streams, which contain only the given part of a table; a pickle contains the whole columns."""
 
 from __future__ import annotations
 

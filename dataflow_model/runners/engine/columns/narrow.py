@@ -49,7 +49,7 @@ def narrowed(numbers: NDArray[np.int64]) -> tuple[int, int | NDArray[Any]]:
 
 
 def widened(least: int, excess: int | NDArray[Any]) -> NDArray[np.int64]:
-    """Return the integers that `narrowed` was given.
+    """Return the integers that were passed to `narrowed`.
 
     Example:
         >>> widened(60, np.array([3, 0], np.uint8)), widened(60, 3)
@@ -84,7 +84,7 @@ def narrowed_table(table: pa.Table) -> pa.Table:
 
 
 def widened_table(table: pa.Table) -> pa.Table:
-    """Return the table that `narrowed_table` was given; another table is returned as it is."""
+    """Return the table that was passed to `narrowed_table`; another table is returned as it is."""
     metadata = dict(table.schema.metadata or {})
     if _LEAST not in metadata:
         return table

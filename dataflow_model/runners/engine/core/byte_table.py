@@ -31,8 +31,8 @@ class ByteTable:
     A row of the index has the hash of a key, −1 in a free row, where its record begins, and the lengths of the key and
     of the entry. A record is the key and its entry, side by side; it is not empty. An entry is overwritten if the
     new one is as long; otherwise it is added to the last segment. Once a third of the segments is outdated, `put` moves
-    the records of those with the fewest others away, so that it writes not much more than it is given. Entries that
-    would leave much of a segment unused are kept as objects.
+    the current records out of the segments that have the fewest, so that it writes little more than its input. Entries
+    that would leave much of a segment unused are kept as objects.
 
     Attributes:
         bytes: the total length of the entries.
@@ -87,7 +87,7 @@ class ByteTable:
         return self.copies([row], _ENTRY)[0] if self.index[row] >= 0 else self.large.get(encoded)
 
     def joined(self, keys: Iterable[bytes]) -> tuple[list[bytes], bytes, array[int]]:
-        """Return those of some keys that have an entry, their entries side by side, and where each of these ends."""
+        """Return the given keys that have an entry, their entries side by side, and where each entry ends."""
         wanted = list(keys)
         known: list[bytes] = []
         parts: list[bytearray | bytes] = []
@@ -115,7 +115,7 @@ class ByteTable:
         return known, b"".join(parts), ends[:count]
 
     def fetch(self, keys: list[bytes], first: int) -> None:
-        """Read what looking up the next keys will read, so that many cache misses overlap."""
+        """Read the memory that the next lookups need, so that many cache misses overlap."""
         seen = 0
         last = min(first + _AT_ONCE, len(keys))
         for place in range(first, last):

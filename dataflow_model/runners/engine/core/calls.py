@@ -75,7 +75,7 @@ class CurrentCall:
 
 
 class _Outcomes(Protocol):
-    """What becomes of calls of `process`."""
+    """Handles the results and errors of calls of `process`."""
 
     def begin_bundle(self) -> None:
         """Begin the user's bundle, unless it has begun."""
@@ -113,7 +113,7 @@ class ElementCalls:
         held: the arguments by name; the next call reuses the dictionary.
         varying: the names of those that differ from call to call, each with a function that returns it.
         positional: the further positional arguments; `None` if they differ from call to call.
-        outcomes: what becomes of the calls.
+        outcomes: handles the results and errors of the calls.
         rescues: whether elements that fail become dead letters.
     """
 
@@ -220,7 +220,7 @@ class ElementLoop:
 
         Args:
             inbox: the elements.
-            windows: what is known of the windows of each.
+            windows: the `OpenWindow`s of each element.
             retractions: by place, the elements that are retractions.
             reached: the event time up to which everything is processed.
             times: measures how long the keys take; `None` if that is not wanted.

@@ -67,8 +67,8 @@ class CellTable:
         earliest, latest: the bounds of the event times of the pending elements that were not late; valid only if the
             flag `TIMED` is set.
         standing: the newest value that has been emitted and not retracted; −1 if there is none.
-        width: the length of a row. The columns with several numbers for a slot have those of slot *n* from
-            *n* × `width` on.
+        width: the length of a row. A column with several numbers for each slot has those of slot *n* from *n* × `width`
+            on.
         first_bit, first_counter, first_queued, first_deadline: where these columns begin in a row.
         bits: three sets of places for each slot: finished, timer set, condition met.
         counters, deadlines: for each slot, by the number of the place that needs one.
@@ -134,7 +134,7 @@ class CellTable:
         return _NONE
 
     def find_ahead(self, keys: array[int], starts: array[int], ends: array[int], kinds: array[int], first: int) -> int:
-        """Read what finding the cells of the next elements will read; return how many elements these are.
+        """Read the memory that finding the cells of the next elements needs; return the number of these elements.
 
         The keys of elements that follow one another differ, so each would wait for memory anew. Reads that do not
         depend on one another overlap.
@@ -163,7 +163,7 @@ class CellTable:
         self.seen = seen  # so that the compiler does not leave the loop out
 
     def close_ahead(self, slots: array[int], first: int, last: int) -> None:
-        """Read what `close` will read of several slots, too."""
+        """Read also the memory that `close` needs for several slots."""
         self.read_ahead(slots, first, last)
         seen = self.seen
         for place in range(first, last):

@@ -1,4 +1,4 @@
-"""Emission: what a firing writes to the logs, which panes it emits and which earlier ones it takes back."""
+"""Emission: what a firing writes to the logs, which panes it emits, and which earlier panes it retracts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Emission:
     Attributes:
         log, panes, causes: what has happened since the logs were last cleared.
         events: the number of the event in the total order.
-        phase, at: the cause of the panes to come, as in `order.Order`.
+        phase, at: the cause of the next panes, as in `order.Order`.
         cause: its place in `causes`; −1 before its first pane.
         number: the number of its next emission.
         instant: the instant of the chunk.

@@ -190,7 +190,7 @@ class CoreGrouping:
         return list(map(column_of, (numbers[of.row], of.start, of.end, of.kind, of.time, of.row, of.replaces)))
 
     def _shown_values(self) -> Sequence[Any]:
-        """Return the values of a chunk as functions in Python are given them; nothing where none is called."""
+        """Return the values of a chunk as Python functions receive them; nothing if no function is called."""
         if not self.program.calls_back:
             return ()
         return self._values.tolist() if isinstance(self._values, np.ndarray) else self._values
@@ -375,7 +375,7 @@ class CoreGrouping:
         )
 
     def _counted_on(self, cause: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many emissions each pane's cause had before: two signals of an instant are one cause for a window.
+        """Return the number of earlier emissions of each pane's cause; a window sees two signals of an instant as one.
 
         Args:
             cause: the cause of each pane, in order.

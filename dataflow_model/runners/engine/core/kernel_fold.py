@@ -82,7 +82,7 @@ class _Numbers:
 
 @attrs.frozen(eq=False)
 class KernelColumns:
-    """What is stored of the accumulators of cells and of emitted values, in columns of 64 bits; floats as their bits.
+    """The stored form of the accumulators of cells and of emitted values, in columns of 64 bits; floats as their bits.
 
     Attributes:
         form: the kernels.
@@ -139,7 +139,7 @@ class KernelFold:
     """The accumulators of kernels by slot, and the emitted values by standing entry, in arrays.
 
     It holds integers of 64 bits, or floats, and folds exactly what the methods of the combiner would. Where it cannot,
-    `take` and `restore` say so, and `accumulators` and `standing_values` give what it holds as Python values.
+    `take` and `restore` return `False`, and `accumulators` and `standing_values` return its contents as Python values.
 
     Args:
         form: the kernels.
@@ -251,7 +251,7 @@ class KernelFold:
     # In Python ------------------------------------------------------------------------------------------------------
 
     def columns(self, slots: NDArray[Any], entries: NDArray[Any]) -> KernelColumns:
-        """Return what is stored of slots and of standing entries."""
+        """Return the stored form of slots and of standing entries."""
         self._admit()
         cells = [_view(self._counts, len(self._counts))[slots]] if self._is_counted else []
         for numbers in self._adding:
@@ -265,7 +265,7 @@ class KernelFold:
         return KernelColumns(self._form, self._codes, cells, standing)
 
     def restore_columns(self, columns: KernelColumns, slots: NDArray[np.int64], entries: NDArray[np.int64]) -> bool:
-        """Restore what `columns` has returned for other slots and entries; return whether the arrays can hold it."""
+        """Restore a result of `columns` into other slots and entries; return whether the arrays can hold it."""
         for numbers, code in zip(self._numbers, columns.codes, strict=True):
             if numbers is not None and code != _NO_NUMBERS and not self._takes(numbers, code):
                 return False
@@ -361,7 +361,7 @@ class KernelFold:
         return numbers.has_room_for(_view(known, len(known)))
 
     def _touches(self, numbers: _Numbers | None, values: Sequence[Any]) -> list[bool] | None:
-        """Return which accumulators or outputs are not those of nothing; `None` if the values do not tell."""
+        """Return which accumulators or outputs are not of an empty input; `None` if the values do not show it."""
         if numbers is None or (numbers.kernel not in _SIGNS and numbers.code != _FLOAT):
             return None
         nothing = _nothing_of(numbers.kernel)
@@ -436,7 +436,7 @@ class KernelFold:
 def _in_python(
     form: KernelForm, codes: str, columns: Sequence[NDArray[Any]], touched: NDArray[np.int64] | None
 ) -> list[Any]:
-    """Return outputs as Python values, with what kernels output for nothing."""
+    """Return outputs as Python values, with the outputs of kernels for an empty input."""
     parts = [
         _with_nothing(outputs, touched, kernel, _NO_NUMBERS if kernel == "mean" else code)
         for kernel, code, outputs in zip(form.kernels, codes, columns, strict=True)
@@ -490,7 +490,7 @@ def _with_nothing(numbers: NDArray[Any], touched: NDArray[np.int64] | None, kern
 
 
 def _nothing_of(kernel: str) -> int | None:
-    """Return the accumulator of nothing; that of a mean, without its count."""
+    """Return the accumulator of an empty input; for a mean, without its count."""
     return None if kernel in _SIGNS else 0
 
 
@@ -512,7 +512,7 @@ def _without_none(numbers: Sequence[Any]) -> list[Any]:
 
 
 def _chosen(fired: NDArray[Any], standing: NDArray[Any], sources: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the values at some places, as `reductions.trace` notes them."""
+    """Return the values at the places that `reductions.trace` has noted."""
     is_standing = sources < 0
     if not is_standing.any():
         return fired[sources]

@@ -63,14 +63,14 @@ class GroupingMachine:
 
     Attributes:
         cells: the state of the windows.
-        trees, merger: the evaluator of the trigger, and what merges its trees.
+        trees, merger: the evaluator of the trigger, and the merger of its trees.
         standing: the values that have been emitted and not retracted.
-        schedule: when each cell has to be looked at next.
+        schedule: when each cell is next due.
         emission: the panes.
         log: the operations on cells since the last `recycle`, those of `emission` among them.
         dropped_because_late, dropped_because_closed: the number of (element, window) pairs dropped.
         dropped_retractions: the number of (retracted element, window) pairs dropped.
-        merging: what asks a user's window function how windows merge; `None` if they merge as sessions do.
+        merging: asks a user's window function how windows merge; `None` if they merge as sessions do.
     """
 
     def __init__(

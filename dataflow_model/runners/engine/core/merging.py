@@ -42,7 +42,7 @@ class UserMerging:
         Args:
             key: the number of the key.
             bounds: the start, end and kind of the arriving window.
-            candidates: how many of the machine's `sources` may merge with it.
+            candidates: the number of the machine's `sources` that may merge with it.
         """
         core, machine = self._core, self._core.machine
         table = machine.cells
@@ -90,12 +90,12 @@ def merges_of(
         arriving: the window of an element.
 
     Returns:
-        the element's window after merging; and the merges that change cells, each as those of `windows` that it
+        the element's window after merging; and the merges that change cells, each as the members of `windows` that it
         merges, and the window that they become.
 
     Raises:
         InvalidArgument: if it merges one window into two targets, or into one beyond −∞ or +∞.
-        InvalidType: if what it returns are no merges.
+        InvalidType: if it returns something that is not a merge.
     """
     target = arriving
     moved: set[Window] = set()
@@ -121,7 +121,7 @@ def _merges(fn: WindowFn, windows: Sequence[Window]) -> Iterator[tuple[Collectio
 
     Raises:
         InvalidArgument: for a target beyond −∞ or +∞.
-        InvalidType: if they are no such pairs.
+        InvalidType: if one of them is not such a pair.
     """
     sources = set(windows)
     merges: Any = fn.merge(windows)

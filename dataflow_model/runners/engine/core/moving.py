@@ -69,8 +69,8 @@ def read_packed(packed: bytes, begins: array[int], counts: array[int], sizes: ar
 
     Args:
         packed: the bytes, least significant byte first.
-        begins: where rows begin that follow each other.
-        counts: how many there are from each of these places on.
+        begins: where each run of consecutive rows begins.
+        counts: the number of rows in each run.
         sizes: the number of bytes of each column in a row.
         columns: receives the columns; those without bytes are left out.
 
@@ -160,12 +160,12 @@ def number_alike(source: bytes, begins: array[int], length: int, numbers: array[
 
 
 def changed_heads(entries: dict[bytes, bytes], heads: dict[bytes, bytes], length: int) -> dict[bytes, bytes]:
-    """Return the first bytes of those entries that begin otherwise than `heads` says, or are not there.
+    """Return the first bytes of the entries whose first bytes in `heads` are different or missing.
 
     Args:
         entries: the entries.
         heads: the first bytes of entries by the same keys.
-        length: how many they are.
+        length: the number of these bytes.
 
     Example:
         >>> changed_heads({b"a": b"1..", b"b": b"2..", b"c": b"3.."}, {b"a": b"1", b"b": b"1"}, 1)

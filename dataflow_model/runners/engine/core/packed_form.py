@@ -64,13 +64,13 @@ _STANDING_COLUMNS: Final = 7
 
 @attrs.define
 class KeyObjects:
-    """What the cells of a key have that is not an integer, by the number of the cell or the emitted value.
+    """The contents of a key's cells that are not integers, by the number of the cell or the emitted value.
 
     Attributes:
         accumulators: the accumulators that are not empty, unless they are in columns.
         standing: the values that were emitted and not retracted, unless they are in columns.
         memory: the states of users' conditions, by the number of the cell and the place in the tree.
-        states, histories: what users' triggers keep, and the panes so far if they read them.
+        states, histories: the state of users' triggers, and the panes so far if they read them.
         windows: the windows of users' classes, by their kind.
     """
 

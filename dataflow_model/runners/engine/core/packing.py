@@ -38,12 +38,12 @@ _Parts: TypeAlias = "tuple[bytes, NDArray[np.int64]]"
 
 
 def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
-    """Return what is stored of keys, by encoded key, see `StoredKey`; keys without cells are left out.
+    """Return the stored form of keys (see `StoredKey`), by encoded key; keys without cells are left out.
 
     Args:
         core: the grouping.
         encoded: the keys by number.
-        freeze: pickles what is not an integer.
+        freeze: pickles the contents that are not integers.
     """
     slots = slots_of(core, encoded)
     if not len(slots):
@@ -132,7 +132,7 @@ class _CellColumns:
 
     Attributes:
         slots: the slots.
-        bits, counters, deadlines: what the cells have several of, with a row for each cell.
+        bits, counters, deadlines: the columns with several numbers for each cell; a row for each cell.
     """
 
     def __init__(self, core: CoreGrouping, slots: NDArray[np.intp]) -> None:
@@ -249,7 +249,7 @@ def _has_objects(core: CoreGrouping, at: _CellColumns, entries: Column) -> bool:
 def _objects(
     core: CoreGrouping, at: _CellColumns, of_cell: NDArray[np.intp], entries: Column, bounds: Sequence[int]
 ) -> dict[int, KeyObjects]:
-    """Return what is not an integer, by the number of the key among those that are packed."""
+    """Return the contents that are not integers, by the number of the key among those that are packed."""
     objects: collections.defaultdict[int, KeyObjects] = collections.defaultdict(KeyObjects)
     key_of_cell = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)).tolist()
     key_of_entry = [key_of_cell[cell] for cell in of_cell.tolist()]

@@ -209,7 +209,7 @@ def _ranks_of_distinct(items: Sequence[Any]) -> NDArray[np.int64]:
 
 
 class PaneOrders(OrderLane):
-    """The orders of panes: phase, what has caused them in it, and the number among the panes of that cause.
+    """The orders of panes: the phase, the cause in it, and the number among the panes of that cause.
 
     Args:
         panes: the panes of a chunk, in order.
@@ -220,10 +220,10 @@ class PaneOrders(OrderLane):
 
     Attributes:
         instants: if the panes are in order of their instants and orders, the instant of each; else `None`.
-        phases: of each pane, the phase in which it was emitted.
-        elements: for each pane of the phase `ELEMENT`, where the element stands that has caused it.
+        phases: for each pane, the phase in which it was emitted.
+        elements: for each pane of the phase `ELEMENT`, the order of the element that has caused it.
         timers: for each pane of another phase, the timer that has caused it.
-        pane_numbers: of each pane, its number among those of its cause.
+        pane_numbers: the number of each pane among those of its cause.
     """
 
     instants: NDArray[np.int64] | None = None  # which older pickles lack
@@ -259,9 +259,9 @@ class PaneOrders(OrderLane):
         return order
 
     def sorting(self, *major: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the places in order; `None` where they are in order already.
+        """Return the places by which to sort the panes; `None` if they are in order already.
 
-        Panes that come straight from their grouping are, which is noticed without a look at the keys.
+        Panes that come straight from their grouping are in order, which is recognised without reading the keys.
         """
         if self.instants is not None and len(major) == 1:
             steps = np.diff(major[0])
@@ -270,7 +270,7 @@ class PaneOrders(OrderLane):
         return super().sorting(*major)
 
     def keys(self) -> list[NDArray[np.int64]]:
-        """Return the numbers, then what the causes compare by."""
+        """Return the numbers, then the arrays by which the causes compare."""
         return [self.pane_numbers, *self.cause_keys()]
 
     def cause_keys(self) -> list[NDArray[np.int64]]:

@@ -30,11 +30,11 @@ class Placements:
     """Each element in each of its windows, a row's windows side by side.
 
     Attributes:
-        row: of the element.
+        row: the row of the element.
         start, end, kind: the window.
         time: the event time.
-        replaces: how many retracted elements it replaces; −1 if it is one itself, which nothing replaces.
-        replaced: the rows of the retracted elements that are replaced, in the order of what replaces them.
+        replaces: the number of retracted elements that it replaces; −1 for a retraction that nothing replaces.
+        replaced: the rows of the retracted elements that are replaced, in the order of their replacements.
     """
 
     row: NDArray[np.int64]
@@ -56,7 +56,7 @@ def placed(label: str, bundle: Bundle, instants: NDArray[np.int64], kind_of: Cal
     Args:
         label: the label of the grouping.
         bundle: the elements.
-        instants: of each element; a retraction and what replaces it are of the same one.
+        instants: the instant of each element; a retraction and its replacement have the same one.
         kind_of: returns the number of a window's kind.
     """
     row, start, end, kind = _in_windows(bundle.windows, kind_of)

@@ -1,4 +1,4 @@
-"""The schedule of a grouping: when each open cell has to be looked at next, and where it holds the watermark."""
+"""The schedule of a grouping: when each open cell is next due, and where it holds the watermark."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Schedule:
         return self.owes(slot) and (self.closes_always or not self.trees.is_finished(slot))
 
     def owes(self, slot: int) -> bool:
-        """Return whether values of windows with other bounds stand, which the cell's next pane retracts.
+        """Return whether the cell's next pane retracts values of windows with other bounds.
 
         The cell may have nothing new: another element has cut the window short, or the element that merged it was
         dropped because the trigger had finished.
@@ -121,7 +121,7 @@ class Schedule:
         return False
 
     def hold_of(self, slot: int) -> int:
-        """Return the earliest event time that a cell can still emit: that of its next pane or of what that retracts."""
+        """Return the earliest event time that a cell can still emit: that of its next pane or of one it retracts."""
         hold = self.output_time(slot)
         entry = self.cells.standing[slot]
         while entry >= 0:

@@ -131,7 +131,7 @@ def _groups(core: CoreGrouping, stored: Joined, begin: int) -> Iterator[_Alike]:
 def _numbered(
     core: CoreGrouping, stored: Joined, group: _Alike, thaw: Callable[[bytes], Any]
 ) -> tuple[list[int], dict[int, KeyObjects]]:
-    """Return the numbers of a group's keys, and what is not an integer, by the place of the key in the group."""
+    """Return the numbers of a group's keys, and their contents that are not integers by the place in the group."""
     objects: dict[int, KeyObjects] = {}
     begins = stored.begins[group.places] + group.rest
     pickles = divided(stored.whole, column_of(begins), column_of(stored.ends[group.places]))

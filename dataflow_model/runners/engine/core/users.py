@@ -42,7 +42,7 @@ class UserTriggers:
     Args:
         core: the grouping.
         trigger: the tree.
-        label: the grouping's.
+        label: the label of the grouping.
 
     Attributes:
         states: by slot, what is kept of a cell.
@@ -139,7 +139,7 @@ class UserTriggers:
         return done
 
     def _context(self, event: Event, place: int, slot: int, row: int, event_time: int) -> EventContext:
-        """Return the context of an event at a place, and let the cell's state know what has finished below it."""
+        """Return the context of an event at a place, after noting in the cell's state what has finished below it."""
         state, window = self._state(slot), self._window(slot)
         if place < self._last[place]:
             state.finished = self._finished(range(place + 1, self._last[place] + 1), slot)
@@ -152,7 +152,7 @@ class UserTriggers:
         return EventContext(self._machine, state, window, event, self._view, element, event_time)
 
     def _leave(self, place: int, slot: int, state: TreeState) -> None:
-        """Put into a cell's columns what a place and all below it have changed: what has finished, and the timers."""
+        """Copy the changes of a place and all below it to a cell's columns: the finished places, and the timers."""
         trees = self._core.machine.trees
         for number in range(place + 1, self._last[place] + 1):
             if state.finished >> number & 1:
@@ -168,7 +168,7 @@ class UserTriggers:
         return sum(1 << place for place in places if trees.has(slot, DONE, place))
 
     def _with_finished(self, place: int, slot: int) -> TreeState:
-        """Return the state of a cell, with what has finished of a place and all below it."""
+        """Return the state of a cell, with the finished ones of a place and all places below it."""
         state = self._state(slot)
         return TreeState(state.store, state.timers, self._finished(range(place, self._last[place] + 1), slot))
 
@@ -179,12 +179,12 @@ class UserTriggers:
         self._state(slot).store.setdefault((place, MET), {})[child] = _MODES[mode]
 
     def take_met(self, place: int, slot: int) -> int:
-        """Forget what has been met; return the mode of the firing: the last one that is not the default."""
+        """Forget the met conditions; return the mode of the firing: the last one that is not the default."""
         met = self._state(slot).store.pop((place, MET), {})
         return next((_BITS[mode] for mode in reversed(met.values()) if mode is not FiringMode.DEFAULT), 0)
 
     def merge_met(self, place: int, target: int, slots: Sequence[int]) -> None:
-        """Unite what has been met in several cells."""
+        """Unite the met conditions of several cells."""
         met: dict[int, FiringMode] = {}
         for slot in slots:
             met |= self._state(slot).store.get((place, MET), {})
@@ -208,7 +208,7 @@ class UserTriggers:
             self._timed.difference_update([(slot, place) for place in range(len(self._program.operation))])
 
     def restore(self, slot: int, state: TreeState, history: tuple[PaneInfo, ...]) -> None:
-        """Take in what durable state has of a cell, whose columns are filled in elsewhere."""
+        """Restore the state and history of a cell from durable state; its columns are filled in elsewhere."""
         self.states[slot] = state
         self._timed.update((slot, self._owner[place]) for place, _ in state.timers)
         if history:

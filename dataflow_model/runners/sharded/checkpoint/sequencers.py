@@ -21,7 +21,7 @@ __all__ = ["check_newest", "take_sequencer"]
 
 _FOLDER: Final = "sequencers"
 _KEPT: Final = 8
-"""How many sequencers of older starts are kept, for the administrator of a checkpoint."""
+"""The number of sequencers of older starts that are kept, for the administrator of a checkpoint."""
 
 
 def take_sequencer(directory: str) -> int:

@@ -67,7 +67,7 @@ def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committe
 
 
 def _in_turn(lefts: Sequence[int], most: int) -> list[int]:
-    """Return how many rows to take of each origin: all of one before the next."""
+    """Return the number of rows to take from each origin: all rows of one origin before those of the next."""
     counts = []
     for left in lefts:
         counts.append(min(left, most))
@@ -76,7 +76,7 @@ def _in_turn(lefts: Sequence[int], most: int) -> list[int]:
 
 
 def _evenly(lefts: Sequence[int], most: int) -> list[int]:
-    """Return how many rows to take of each origin: as many as of the others."""
+    """Return the number of rows to take from each origin: about equally many from each."""
     counts = []
     for place, left in enumerate(lefts):
         counts.append(min(left, most, max(1, most // (len(lefts) - place))))
@@ -85,9 +85,9 @@ def _evenly(lefts: Sequence[int], most: int) -> list[int]:
 
 
 def _by_clock(unread: Sequence[UnreadOrigin], most: int, clocks: Mapping[str, Any]) -> list[int]:
-    """Return how many rows to take of each origin, to bring their clocks to the same value.
+    """Return the number of rows to take from each origin to bring their clocks to the same value.
 
-    Of origins of which nothing has been read, a few rows are taken: until then, no clock can advance.
+    A few rows are taken from origins of which nothing has been read: until then, no clock can advance.
 
     Args:
         unread: the origins with unread rows.
@@ -105,7 +105,7 @@ def _by_clock(unread: Sequence[UnreadOrigin], most: int, clocks: Mapping[str, An
     counts[old] = _to_one_value(reached, periods, lefts[old], most - int(counts.sum()))
     behind = np.zeros(len(unread), np.float64)
     behind[new], behind[old] = -np.inf, reached
-    order = np.argsort(behind, kind="stable")  # what is left, as many rows may be at one value: to those behind
+    order = np.argsort(behind, kind="stable")  # many rows may share a value; the rest go to origins that are behind
     counts[order] += np.array(_in_turn((lefts - counts)[order].tolist(), most - int(counts.sum())), np.int64)
     return counts.tolist()
 
@@ -113,7 +113,7 @@ def _by_clock(unread: Sequence[UnreadOrigin], most: int, clocks: Mapping[str, An
 def _to_one_value(
     reached: NDArray[np.float64], periods: NDArray[np.float64], lefts: NDArray[np.int64], most: int
 ) -> NDArray[np.int64]:
-    """Return how many rows bring clocks to the same value, the greatest for which there are not too many.
+    """Return the number of rows that bring each clock to the same value: the greatest that needs at most `most` rows.
 
     Example:
         >>> _to_one_value(np.array([0.0, 50.0, 900.0]), np.array([1.0, 1.0, 1.0]), np.array([500, 500, 500]), 150)

@@ -91,7 +91,7 @@ class Record:
 
     @property
     def identity(self) -> int:
-        """What tells it from all other records of the log: its number, and its level, which a merge raises."""
+        """A number that no other record of the log has, made of its number and its level, which a merge raises."""
         return self.sequence << _LEVEL_BITS | self.level
 
 
@@ -121,7 +121,7 @@ class Contents:
                         del newest[key]
 
     def keep_only(self, records: Sequence[Record]) -> None:
-        """Forget all records but these, since the number of one that is gone may be given to a new one."""
+        """Forget all records but these, since a new record may reuse the number of a removed one."""
         self.keys = {record.identity: self.keys[record.identity] for record in records}
 
     def count(self) -> int:
@@ -222,8 +222,8 @@ class StateLog:
     def _move_oldest(self, delta: Delta, current: Callable[[str], Callable[[bytes], Any]], contents: Contents) -> None:
         """Move entries that are not outdated from the oldest records to a delta, while most of the log is outdated.
 
-        At most as many are moved as there are changes, but some in any case. Records of which nothing is needed any
-        more are removed.
+        At most as many are moved as there are changes, or `FEW_OUTDATED` if that is more. Records with no entries left
+        are removed.
         """
         changes = _count(delta.entries)
         budget = max(changes, FEW_OUTDATED)

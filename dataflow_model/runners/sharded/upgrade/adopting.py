@@ -133,6 +133,6 @@ def _offset(offset: dict[str, Any], labels: set[str]) -> dict[str, Any]:
     """Return the offset without sources that no longer exist or start again."""
     by_source = {
         name: {label: known for label, known in offset.get(name, {}).items() if label in labels}
-        for name in BY_SOURCE  # of which offsets of earlier releases do not have all
+        for name in BY_SOURCE  # offsets of earlier releases lack some of them
     }
     return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": None}
