@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+import concurrent.futures.thread  # noqa: F401 - it cannot be imported any more while a run ends with the program
 import contextlib
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -46,6 +48,8 @@ _WAY_ON: Final = {
     RunnerState.FAILED: "wait_until_finish() raises the error. A run with a checkpoint resumes where it failed.",
 }
 """What the user can do next."""
+_RUNS: Final[weakref.WeakSet[BackgroundRun]] = weakref.WeakSet()
+"""The runs of this process; see `_leave_runs`."""
 
 
 class BackgroundRun(abc.ABC):
@@ -58,13 +62,15 @@ class BackgroundRun(abc.ABC):
         runner: what runs it, in words.
     """
 
+    _error: BaseException | None = None
+
     def __init__(self, staged: StagedPlan, runner: str) -> None:
         self._staged = staged
         self._runner = runner
         self._state = RunnerState.RUNNING
-        self._error: BaseException | None = None
         self._trace: TracebackType | None = None
         self._problem = ""
+        self._is_error_seen = False
         self._thread = threading.Thread(target=self._work, name=runner, daemon=True)
         self._ending = threading.Event()
         self._over = threading.Event()
@@ -87,6 +93,7 @@ class BackgroundRun(abc.ABC):
             )
         self._over.wait(_seconds(timeout))
         if self._error is not None and self._over.is_set():
+            self._is_error_seen = True
             error = self._error.with_traceback(self._trace)  # without what an earlier call has added
             raise error
         return self._state
@@ -153,6 +160,7 @@ class BackgroundRun(abc.ABC):
             self._watcher = threading.Thread(target=self._watch, name=f"{self._runner}: watcher", daemon=True)
             self._watcher.start()
         self._thread.start()
+        _RUNS.add(self)
 
     def _work(self) -> None:
         ended_as = RunnerState.FAILED
@@ -196,6 +204,19 @@ class BackgroundRun(abc.ABC):
         finally:
             self._over.set()
 
+    def _leave(self) -> None:
+        """Wait for the end of the run, since the program ends; a stream that does not end by itself is stopped."""
+        self._over.wait()
+
+    def _log_unseen_error(self) -> None:
+        """Log the error with which the run has failed, unless `wait_until_finish` has raised it."""
+        if self._error is not None and not self._is_error_seen:
+            self._is_error_seen = True
+            LOG.error("%s has failed:", self._runner, exc_info=self._error.with_traceback(self._trace))
+
+    def __del__(self) -> None:
+        self._log_unseen_error()
+
     def _board(self) -> Board:
         """Return what a live table shows."""
         board = progress_board(self.report(), self._staged)
@@ -222,6 +243,19 @@ class BackgroundRun(abc.ABC):
         transforms = self.report().transforms
         for node in self._staged.sinks:
             yield node, transforms[node.label].elements_in
+
+
+def _leave_runs() -> None:
+    """Let runs end before the program does, and log the errors of those whose end nobody has waited for."""
+    for run in tuple(_RUNS):
+        if run._thread.is_alive():  # noqa: SLF001 - it is not in a forked process
+            run._leave()  # noqa: SLF001
+        run._log_unseen_error()  # noqa: SLF001
+
+
+# The runs end before Python stops what they may need: executors of `concurrent.futures`, whose own callback was
+# registered first and is called last, then everything registered with `atexit`. There is no public function for that.
+threading._register_atexit(_leave_runs)  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def _seconds(timeout: DurationLike | None) -> float | None:

@@ -231,6 +231,9 @@ class Pipeline:
     def run(self, until: Literal["drained"] | None = None) -> PipelineResult:
         """Start the pipeline and return immediately; the result reports its progress.
 
+        Call `wait_until_finish()` on the result to wait for the end, and to have the error of a failed run raised. If
+        the program ends without waiting, bounded runs are completed first, streams are stopped, and errors are logged.
+
         Args:
             until: `"drained"` ends an unbounded input at its current end, with the watermark at +∞.
 

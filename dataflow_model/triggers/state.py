@@ -36,7 +36,9 @@ class TreeState:
         finished: int = 0,
         _quiet: bool = False,  # noqa: FBT001, FBT002 - a fourth value is in pickles of earlier versions
     ) -> None:
-        self.__attrs_init__({} if store is None else store, {} if timers is None else timers, finished)
+        self.store = {} if store is None else store
+        self.timers = {} if timers is None else timers
+        self.finished = finished
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TreeState, (self.store, self.timers, self.finished)

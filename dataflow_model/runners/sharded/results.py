@@ -5,7 +5,8 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import LOG, InvalidArgument
+from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
@@ -101,11 +102,25 @@ class StreamResult(BackgroundRun, abc.ABC):
     def _pending_since(self) -> int | None:
         """Return the wall-clock time at which the current micro-batch started; `None` if there is none."""
 
+    def _leave(self) -> None:
+        if self._is_drained() or not unbounded_collections(self._staged.plan):
+            super()._leave()
+        else:
+            LOG.warning(
+                "%s: the run is stopped because the program ends; with the same checkpoint it resumes. "
+                "Call wait_until_finish() on the result of run() to keep the program running",
+                self._runner,
+            )
+            self.stop()
+
+    def _is_drained(self) -> bool:
+        """Return whether the run ends at the current end of its inputs."""
+        return any((self._checkpoint.requests / name).exists() for name in ("drain", "until_drained"))
+
     def _finished(self) -> RunnerState:
         """Record that the input has ended; return whether it was drained or has ended by itself."""
-        requests = self._checkpoint.requests
-        if not any((requests / name).exists() for name in ("drain", "until_drained")):
+        if not self._is_drained():
             return RunnerState.DONE
-        with writing(requests):
-            touch(requests / "drained")
+        with writing(self._checkpoint.requests):
+            touch(self._checkpoint.requests / "drained")
         return RunnerState.DRAINED
