@@ -23,6 +23,7 @@ from dataflow_model.triggers import (
     OrFinally,
     Trigger,
 )
+from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +56,8 @@ def warn_about_refinements(plan: Plan, *, in_rounds: bool = False) -> None:
     * Accumulating panes that are not retracted are counted again with each refinement. There is no warning if a
       stateful function, `Deduplicate`, or a function with the parameter `pane` is between the two groupings, since it
       can choose among the panes.
-    * A retraction that has the event time of an element may be late for the grouping that should apply it.
+    * A retraction that has the event time of an element may be late for the grouping that should apply it, unless
+      that groups the global window.
 
     Args:
         plan: the plan, as it is run.
@@ -153,6 +155,8 @@ def _problems(plan: Plan, *, in_rounds: bool) -> Iterator[str]:
                     "counted more than once",
                     hint=_IN_ROUNDS if in_rounds else way_out,
                 )
+        if isinstance(node.strategy.window_fn, GlobalWindows):
+            continue  # it drops nothing before the end of the input
         for before in groupings_before(plan, node.input, _passes_retractions):
             strategy = before.strategy
             at = strategy.timestamp_combiner

@@ -9,6 +9,8 @@ from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import changing_sides
+from dataflow_model.time import duration_text
+from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -109,12 +111,13 @@ def _check_function(node: ParDo, source: GroupByKeyAndWindow) -> None:
 
 def _check_grouping(node: GroupByKeyAndWindow, source: GroupByKeyAndWindow) -> None:
     strategy = node.strategy
-    if strategy.allowed_lateness < source.strategy.allowed_lateness:
+    expires = not isinstance(strategy.window_fn, GlobalWindows)
+    if expires and strategy.allowed_lateness < source.strategy.allowed_lateness:
+        lateness, needed = (duration_text(given.strategy.allowed_lateness) for given in (node, source))
         raise PlanError(
-            f"{node.label!r} allows {strategy.allowed_lateness!r} of lateness, but {source.label!r} before it "
-            f"emits retractions for {source.strategy.allowed_lateness!r}: later ones would be dropped, and wrong "
-            "results would remain",
-            hint=f"use .allowed_lateness({source.strategy.allowed_lateness!r}) or more",
+            f"{node.label!r} allows {lateness} of lateness, but {source.label!r} before it emits retractions for "
+            f"{needed}: later ones would be dropped, and wrong results would remain",
+            hint=f"use .allowed_lateness({needed!r}) or more",
         )
     if strategy.merges:
         raise PlanError(

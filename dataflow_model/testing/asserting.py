@@ -12,6 +12,8 @@ from dataflow_model.windowing import GlobalWindows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from dataflow_model.values import PaneInfo
+
 __all__ = ["assert_that", "equal_to"]
 
 
@@ -123,7 +125,9 @@ class _AssertThat(PTransform):
         _ = grouped | "check" >> Map(_Check(self._matcher))
 
 
-def _with_no_key(element: Any) -> tuple[None, Any]:
+def _with_no_key(element: Any, pane: PaneInfo) -> tuple[None, Any]:
+    """Return the element for the group of all. It takes the pane since the matcher is given all panes of a window."""
+    del pane
     return None, element
 
 

@@ -42,6 +42,28 @@ def test_all_windows_are_compared_together_and_retractions_applied() -> None:
         assert_that(p | script | each | dm.Sum.per_key(), equal_to([("a", 3), ("a", 5)]))
 
 
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("discarding", [1, 2, 0, 5]),
+        ("accumulating", [1, 3, 3, 8]),
+        ("accumulating_and_retracting", [8]),
+    ],
+)
+@pytest.mark.parametrize("combiner", ["end_of_window", "latest"])
+def test_the_panes_of_a_window_with_lateness_are_checked_without_a_warning(
+    mode: str, expected: list[int], combiner: Any
+) -> None:
+    trigger = dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1))
+    windowing = dm.Window.into(dm.FixedWindows(10)).trigger(trigger).allowed_lateness(600)
+    script = TestStream.parse(
+        ["e 1@12:00:01", "e 2@12:00:02", "w 12:00:20", "e 5@12:00:03", "w +inf"], day="2000-01-01", key="k"
+    )
+    with dm.Pipeline() as p:
+        sums = p | script | getattr(windowing.timestamp_combiner(combiner), mode)() | dm.Sum.per_key() | dm.Values()
+        assert_that(sums, equal_to(expected))
+
+
 def test_a_matcher_may_be_any_function_of_the_list() -> None:
     def of_one_kind(elements: list[Any]) -> None:
         assert len({type(element) for element in elements}) == 1
