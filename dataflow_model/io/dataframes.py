@@ -93,6 +93,7 @@ class ReadDataFrame(ReadRows[PCollection]):
             )
         source = DataFrameSource(
             dataframe=df,
+            columns=schema,
             event_time=event_time,
             processing_time=processing_time,
             watermark=BoundedOutOfOrderness(Duration(0)) if watermark is None else check_estimator(watermark),

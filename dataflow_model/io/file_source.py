@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from dataflow_model.io.listed_folder import Names
+    from dataflow_model.plan.column_record import ColumnRecord
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.sources import Known
 
@@ -122,6 +123,8 @@ class FileSource(ColumnSource):
             whole: write them elsewhere on the same file system and rename them into place. A file that is replaced is
             read as a new one; of lines that are appended to a text file, only these.
         given: the columns' names and types as the user states them, or `None` for those of the first file.
+        is_inferred: whether `given` was inferred from the first file.
+        record: where a run records the columns if they are not known yet.
         columns: the columns to read; `None` for all.
         grows: whether rows can be appended to a file of this format.
     """
@@ -133,6 +136,8 @@ class FileSource(ColumnSource):
     watermark_origins: WatermarkOrigins = EVERYTHING
     follow: bool = False
     given: pa.Schema | None = None
+    is_inferred: bool = attrs.field(default=False, eq=False, repr=False)
+    record: ColumnRecord | None = attrs.field(default=None, eq=False, repr=False)
     columns: tuple[str, ...] | None = None
     _listed: _Listed = attrs.field(init=False, eq=False, repr=False, factory=_Listed)
     _watch: Watch = attrs.field(init=False, eq=False, repr=False, factory=Watch)
@@ -320,6 +325,9 @@ class FileSource(ColumnSource):
         """Return all columns' names and types."""
         if self.given is not None:
             return without_views(pa.schema([field.with_nullable(nullable=True) for field in self.given]))
+        recorded = None if self.record is None else self.record.read()
+        if recorded is not None:
+            return recorded
         names = self._files()
         if not names:
             raise SourceError(
@@ -335,6 +343,8 @@ class FileSource(ColumnSource):
                 hint="pass schema=pa.schema({…}) to set the columns and their types",
             )
         self._check_columns(first_schema)
+        if self.record is not None:
+            self.record.record(first_schema)
         return first_schema
 
     def bound(self) -> Self:
@@ -346,7 +356,25 @@ class FileSource(ColumnSource):
         """
         if self.given is not None or not list_files(self.paths):
             return self
-        return attrs.evolve(self, given=self.full_schema())
+        return attrs.evolve(self, given=self.full_schema(), is_inferred=True)
+
+    def stated_columns(self) -> pa.Schema | None:
+        """Return the columns if the program states them, and they are not those of the first file."""
+        return None if self.given is None or self.is_inferred else self.full_schema()
+
+    def recorded_in(self, record: ColumnRecord) -> Self:
+        """Return the source with the columns that the run has recorded; without files, it records those of the first.
+
+        Args:
+            record: the record of the run.
+        """
+        columns = record.read()
+        if columns is not None:
+            return attrs.evolve(self, given=columns, is_inferred=True)
+        if self.given is None:
+            return attrs.evolve(self, record=record)
+        record.record(self.full_schema())
+        return self
 
     def _check_columns(self, schema: pa.Schema) -> None:
         row_type(schema)  # refuses names that cannot be fields

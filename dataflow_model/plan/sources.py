@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from dataflow_model.plan.column_record import ColumnRecord
+
 __all__ = [
     "AddStep",
     "Alarm",
@@ -206,6 +208,19 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
             InvalidArgument: if a time column does not exist.
             SourceError: if the data cannot be read.
         """
+        return self
+
+    def stated_columns(self) -> pa.Schema | None:
+        """Return the columns if the program states them; a checkpoint continues only with the same ones."""
+        return None
+
+    def recorded_in(self, record: ColumnRecord) -> Self:
+        """Return the source with the columns that the run has recorded, if it infers them from its data.
+
+        Args:
+            record: the record of the run. If it is empty, the source records the columns as soon as it knows them.
+        """
+        del record
         return self
 
     def size(self) -> int:
@@ -448,10 +463,12 @@ class DataFrameSource(RowSource):
     """Rows of the user's Spark DataFrame, batch or streaming; only Spark runners support it.
 
     Attributes:
+        columns: the columns as they reach the workers.
         origin, sequence: the columns with a row's origin and its position there, or `None`.
     """
 
     dataframe: Any
+    columns: pa.Schema | None = attrs.field(default=None, kw_only=True)
     event_time: str | Arrival | None = ARRIVAL
     processing_time: str | None = None
     watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
@@ -485,6 +502,10 @@ class DataFrameSource(RowSource):
         """Return the DataFrame's columns."""
         names: list[str] = self.dataframe.columns
         return names
+
+    def stated_columns(self) -> pa.Schema | None:
+        """Return the columns of a streaming DataFrame; the rows of another one are kept in the checkpoint."""
+        return None if self.is_bounded else self.columns
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the DataFrame, which is a handle that only the driver can use."""

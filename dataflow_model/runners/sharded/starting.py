@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.checkpoint.columns import with_recorded_columns
 from dataflow_model.runners.sharded.checkpoint.durable import touch, writing
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.upgrade.adopting import upgrade_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,10 +55,12 @@ def stream_program(
         max_state_memory: the bytes of memory for state by key, over all shards. With it, no grouping of a new run keeps
             its state in columns, which are always in memory.
     """
+    upgrade = f"stop the run, carry its state over, and start with it:\n  {upgrade_command(str(checkpoint.path))}"
+    staged = with_recorded_columns(bound_plan(staged), checkpoint.ours, upgrade)
     could_be_lifted = {} if max_state_memory is not None else lifts(staged, streaming=True)
     lifted, folded = checkpoint.feeding(staged, could_be_lifted)
     return Program(
-        bound_plan(staged),
+        staged,
         side_values,
         tuple(labels),
         checkpoint.run_id,

@@ -207,10 +207,18 @@ class Checkpoint:
             lost = [label for stage in before.stages for label in stage]
             lost += [label for label, line in before.fingerprint.items() if line.startswith("source ")]
             drop = [label for label in lost if before.definitions[label] != now.definitions.get(label)]
+            way_out = (
+                "stop the run, carry over the state that has not changed, and start the new pipeline with the new "
+                f"checkpoint:\n  {upgrade_command(path, drop)}"
+            )
+            if any(read.source.as_dataframe is not None and not read.source.is_bounded for read in staged.sources):
+                way_out = (
+                    "start the new pipeline with a new checkpoint, and the DataFrames where this run stopped, since "
+                    "only Spark knows how far it has read them"
+                )
             raise CheckpointMismatch(
                 f"the checkpoint {path!r} was made by another pipeline:\n  " + "\n  ".join(changed),
-                hint="restore the old pipeline; or stop the run, carry over the state that has not changed, and "
-                f"start the new pipeline with the new checkpoint:\n  {upgrade_command(path, drop)}",
+                hint=f"restore the old pipeline; or {way_out}",
             )
         if (self.requests / "drained").exists():
             raise CheckpointMismatch(

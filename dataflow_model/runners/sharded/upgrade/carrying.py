@@ -12,6 +12,7 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.checkpoint.directory import our_part
 from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
@@ -209,8 +210,10 @@ def write_seed(
     for name in _ALONG:
         if (old / name).is_dir():
             shutil.copytree(old / name, target / name)
+    carry_columns(old, target)
     for label in drop:
         kept_rows(target, label).unlink(missing_ok=True)
+        RecordedColumns.of(str(target), label).path.unlink(missing_ok=True)
     copy_signals(old / "requests", target / "requests")
     if progress:  # micro-batches are numbered from 0 again, and the seed contains the state of the sources
         kept = {name: entry for name, entry in progress.items() if name != FOLLOWED}

@@ -1,0 +1,153 @@
+"""The columns of a run's sources, as they were when it started: state and output depend on their types.
+
+A source without a schema of its own infers the columns from the files that are there. These may be other files at the
+next start, so a run keeps the columns that it has recorded.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pyarrow as pa
+
+from dataflow_model.errors import CheckpointMismatch
+from dataflow_model.plan.graph import Plan
+from dataflow_model.plan.nodes import Read
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt, file_name, make_folder, write_file, writing
+from dataflow_model.runners.sharded.progress import read_progress
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.stages import StagedPlan
+
+__all__ = ["RecordedColumns", "carry_columns", "with_recorded_columns"]
+
+_FOLDER: Final = "source_columns"
+_ORIGIN: Final = b"dataflow_model: origin"
+_INFERRED: Final = b"inferred"
+_STATED: Final = b"stated"
+_CARRIED: Final = b"carried"
+"""Where columns come from: the files, the program, or the files of the run that this one was upgraded from."""
+
+_NEW_CHECKPOINT: Final = "start with a new checkpoint, and the DataFrame where this run stopped"
+
+
+@attrs.define
+class RecordedColumns:
+    """The file with the columns of one source.
+
+    Attributes:
+        path: the file.
+    """
+
+    path: pathlib.Path
+    _schema: pa.Schema | None = attrs.field(default=None, init=False)
+
+    @classmethod
+    def of(cls, directory: str, label: str) -> RecordedColumns:
+        """Return the record of a source in our part of a checkpoint."""
+        return cls(pathlib.Path(directory, _FOLDER, file_name(label, ".arrow")))
+
+    def read(self) -> pa.Schema | None:
+        """Return the columns; `None` if they are not known yet."""
+        if self._schema is None:
+            self._schema = _read(self.path)
+        return None if self._schema is None else self._schema.remove_metadata()
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether the columns that were read are those of the first file."""
+        return self._origin in (_INFERRED, _CARRIED)
+
+    @property
+    def _origin(self) -> bytes | None:
+        metadata = None if self._schema is None else self._schema.metadata
+        return None if metadata is None else metadata.get(_ORIGIN)
+
+    def record(self, schema: pa.Schema) -> None:
+        """Record columns that were inferred; they are on disk when this returns."""
+        self.write(schema, _INFERRED)
+
+    def write(self, schema: pa.Schema, origin: bytes) -> None:
+        """Replace the record."""
+        described = schema.with_metadata({_ORIGIN: origin})
+        with writing(self.path):
+            make_folder(self.path.parent, sync=True)
+            write_file(self.path, described.serialize().to_pybytes(), sync=True)
+        self._schema = described
+
+    def check_stated(self, label: str, stated: pa.Schema, way_out: str) -> None:
+        """Record the columns that the program states, or reject others than before.
+
+        Args:
+            label: the label of the source.
+            stated: the columns.
+            way_out: how to continue with other columns.
+
+        Raises:
+            CheckpointMismatch: if a column has changed.
+        """
+        stated = pa.schema([pa.field(field.name, field.type) for field in stated])
+        before = self.read()
+        if before is not None and before.equals(stated):
+            return
+        if before is not None and self._origin != _CARRIED:
+            was, now = (", ".join(f"{field.name}: {field.type}" for field in schema) for schema in (before, stated))
+            raise CheckpointMismatch(
+                f"the columns of {label!r} were ({was}) when the run started, and are ({now}) now, but the keys and "
+                "values in its state have the old types",
+                hint=f"restore the old columns, or {way_out}",
+            )
+        self.write(stated, _STATED)
+
+
+def with_recorded_columns(staged: StagedPlan, directory: str, way_out: str) -> StagedPlan:
+    """Return a staged plan whose sources have the columns that they had when the run started.
+
+    Args:
+        staged: the plan; its sources are bound.
+        directory: our part of the checkpoint. What a start has recorded that committed nothing is replaced.
+        way_out: how to continue with other columns than those of an earlier start.
+
+    Raises:
+        CheckpointMismatch: if columns that the program states have changed.
+    """
+    has_committed = bool(read_progress(directory))
+    nodes = []
+    for node in staged.plan.nodes:
+        if isinstance(node, Read):
+            record = RecordedColumns.of(directory, node.label)
+            if not has_committed:
+                record.path.unlink(missing_ok=True)
+            stated = node.source.stated_columns()
+            if stated is None:
+                node = attrs.evolve(node, source=node.source.recorded_in(record))  # noqa: PLW2901
+            else:
+                is_streamed = node.source.as_dataframe is not None
+                record.check_stated(node.label, stated, _NEW_CHECKPOINT if is_streamed else way_out)
+        nodes.append(node)
+    return attrs.evolve(staged, plan=Plan(tuple(nodes), staged.plan.strategies, staged.plan.late_data))
+
+
+def carry_columns(old: pathlib.Path, new: pathlib.Path) -> None:
+    """Copy the columns that were inferred to the checkpoint of a run that continues this one, with any program.
+
+    Args:
+        old: our part of the checkpoint of the run.
+        new: our part of the other one.
+    """
+    for path in (old / _FOLDER).glob("*.arrow"):
+        columns = RecordedColumns(path)
+        schema = columns.read()
+        if schema is not None and columns.is_inferred:
+            RecordedColumns(new / _FOLDER / path.name).write(schema, _CARRIED)
+
+
+def _read(path: pathlib.Path) -> pa.Schema | None:
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except pa.ArrowException as error:
+        raise corrupt(repr(str(path)), f"it cannot be read: {error}") from error
