@@ -6,6 +6,8 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
@@ -144,3 +146,29 @@ def test_large_static_side_inputs_are_computed_by_spark(
     actual = run(runner, build).collected("seen")
     assert sorted(record.value for record in actual) == sorted(record.value for record in expected)
     assert len(actual) == 3
+
+
+@pytest.mark.parametrize("most_bytes", [0, static_sides.MOST_BYTES])
+@pytest.mark.parametrize(("mode", "expected"), [("batch", 5), pytest.param("streaming", 1, marks=pytest.mark.slow)])
+def test_static_side_inputs_of_any_size_have_the_values_that_the_run_has(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, expected: int, most_bytes: int
+) -> None:
+    monkeypatch.setattr(static_sides, "MOST_BYTES", most_bytes)
+    # The last row arrives when its window has expired on the replay clock, which a bounded job ignores.
+    at, seen_at = ([second * 1_000_000 for second in seconds] for seconds in ((1, 70, 2), (100, 101, 102)))
+    table = pa.table({"at": at, "seen": seen_at, "key": ["a"] * 3, "n": [1, 2, 4]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+
+    def build(p: dm.Pipeline) -> None:
+        minutes = dm.Window.into(dm.FixedWindows("1 minute"))
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows.parquet", event_time="at", processing_time="seen")
+        pairs = rows | dm.WithKeys("key", value="n")
+        sums = pairs | "minutes" >> minutes | "sums" >> dm.Sum.per_key()
+        start = p | "start" >> dm.Create([dm.TimestampedValue("x", 10)]) | "of start" >> minutes
+        _ = start | dm.Map(lambda _, sums: sums["a"], dm.AsDict(sums)) | "side" >> dm.io.Collect()
+        _ = sums | dm.Values() | "sink" >> dm.io.Collect()
+
+    runner = dm.SparkRunner(spark) if mode == "batch" else streaming(spark, tmp_path / "checkpoint")
+    result = run(runner, build)
+    assert [record.value for record in result.collected("side")] == [expected]
+    assert sorted(record.value for record in result.collected("sink")) == sorted([expected, 2])
