@@ -148,7 +148,7 @@ def test_large_static_side_inputs_are_computed_by_spark(
     assert len(actual) == 3
 
 
-@pytest.mark.parametrize("most_bytes", [0, static_sides.MOST_BYTES])
+@pytest.mark.parametrize("most_bytes", [0, 64 << 20])
 @pytest.mark.parametrize(("mode", "expected"), [("batch", 5), pytest.param("streaming", 1, marks=pytest.mark.slow)])
 def test_static_side_inputs_of_any_size_have_the_values_that_the_run_has(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, expected: int, most_bytes: int

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.strategy import AccumulationMode
 from dataflow_model.runners.engine.user_code import user_error
-from dataflow_model.values import encode_key
+from dataflow_model.runners.engine.value_identity import are_identical, encode_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,15 +19,17 @@ __all__ = ["Multiset", "MultisetFn", "key_of_value", "subtracting"]
 
 _LONG: Final = 64
 Multiset: TypeAlias = dict[bytes, tuple[Any, int]]
-"""Values by their encoding, each with its count, which is negative if it was retracted before it arrived."""
+"""Values by their encoding, each with its count, which is negative if it was retracted before it arrived.
+
+Of several values with one encoding, such as `0.0` and `-0.0`, those after the first have a number in front of it.
+"""
 
 
 class MultisetFn(CombineFn[Any, Multiset, Any]):
     """A combiner over the multiset of its inputs, so that any input can be retracted.
 
-    Values that `encode_key` accepts are the same if value and type are equal. Lists, sets, dicts and tuples are the
-    same if they have the same parts, regardless of the order of sets and dicts. Other values are the same if their
-    pickles are.
+    A retraction takes back a value that nothing distinguishes from its own; if there is none, one that is encoded
+    alike, see `encode_value`.
 
     Example:
         >>> from dataflow_model.transforms import Max
@@ -48,18 +48,20 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
 
     def add_input(self, accumulator: Multiset, element: Any) -> Multiset:
         """Add an input; values are kept in the order in which they first arrived."""
-        return self._change(accumulator, element, 1)
+        _change(accumulator, encode_value(element), element, 1)
+        return accumulator
 
     def subtract_input(self, accumulator: Multiset, element: Any) -> Multiset:
         """Remove an input."""
-        return self._change(accumulator, element, -1)
+        _change(accumulator, encode_value(element), element, -1)
+        return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[Multiset]) -> Multiset:
         """Add up the counts."""
         merged: Multiset = {}
         for accumulator in accumulators:
-            for encoded, (value, count) in accumulator.items():
-                _put(merged, encoded, value, merged.get(encoded, (value, 0))[1] + count)
+            for place, (value, count) in accumulator.items():
+                _change(merged, _encoding_at(place), value, count)
         return merged
 
     def extract_output(self, accumulator: Multiset) -> Any:
@@ -72,12 +74,6 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
                 combined = self._combine.subtract_input(combined, value)
         return self._combine.extract_output(combined)
 
-    @staticmethod
-    def _change(accumulator: Multiset, element: Any, by: int) -> Multiset:
-        encoded = _encoded(element)
-        _put(accumulator, encoded, element, accumulator.get(encoded, (element, 0))[1] + by)
-        return accumulator
-
 
 def subtracting(node: GroupByKeyAndWindow) -> CombineFn[Any, Any, Any]:
     """Return a combiner that can retract values; if a trigger may clear, one that keeps the remaining values."""
@@ -87,7 +83,7 @@ def subtracting(node: GroupByKeyAndWindow) -> CombineFn[Any, Any, Any]:
 
 
 def key_of_value(label: str, value: Any) -> bytes:
-    """Return bytes, at most 64, that are equal for values that `MultisetFn` considers the same.
+    """Return bytes, at most 64, that are equal for values that are encoded alike.
 
     Args:
         label: the label of the transform, for errors.
@@ -101,35 +97,51 @@ def key_of_value(label: str, value: Any) -> bytes:
         True
     """
     try:
-        encoded = _encoded(value)
+        encoded = encode_value(value)
     except Exception as error:
         raise user_error(error, label, value, hint=None) from error
     return encoded if len(encoded) <= _LONG else b"#" + hashlib.blake2b(encoded, digest_size=32).digest()
 
 
-def _put(multiset: Multiset, encoded: bytes, value: Any, count: int) -> None:
-    if count:
-        multiset[encoded] = (value, count)
-    else:
-        multiset.pop(encoded, None)
+def _change(multiset: Multiset, encoded: bytes, value: Any, by: int) -> None:
+    """Change how often a value occurs."""
+    opposite: int | None = None
+    number = 0
+    while (entry := multiset.get(_place(encoded, number))) is not None:
+        known, count = entry
+        if are_identical(known, value):
+            _set(multiset, encoded, number, known, count + by)
+            return
+        if count * by < 0:
+            opposite = number
+        number += 1
+    if opposite is None:
+        multiset[_place(encoded, number)] = (value, by)
+        return
+    # Nothing is known to have been identical: the value has another form since it was stored, for example.
+    known, count = multiset[_place(encoded, opposite)]
+    taken = max(by, -count) if by < 0 else min(by, -count)
+    _set(multiset, encoded, opposite, known, count + taken)
+    if by != taken:
+        _change(multiset, encoded, value, by - taken)
 
 
-def _encoded(value: Any) -> bytes:
-    try:
-        return b"k" + encode_key(value)
-    except KeyEncodingError:
-        pass
-    kind = type(value)
-    if kind in {list, tuple}:
-        parts = [_sized(_encoded(part)) for part in value]
-    elif kind in {set, frozenset}:  # their order depends on their history and the process
-        parts = sorted(_sized(_encoded(part)) for part in value)
-    elif kind is dict:
-        parts = sorted(_sized(_encoded(key)) + _sized(_encoded(part)) for key, part in value.items())
-    else:
-        return b"p" + pickle.dumps(value, protocol=5)
-    return kind.__name__.encode() + b"".join(parts)
+def _set(multiset: Multiset, encoded: bytes, number: int, value: Any, count: int) -> None:
+    """Set how often a value occurs; the last value with its encoding takes the place of one that does not."""
+    multiset[_place(encoded, number)] = (value, count)
+    if not count:
+        last = number
+        while _place(encoded, last + 1) in multiset:
+            last += 1
+        moved = multiset.pop(_place(encoded, last))
+        if last != number:
+            multiset[_place(encoded, number)] = moved
 
 
-def _sized(encoded: bytes) -> bytes:
-    return b"%d:" % len(encoded) + encoded
+def _place(encoded: bytes, number: int) -> bytes:
+    """Return the place of one of several values with the same encoding, none of which begins with `v`."""
+    return b"v%d:" % number + encoded if number else encoded
+
+
+def _encoding_at(place: bytes) -> bytes:
+    return place.partition(b":")[2] if place.startswith(b"v") else place
