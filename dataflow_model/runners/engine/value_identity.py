@@ -96,10 +96,11 @@ def _encode_object(value: Any, encode: Callable[[Any], bytes]) -> bytes:
     if isinstance(value, _GLOBALS):
         return b"g" + pickle.dumps(value, _PROTOCOL)
     reduce = copyreg.dispatch_table.get(type(value))
-    reduced = value.__reduce_ex__(_PROTOCOL) if reduce is None else reduce(value)
+    reduced: Any = value.__reduce_ex__(_PROTOCOL) if reduce is None else reduce(value)
     if isinstance(reduced, str):
         return b"g" + pickle.dumps(value, _PROTOCOL)
-    create, arguments, state, items, pairs = itertools.islice((*reduced, None, None, None), 5)
+    create, arguments, *rest = reduced
+    state, items, pairs = itertools.islice((*rest, None, None, None), 3)
     parts: Iterable[Any] = (create, arguments, state, list(items or ()), list(pairs or ()))
     return b"o" + b"".join(_sized(encode(part)) for part in parts)
 
