@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidType, explain
 from dataflow_model.plan.combine import CombineFn
-from dataflow_model.runners.engine import columns as kernels
+from dataflow_model.runners.engine.columns.accumulators import finish, fits
+from dataflow_model.runners.engine.columns.partials import partials
 from dataflow_model.testing.comparing import Incomparable, contents, identical, same
 from dataflow_model.testing.drawing import (
     Broken,
@@ -318,11 +319,11 @@ class _Checked:
         except (pa.ArrowException, TypeError, OverflowError, ValueError):
             return  # not columns, so the general path processes them
         keys = pa.array([0] * len(inputs))
-        if not kernels.fits(keys, None if kernel == "count" else values, kernel):
+        if not fits(keys, None if kernel == "count" else values, kernel):
             return
         zeros = np.full(len(inputs), _NO_TIME)
-        table = kernels.partials(keys, values, zeros, None, kernel)
-        (columns,) = kernels.finish(table, kernel).to_pylist()
+        table = partials(keys, values, zeros, None, kernel)
+        (columns,) = finish(table, kernel).to_pylist()
         self.equal(
             self.output(self.added(inputs)),
             self.by(columns),

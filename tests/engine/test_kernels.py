@@ -14,7 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow_model.errors import KeyEncodingError
-from dataflow_model.runners.engine import columns as kernels
+from dataflow_model.runners.engine.columns.accumulators import COLUMNS, finish, fits
+from dataflow_model.runners.engine.columns.keys import key_codes, shard_of, split_by_shard
+from dataflow_model.runners.engine.columns.partials import merge_partials, partials
+from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
 from dataflow_model.values.keys import encode_key, shard_hash
 
 if TYPE_CHECKING:
@@ -101,7 +104,7 @@ def rows_of(table: pa.Table, kernel: str) -> dict[tuple[bytes, int, int | None],
     """Read a table of partials as a dict, after checking that no key and window comes twice."""
     rows = table.to_pylist()
     cells = {}
-    for row, value in zip(rows, kernels.finish(table, kernel).to_pylist(), strict=True):
+    for row, value in zip(rows, finish(table, kernel).to_pylist(), strict=True):
         cell = (encode_key(row["key"]), row["window_start"], row.get("window_end"))
         cells[cell] = (value, row["count"])
     assert len(cells) == len(rows)
@@ -131,24 +134,24 @@ CUTS = st.lists(st.floats(0, 1), max_size=3)
 @given(key_arrays())
 def test_a_column_of_keys_goes_to_the_shards_of_its_elements(keys: pa.Array) -> None:
     expected = [LABELS[shard_hash(encode_key(key)) % len(LABELS)] for key in keys.to_pylist()]
-    assert kernels.shard_of(keys, LABELS).tolist() == expected
+    assert shard_of(keys, LABELS).tolist() == expected
 
 
 @given(st.lists(INT64))
 @example([0, 1, 9, 10, 99, 100, -1, -10, 2**63 - 1, -(2**63)])
 def test_integers_hash_by_their_decimal_digits(keys: list[int]) -> None:
     expected = [LABELS[shard_hash(encode_key(key)) % len(LABELS)] for key in keys]
-    assert kernels.shard_of(pa.array(keys, pa.int64()), LABELS).tolist() == expected
+    assert shard_of(pa.array(keys, pa.int64()), LABELS).tolist() == expected
 
 
 def test_nan_has_no_shard() -> None:
     with pytest.raises(KeyEncodingError, match="NaN"):
-        kernels.shard_of(pa.array([1.0, math.nan]), LABELS)
+        shard_of(pa.array([1.0, math.nan]), LABELS)
 
 
 @given(key_arrays())
 def test_codes_stand_for_their_keys(keys: pa.Array) -> None:
-    codes, distinct = kernels.key_codes(keys)
+    codes, distinct = key_codes(keys)
     entries = [encode_key(key) for key in distinct.to_pylist()]
     assert len(set(entries)) == len(entries)
     assert [entries[code] for code in codes] == [encode_key(key) for key in keys.to_pylist()]
@@ -158,22 +161,20 @@ def test_codes_stand_for_their_keys(keys: pa.Array) -> None:
 def test_partials_equal_a_dict(data: Any, kernel: str, ends: bool, size: int) -> None:
     keys, values, times = data
     starts = times // size * size
-    table = kernels.partials(keys, values, starts, starts + size if ends else None, kernel)
+    table = partials(keys, values, starts, starts + size if ends else None, kernel)
     groups: dict[Any, Any] = {}
     for key, value, time in zip(keys.to_pylist(), values.to_pylist(), times.tolist(), strict=True):
         start = time // size * size
         groups.setdefault((encode_key(key), start, start + size if ends else None), []).append(value)
     assert_same(rows_of(table, kernel), plain(groups, kernel))
     assert table.column_names == [
-        name
-        for name in kernels.COLUMNS
-        if (name != "accumulator" or kernel != "count") and (name != "window_end" or ends)
+        name for name in COLUMNS if (name != "accumulator" or kernel != "count") and (name != "window_end" or ends)
     ]
 
 
 def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
     starts, ends = np.zeros(3, np.int64), np.array([10, 20, 10])
-    table = kernels.partials(pa.array([1, 1, 1]), pa.array([1, 2, 4]), starts, ends, "sum")
+    table = partials(pa.array([1, 1, 1]), pa.array([1, 2, 4]), starts, ends, "sum")
     assert sorted(zip(table["window_end"].to_pylist(), table["accumulator"].to_pylist(), strict=True)) == [
         (10, 5),
         (20, 2),
@@ -183,7 +184,7 @@ def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
 def test_few_elements_over_many_windows_and_keys_are_grouped_by_a_hash() -> None:
     rows = 1000
     keys, starts = pa.array(range(rows)), np.arange(rows, dtype=np.int64) * 10
-    table = kernels.partials(keys, None, starts, None, "count")
+    table = partials(keys, None, starts, None, "count")
     assert table.num_rows == rows
     assert table["window_start"].to_pylist() == [key * 10 for key in table["key"].to_pylist()]
 
@@ -194,10 +195,10 @@ def test_partials_of_parts_merge_into_the_partials_of_the_whole(data: Any, kerne
     starts = times // 7 * 7
 
     def part(cut: slice) -> pa.Table:
-        return kernels.partials(keys[cut], values[cut], starts[cut], starts[cut] + 7, kernel)
+        return partials(keys[cut], values[cut], starts[cut], starts[cut] + 7, kernel)
 
-    whole = kernels.partials(keys, values, starts, starts + 7, kernel)
-    merged = kernels.merge_partials([part(cut) for cut in cuts(len(times), at)], kernel)
+    whole = partials(keys, values, starts, starts + 7, kernel)
+    merged = merge_partials([part(cut) for cut in cuts(len(times), at)], kernel)
     assert merged.schema.equals(whole.schema)
     assert_same(rows_of(merged, kernel), rows_of(whole, kernel))
 
@@ -223,7 +224,7 @@ def plain_sessions(elements: list[tuple[bytes, Any, int]], gap: int, kernel: str
 @given(columns(), st.sampled_from(KERNELS), st.integers(1, 12))
 def test_sessions_equal_merging_one_by_one(data: Any, kernel: str, gap: int) -> None:
     keys, values, times = data
-    table = kernels.session_partials(keys, values, times, gap, kernel)
+    table = session_partials(keys, values, times, gap, kernel)
     elements = [
         (encode_key(key), value, time)
         for key, value, time in zip(keys.to_pylist(), values.to_pylist(), times.tolist(), strict=True)
@@ -238,16 +239,16 @@ def test_sessions_of_parts_merge_into_the_sessions_of_the_whole(
     keys, values, times = data
 
     def part(cut: slice) -> pa.Table:
-        return kernels.session_partials(keys[cut], values[cut], times[cut], gap, kernel)
+        return session_partials(keys[cut], values[cut], times[cut], gap, kernel)
 
-    whole = kernels.session_partials(keys, values, times, gap, kernel)
-    merged = kernels.merge_sessions([part(cut) for cut in cuts(len(times), at)], kernel)
+    whole = session_partials(keys, values, times, gap, kernel)
+    merged = merge_sessions([part(cut) for cut in cuts(len(times), at)], kernel)
     assert merged.schema.equals(whole.schema)
     assert_same(rows_of(merged, kernel), rows_of(whole, kernel))
 
 
 def test_events_exactly_one_gap_apart_are_two_sessions() -> None:
-    table = kernels.session_partials(pa.array([1, 1, 1]), None, np.array([0, 10, 19]), 10, "count")
+    table = session_partials(pa.array([1, 1, 1]), None, np.array([0, 10, 19]), 10, "count")
     assert table.select(["window_start", "window_end", "count"]).to_pylist() == [
         {"window_start": 0, "window_end": 10, "count": 1},
         {"window_start": 10, "window_end": 29, "count": 2},
@@ -255,10 +256,10 @@ def test_events_exactly_one_gap_apart_are_two_sessions() -> None:
 
 
 def test_a_long_session_swallows_a_short_one_that_began_later() -> None:
-    long = kernels.session_partials(pa.array(["a"] * 3), None, np.array([0, 5, 12]), 10, "count")
-    short = kernels.session_partials(pa.array(["a"]), None, np.array([3]), 10, "count")
-    later = kernels.session_partials(pa.array(["a", "b"]), None, np.array([20, 1]), 10, "count")
-    merged = kernels.merge_sessions([long, short, later], "count")
+    long = session_partials(pa.array(["a"] * 3), None, np.array([0, 5, 12]), 10, "count")
+    short = session_partials(pa.array(["a"]), None, np.array([3]), 10, "count")
+    later = session_partials(pa.array(["a", "b"]), None, np.array([20, 1]), 10, "count")
+    merged = merge_sessions([long, short, later], "count")
     assert sorted(zip(*merged.select(["key", "window_start", "window_end"]).to_pydict().values(), strict=True)) == [
         ("a", 0, 30),
         ("b", 1, 11),
@@ -267,9 +268,9 @@ def test_a_long_session_swallows_a_short_one_that_began_later() -> None:
 
 def test_sessions_at_both_ends_of_time_saturate_and_stay_apart() -> None:
     times = np.array([2**63 - 2, -(2**63), 0, 2**63 - 5], np.int64)
-    partials = kernels.session_partials(pa.array([1] * 4), None, times, 10, "count")
+    of_sessions = session_partials(pa.array([1] * 4), None, times, 10, "count")
     bounds = [(-(2**63), -(2**63) + 10), (0, 10), (2**63 - 5, 2**63 - 1)]
-    for table in (partials, kernels.merge_sessions([partials, partials], "count")):
+    for table in (of_sessions, merge_sessions([of_sessions, of_sessions], "count")):
         assert list(zip(table["window_start"].to_pylist(), table["window_end"].to_pylist(), strict=True)) == bounds
 
 
@@ -278,9 +279,9 @@ def test_a_sum_beyond_64_bits_raises(sign: int) -> None:
     at = np.zeros(2, np.int64)
     values = pa.array([sign * (2**62 + 1), sign * (2**62)])
     with pytest.raises(OverflowError, match="64 bits"):
-        kernels.partials(pa.array([1, 1]), values, at, None, "sum")
+        partials(pa.array([1, 1]), values, at, None, "sum")
     with pytest.raises(OverflowError, match="64 bits"):
-        kernels.session_partials(pa.array([1, 1]), values, at, 5, "mean")
+        session_partials(pa.array([1, 1]), values, at, 5, "mean")
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), INT64), min_size=1, max_size=12))
@@ -292,7 +293,7 @@ def test_a_sum_is_exact_or_refused(elements: list[tuple[int, int]]) -> None:
     at = np.zeros(len(elements), np.int64)
 
     def total() -> dict[int, int]:
-        table = kernels.partials(pa.array(keys), pa.array(values, pa.int64()), at, None, "sum")
+        table = partials(pa.array(keys), pa.array(values, pa.int64()), at, None, "sum")
         return dict(zip(table["key"].to_pylist(), table["accumulator"].to_pylist(), strict=True))
 
     if all(-(2**63) <= value < 2**63 for value in sums.values()):
@@ -325,24 +326,24 @@ def test_a_sum_is_exact_or_refused(elements: list[tuple[int, int]]) -> None:
 def test_what_a_kernel_cannot_do_as_python_does_takes_the_general_path(
     keys: pa.Array, values: pa.Array | None, kernel: str, fitting: bool
 ) -> None:
-    assert kernels.fits(keys, values, kernel) is fitting
+    assert fits(keys, values, kernel) is fitting
 
 
 def test_infinities_of_both_signs_sum_to_nan_as_in_python() -> None:
     at = np.zeros(2, np.int64)
-    table = kernels.partials(pa.array([1, 1]), pa.array([math.inf, -math.inf]), at, None, "sum")
+    table = partials(pa.array([1, 1]), pa.array([math.inf, -math.inf]), at, None, "sum")
     assert math.isnan(table["accumulator"][0].as_py())
 
 
 @given(key_arrays())
 def test_the_parts_of_a_split_are_the_table_and_hold_no_unused_key(keys: pa.Array) -> None:
     times = np.arange(len(keys), dtype=np.int64)
-    table = kernels.partials(keys, None, times, None, "count")
-    parts = dict(kernels.split_by_shard(table, LABELS))
+    table = partials(keys, None, times, None, "count")
+    parts = dict(split_by_shard(table, LABELS))
     assert sum(part.num_rows for part in parts.values()) == table.num_rows
     assert_same(rows_of(pa.concat_tables([table.slice(0, 0), *parts.values()]), "count"), rows_of(table, "count"))
     for label, part in parts.items():
-        assert set(kernels.shard_of(part["key"], LABELS).tolist()) == {label}
+        assert set(shard_of(part["key"], LABELS).tolist()) == {label}
         assert part.schema.equals(table.schema)
         if pa.types.is_dictionary(part.schema.field("key").type):
             column = part["key"].combine_chunks()

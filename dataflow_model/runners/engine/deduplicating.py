@@ -33,7 +33,6 @@ class DeduplicatingMachine(StoreMachine):
         node: the Deduplicate.
         percentiles: the percentiles of the watermark below 100 that the plan uses, in order.
         tells_percentile: whether a function downstream requests `watermark_percentile`.
-        ids: the store of the ids; by default one with the node's horizon.
     """
 
     def __init__(
@@ -42,9 +41,8 @@ class DeduplicatingMachine(StoreMachine):
         percentiles: tuple[float, ...] = (),
         *,
         tells_percentile: bool = False,
-        ids: IdStore | None = None,
     ) -> None:
-        self.ids = IdStore(Slices(int(node.horizon))) if ids is None else ids
+        self.ids = IdStore(Slices(int(node.horizon)))
         super().__init__(node.label, self.ids, percentiles)
         self._tells_percentile = tells_percentile
 

@@ -14,9 +14,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.runners.engine.columns import split_by_shard
 from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
-from dataflow_model.runners.engine.columns.keys import key_codes
+from dataflow_model.runners.engine.columns.keys import key_codes, split_by_shard
 from dataflow_model.runners.engine.id_segments import Segment
 from dataflow_model.runners.engine.id_store import ADDRESS
 from dataflow_model.runners.engine.key_store import StoredKey

@@ -11,7 +11,7 @@ import numpy as np
 
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo
-from dataflow_model.runners.engine.columns import shard_of
+from dataflow_model.runners.engine.columns.keys import shard_of
 from dataflow_model.runners.engine.order import shard_by_order
 from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import key_of_value

@@ -15,7 +15,7 @@ from dataflow_model.metrics.collecting import in_scratch
 from dataflow_model.plan.dofn import VectorizedFilterFn
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.shapes import columns_of_values, fitted_columns
-from dataflow_model.runners.engine.lanes import taken
+from dataflow_model.runners.engine.lanes import joined, taken
 from dataflow_model.runners.engine.user_code import batch_error, listed, user_error
 from dataflow_model.runners.engine.value_lanes import ColumnValues, RowValues, columns_of
 
@@ -70,7 +70,7 @@ def run_on_columns(node: ParDo, values: Sequence[Any]) -> OnColumns:
         kept = list(itertools.chain.from_iterable(calls.results))
         return OnColumns(taken(values, kept), kept, failed)
     answered = list(itertools.chain.from_iterable(calls.answered)) if failed else None
-    return OnColumns(_together(calls.results), answered, failed)
+    return OnColumns(joined([], *calls.results), answered, failed)
 
 
 class _Calls:
@@ -223,16 +223,3 @@ def _true(mask: RowValues | ColumnValues) -> list[int]:
         )
     places: list[int] = np.flatnonzero(mask.column.fill_null(fill_value=False).to_numpy()).tolist()
     return places
-
-
-def _together(results: Sequence[RowValues | ColumnValues]) -> Sequence[Any]:
-    """Return the outputs of several batches as one; columns where their types agree."""
-    rows = [result.table for result in results if isinstance(result, RowValues)]
-    arrays = [result.column for result in results if isinstance(result, ColumnValues)]
-    if len(results) == 1:
-        return results[0]
-    if rows and len(rows) == len(results) and all(table.schema.equals(rows[0].schema) for table in rows):
-        return RowValues(pa.concat_tables(rows))
-    if arrays and len(arrays) == len(results) and all(array.type == arrays[0].type for array in arrays):
-        return ColumnValues(pa.chunked_array([chunk for array in arrays for chunk in array.chunks], arrays[0].type))
-    return list(itertools.chain.from_iterable(results))

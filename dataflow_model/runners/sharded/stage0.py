@@ -15,8 +15,8 @@ from dataflow_model.plan.sources import events_of
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bad_rows import BadRows
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.columns import split_by_shard as split_table
 from dataflow_model.runners.engine.columns.chunks import chunk_partials
+from dataflow_model.runners.engine.columns.keys import split_by_shard as split_table
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
 from dataflow_model.runners.engine.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.observing import GoodRows, Observer

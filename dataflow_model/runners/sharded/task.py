@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.runners.engine.columns import keep_freed_memory
+from dataflow_model.runners.engine.columns.allocation import keep_freed_memory
 from dataflow_model.runners.engine.columns.ipc import to_narrow_ipc
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.sharded.compact import dump_compact

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["group_positions", "key_codes", "shard_of", "split_by_shard"]
+__all__ = ["key_codes", "shard_of", "split_by_shard"]
 
 _INT_TAG: Final = zlib.crc32(b"i")
 _MINUS: Final = ord("-")
@@ -61,11 +61,11 @@ def shard_of(keys: pa.Array | pa.ChunkedArray, labels: Sequence[int]) -> NDArray
     return owners[codes]
 
 
-def group_positions(rows: NDArray[np.int32], labels: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _group_positions(rows: NDArray[np.int32], labels: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each label that occurs in `rows`, with its positions in order.
 
     Example:
-        >>> [(label, at.tolist()) for label, at in group_positions(np.array([2, 0, 2], np.int32), [2, 0, 5])]
+        >>> [(label, at.tolist()) for label, at in _group_positions(np.array([2, 0, 2], np.int32), [2, 0, 5])]
         [(2, [0, 2]), (0, [1])]
     """
     for label in labels:
@@ -86,7 +86,7 @@ def split_by_shard(table: pa.Table, labels: Sequence[int]) -> Iterator[tuple[int
     """
     table = table.combine_chunks()
     at = table.schema.get_field_index("key")
-    for label, positions in group_positions(shard_of(table.column(at), labels), labels):
+    for label, positions in _group_positions(shard_of(table.column(at), labels), labels):
         part = table.take(pa.array(positions)).combine_chunks()
         if pa.types.is_dictionary(part.schema.field(at).type):
             part = part.set_column(at, part.schema.field(at), take_keys(*key_codes(part.column(at))))

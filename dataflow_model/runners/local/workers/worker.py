@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.metrics.collecting import collecting
-from dataflow_model.runners.engine.columns import keep_freed_memory
+from dataflow_model.runners.engine.columns.allocation import keep_freed_memory
 from dataflow_model.runners.engine.garbage import collect_rarely
 from dataflow_model.runners.local.workers.exchange import Exchange
 from dataflow_model.runners.local.workers.failures import pack_error
