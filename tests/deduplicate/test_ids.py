@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -114,7 +113,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def all_is_made_durable(self) -> None:
-        changes = self.store.settle(pickle.dumps)
+        changes = self.store.settle()
         self.durable |= changes
         self.durable = {key: entry for key, entry in self.durable.items() if entry is not None}
         assert all(self.store.stored(key) == entry for key, entry in changes.items())
@@ -124,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.all_is_made_durable()
         self.store = IdStore(Slices(HORIZON), self.seal_at)
         self.store.apply(self.durable)
-        assert not self.store.settle(pickle.dumps)
+        assert not self.store.settle()
 
     @invariant()
     def as_many_are_there_as_are_known(self) -> None:
@@ -141,7 +140,7 @@ def test_a_worker_that_was_left_behind_catches_up_by_what_has_changed() -> None:
         for number in range(turn, turn + 5):
             ahead.add(encode_key((turn, number)), ahead.slices.of(turn))
         ahead.forget_behind(2 * turn)
-        behind.apply(ahead.settle(pickle.dumps))
+        behind.apply(ahead.settle())
         assert len(behind) == len(ahead)
         asked = [encode_key((past, past)) for past in range(turn + 1)]
         assert behind.sealed(asked) == ahead.sealed(asked)
@@ -153,6 +152,6 @@ def test_a_new_id_is_written_with_the_new_ones_and_not_with_all() -> None:
     for turn in range(256):
         for number in range(100):
             store.add(encode_key(turn * 1_000 + number), 0)
-        written += sum(len(entry) for entry in store.settle(pickle.dumps).values() if entry is not None)
+        written += sum(len(entry) for entry in store.settle().values() if entry is not None)
     assert written < 10 * store.nbytes
-    assert len(store.settle(pickle.dumps)) == 0
+    assert len(store.settle()) == 0

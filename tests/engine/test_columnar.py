@@ -172,7 +172,7 @@ def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callab
         engine.advance_watermarks(Watermarks(part.watermark))
         bundles.append(rows_of(engine))
         engine.output_watermarks()
-        durable.update(engine.settle(lambda _: b""))
+        durable.update(engine.settle())
         if restarts(tick):
             before, engine = engine, ColumnarMachine(node, lift)
             engine.apply(durable)
@@ -360,7 +360,7 @@ def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:
     durable: dict[bytes, Any] = {}
     for second in range(20):
         feed(engine, node, Part(pa.array([7]), pa.array([second]), [second * SECOND], 0))
-        durable.update(engine.settle(lambda _: b""))
+        durable.update(engine.settle())
     assert sum(entry is not None for entry in durable.values()) <= 9
     assert engine.stored_keys() <= 9
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -30,7 +29,7 @@ ANY_STRATEGY = strategies.windowing_strategies(late_data=LATE)
 def new_engine(strategy: WindowingStrategy) -> GroupingEngine:
     """Return an engine without state."""
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
-    return GroupingEngine(node, thaw=pickle.loads)
+    return GroupingEngine(node)
 
 
 def events_of(script: TestStream, strategy: WindowingStrategy) -> Iterator[Event]:
@@ -74,7 +73,7 @@ class Shard:
 
     def make_durable(self) -> None:
         """Write what has changed since the last time."""
-        for encoded, entry in self.engine.state.take_touched(pickle.dumps).items():
+        for encoded, entry in self.engine.state.take_touched().items():
             if entry is None:
                 self.stored.pop(encoded, None)
             else:

@@ -23,12 +23,11 @@ class Lists(KeyStore[list[Any]]):
 
     def __init__(self) -> None:
         self.decoded = 0
-        super().__init__(2, self._decode)
+        super().__init__(2)
 
-    def _decode(self, stored: bytes) -> list[Any]:
+    def _loaded(self, state: bytes) -> list[Any]:
         self.decoded += 1
-        values: list[Any] = pickle.loads(stored)
-        return values
+        return super()._loaded(state)
 
     def _new(self, key: Any) -> list[Any]:
         return [key]
@@ -49,7 +48,7 @@ class Lists(KeyStore[list[Any]]):
         """Append to the lists of some keys, and settle them."""
         for key in keys:
             self.add(key, "value")
-        return self.settle(pickle.dumps)
+        return self.settle()
 
 
 def number(key: int) -> bytes:

@@ -53,7 +53,7 @@ def engine_for(fn: dm.WindowFn, trigger: dm.Trigger | None = None) -> GroupingEn
     placed = dm.Window.into(fn).trigger(trigger or dm.AfterWatermark(late=dm.AfterCount(1)))
     strategy = placed.allowed_lateness("7 days").accumulating().strategy
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
-    return GroupingEngine(node, thaw=pickle.loads)
+    return GroupingEngine(node)
 
 
 def feed(engine: GroupingEngine, minutes: Iterable[int]) -> None:
@@ -105,7 +105,7 @@ def test_sessions_found_by_order_are_those_found_by_looking_at_all(steps: list[t
                 engine.element(BUSY, number, minute * MINUTE, windows, of_row("in", number))
             else:
                 engine.advance_watermarks(Watermarks((minute - 7 * 24 * 60) * MINUTE))
-                engine.settle(pickle.dumps)
+                engine.settle()
         engine.advance_watermarks(MAX_WATERMARKS)
         output = engine.take_output()
         outputs.append((output.values, output.windows, output.panes))
@@ -127,7 +127,7 @@ def test_the_windows_that_meet_another_are_those_that_intersect_it(starts: set[i
 def test_the_state_of_a_key_is_stored_without_the_order_of_its_windows() -> None:
     engine = engine_for(dm.Sessions("30 seconds"))
     feed(engine, [3, 1, 2])
-    stored = engine.settle(pickle.dumps)[encode_key(BUSY)]
+    stored = engine.settle()[encode_key(BUSY)]
     assert stored is not None
     assert type(pickle.loads(StoredKey.unpacked(stored).state).cells) is dict
 

@@ -19,7 +19,6 @@ from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.runners.sharded.state.log import StateLog
 from dataflow_model.testing import TestStream
 from dataflow_model.testing.micro_batches import MicroBatches, Schedule
-from dataflow_model.values.pickles import load
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.laws.chains import Case, as_stream, of_seed, outcome_of
 from tests.support.laws.examples import share_of_examples
@@ -63,7 +62,7 @@ def decoded(stream: MicroBatches) -> dict[Any, tuple[Any, ...]]:
             node = plan[name]
             assert isinstance(node, GroupByKeyAndWindow)
             stored = StoredKey.unpacked(entry)
-            state = key_state(node, load, stored.state, takes_back=node.inputs[0] in retracted)
+            state = key_state(node, stored.state, takes_back=node.inputs[0] in retracted)
             cells[place, name, encoded] = repr(state.key), state.cells, state.reopened, stored.dues, stored.hold
     return cells
 

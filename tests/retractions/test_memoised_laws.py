@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +167,7 @@ class Shards:
         for shard in self.shards:
             engine = shard.machines[_DRAW]
             assert isinstance(engine, MemoMachine)
-            engine.settle(pickle.dumps)
+            engine.settle()
             parts.append(dict(engine.state._settled))
         self.shards = self._new(count)
         for index, shard in enumerate(self.shards):
@@ -177,7 +176,7 @@ class Shards:
             engine.apply(engine.share(parts, Share(index, count)))
 
     def _new(self, count: int) -> list[StageShard]:
-        return [StageShard(self.staged, 2, thaw=pickle.loads) for _ in range(count)]
+        return [StageShard(self.staged, 2, is_durable=True) for _ in range(count)]
 
 
 _BEFORE, _DRAW, _SINK = "before", "draw", "out"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import pickle
 import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -220,7 +219,6 @@ def machines(
     return [
         GroupingEngine(
             node,
-            thaw=pickle.loads,
             percentiles=percentiles,
             takes_back=takes_back,
             tells_percentile=tells_percentile,

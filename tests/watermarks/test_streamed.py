@@ -131,7 +131,7 @@ def _open_windows(streamed: Streamed) -> int:
             entries.update(log.read(record).entries.get(node.label, {}))
         assert isinstance(node, GroupByKeyAndWindow)
         stored = [StoredKey.unpacked(entry) for entry in entries.values() if entry is not None]
-        states = [key_state(node, load, key.state, takes_back=False) for key in stored]
+        states = [key_state(node, key.state, takes_back=False) for key in stored]
         open_windows += sum(len(state.cells) + len(state.reopened) for state in states)
     return open_windows
 

@@ -28,6 +28,7 @@ from dataflow_model.runners.engine.columns.partials import concat, merge_partial
 from dataflow_model.runners.engine.columns.sessions import merge_sessions
 from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
+from dataflow_model.runners.engine.machine import WithoutState
 from dataflow_model.runners.engine.order import of_watermark
 from dataflow_model.runners.engine.resharding import partials_of_share
 from dataflow_model.runners.engine.user_code import at_window, user_error
@@ -38,7 +39,7 @@ from dataflow_model.values.keys import shown_key
 from dataflow_model.windowing.intersecting import intersecting_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -69,7 +70,7 @@ class _Part:
     last_end: int
 
 
-class ColumnarMachine:
+class ColumnarMachine(WithoutState):
     """One lifted grouping on one shard.
 
     Args:
@@ -252,9 +253,8 @@ class ColumnarMachine:
         del percentiles
         self.watermark, self.clock = watermark, clock
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
+    def settle(self) -> dict[bytes, Any]:
         """Return the changes since the last call: new parts by name, and `None` for removed parts."""
-        del freeze  # the log pickles the parts
         fresh: set[bytes] = set()
         if self._tables or self._folded:
             fresh.add(self._add(self._tables, self._folded))
@@ -281,13 +281,6 @@ class ColumnarMachine:
                 content, folded = entry
                 self._parts[name] = self._part(None if content is None else from_ipc(content), folded)
 
-    def whole(self) -> None:
-        """Return `None`: all state is in parts."""
-
-    def resume(self, whole: Any) -> None:
-        """Raise an error: `whole` returns nothing to resume from."""
-        raise AssertionError(f"{self.label!r} keeps nothing but its parts, got {whole!r}")
-
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
         """Cut the tables of partials."""
         return partials_of_share(parts, share)
@@ -296,10 +289,6 @@ class ColumnarMachine:
         """Return the number of partials in the settled state."""
         parts = self._parts.values()
         return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in parts)
-
-    def bound_memory(self, most: int) -> None:
-        """Do nothing: the parts stay in memory."""
-        del most
 
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of partials in the settled state, and the bytes of those in columns."""

@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -250,9 +250,8 @@ class IdStore:
             if not stack:
                 self._stacks.pop(number, None)
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
+    def settle(self) -> dict[bytes, bytes | None]:
         """Seal all ids, and return the segments that have changed since the last call; `None` for a removed one."""
-        del freeze  # segments are bytes already
         self._seal()
         touched, self._touched = self._touched, set()
         return {(address := ADDRESS.pack(*place)): self.stored(address) for place in touched}

@@ -14,9 +14,10 @@ from dataflow_model.runners.engine.queues import Deadlines, Dues
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.values import Window
 from dataflow_model.values.keys import shown_key
+from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = ["CLOCK", "EVENT_TIME", "KEPT_DECODED", "KeyStore", "StoredKey", "dues_of", "earliest", "head_bytes"]
 
@@ -31,7 +32,7 @@ KeyT = TypeVar("KeyT")
 
 @attrs.define  # not frozen, which would triple the cost of making one
 class StoredKey:
-    """What a runner keeps of one key: the state as `freeze` made it, and when the key is next due.
+    """What a runner keeps of one key: the pickled state, and when the key is next due.
 
     It is kept as bytes, since there may be millions of keys: Python's garbage collector does not visit bytes, nor dicts
     of them. They begin with a head: a byte with the number of deadlines, a byte for each that tells whether it is set,
@@ -94,17 +95,15 @@ class KeyStore(abc.ABC, Generic[KeyT]):
 
     Args:
         lines: the number of clocks with deadlines; the holds of the watermark come after them.
-        thaw: decodes a settled key's state.
 
     Attributes:
         keys: the keys in memory, by encoded key.
         touched: the keys whose state has changed since it was last taken.
     """
 
-    def __init__(self, lines: int, thaw: Callable[[bytes], KeyT] | None = None) -> None:
+    def __init__(self, lines: int) -> None:
         self.keys: dict[bytes, KeyT] = {}
         self.touched: set[bytes] = set()
-        self._thaw = thaw
         self._settled = SettledKeys()
         self._kept_decoded = KEPT_DECODED
         self._decoded: dict[bytes, KeyT] = {}
@@ -130,6 +129,11 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         `None` if the window has no state.
         """
 
+    def _loaded(self, state: bytes) -> KeyT:
+        """Return the state of a settled key from its bytes."""
+        loaded: KeyT = load(state)
+        return loaded
+
     # Keys ----------------------------------------------------------------------------------------------------------
 
     def open(self, encoded: bytes, key: Any = None) -> KeyT:
@@ -137,12 +141,12 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         state = self.keys.get(encoded)
         if state is None:
             settled = self._settled.pop(encoded, None)
-            if settled is None or self._thaw is None:
+            if settled is None:
                 state = self._new(shown_key(key))
             else:
                 state = self._decoded.pop(encoded, None)
                 if state is None:
-                    state = self._thaw(StoredKey.unpacked(settled).state)
+                    state = self._loaded(StoredKey.unpacked(settled).state)
                     self._deadlines.remove((encoded, None))
                     self._stale.update([(encoded, window) for window in self._windows(state)])
             self.keys[encoded] = state
@@ -163,8 +167,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return the earliest deadline in event time, on any line, and on the processing clock."""
         dues = self.next_dues()
-        event = min((due for line, due in enumerate(dues) if line != CLOCK and due is not None), default=None)
-        return event, dues[CLOCK]
+        return earliest(due for line, due in enumerate(dues) if line != CLOCK), dues[CLOCK]
 
     def is_due(self, clocks: Iterable[int]) -> bool:
         """Return whether anything is due at these clock values, or has changed since the deadlines were last updated.
@@ -228,18 +231,18 @@ class KeyStore(abc.ABC, Generic[KeyT]):
                 self._set_dues(encoded, entry)
         self._settled.spill()
 
-    def take_touched(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
+    def take_touched(self) -> dict[bytes, bytes | None]:
         """Return the changes since the last call, by encoded key; `None` for a key without state."""
         self._refresh()
-        changed = {encoded: self._frozen(encoded, freeze) for encoded in self.touched}
+        changed = {encoded: self._entry(encoded) for encoded in self.touched}
         self.touched.clear()
         return changed
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
+    def settle(self) -> dict[bytes, bytes | None]:
         """Return the changes, and keep all state as bytes from now on; that of the last keys is kept decoded too."""
-        changes = self.take_touched(freeze)
+        changes = self.take_touched()
         for encoded, state in self.keys.items():
-            entry = changes.get(encoded) or self._frozen(encoded, freeze)
+            entry = changes.get(encoded) or self._entry(encoded)
             if entry is not None:
                 self._settled[encoded] = entry
                 self._decoded[encoded] = state
@@ -283,13 +286,13 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         for window in self._windows(state):
             self._deadlines.remove((encoded, window))
 
-    def _frozen(self, encoded: bytes, freeze: Callable[[Any], bytes]) -> bytes | None:
+    def _entry(self, encoded: bytes) -> bytes | None:
         """Return the entry to store for a key whose deadlines are up to date; `None` if it has no state."""
         state = self.keys.get(encoded)
         if state is None:
             return None
         dues = [self._deadlines.dues((encoded, window)) for window in self._windows(state)]
-        return StoredKey.of(freeze(state), dues).packed() if dues else None
+        return StoredKey.of(dump(state), dues).packed() if dues else None
 
 
 def earliest(dues: Iterable[int | None]) -> int | None:

@@ -10,7 +10,7 @@ from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dataflow_model.runners.engine.resharding import Share
 
@@ -32,7 +32,7 @@ class KeyedStore(Protocol):
         """Apply changes that another worker has made durable; `None` for a key without state."""
         ...
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
+    def settle(self) -> dict[bytes, bytes | None]:
         """Return the changes, and keep all state as bytes from now on; it is decoded again when it is used."""
         ...
 
@@ -154,9 +154,9 @@ class StoreMachine(ObjectMachine):
         """Apply changes that another worker has made durable; `None` for a key without state."""
         self._store.apply(changes)
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
+    def settle(self) -> dict[bytes, bytes | None]:
         """Return the changes, and keep all state as bytes from now on; it is decoded again when it is used."""
-        return self._store.settle(freeze)
+        return self._store.settle()
 
     def stored(self, name: bytes) -> bytes | None:
         """Return a settled key's state; `None` if there is none."""

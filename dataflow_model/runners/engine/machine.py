@@ -11,13 +11,13 @@ from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.chunk import Bucket, Chunk
     from dataflow_model.runners.engine.resharding import Share
 
-__all__ = ["KeyedMachine", "ObjectMachine"]
+__all__ = ["KeyedMachine", "ObjectMachine", "WithoutState"]
 
 
 class KeyedMachine(Protocol):
@@ -68,11 +68,10 @@ class KeyedMachine(Protocol):
         """Set the clocks to a `position`; for a node that is new in an upgraded run, to the clocks of its input."""
         ...
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
+    def settle(self) -> dict[bytes, Any]:
         """Return the entries that have changed since the last call, with `None` for those that were removed.
 
-        Args:
-            freeze: encodes state as bytes, which are decoded when the state is next used.
+        State by key is returned as bytes, which are decoded when it is next used.
         """
         ...
 
@@ -120,7 +119,47 @@ class KeyedMachine(Protocol):
         ...
 
 
-class ObjectMachine(ABC):
+class WithoutState:
+    """The methods of `KeyedMachine` for durable state, of a machine that has none of it.
+
+    Machines with some of it override the methods that concern it.
+    """
+
+    label: str
+
+    def settle(self) -> dict[bytes, Any]:
+        """Return no entries."""
+        return {}
+
+    def stored(self, name: bytes) -> Any:
+        """Return no entry."""
+        del name
+
+    def apply(self, changes: Mapping[bytes, Any]) -> None:
+        """Apply no entries."""
+        assert not changes, f"{self.label!r} keeps nothing by key"  # noqa: S101
+
+    def whole(self) -> Any:
+        """Return `None`: there is no such state."""
+
+    def resume(self, whole: Any) -> None:
+        """Raise an error: `whole` returns nothing to resume from."""
+        raise AssertionError(f"{self.label!r} keeps nothing but its entries, got {whole!r}")
+
+    def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
+        """Return no entries."""
+        del parts, share
+        return {}
+
+    def bound_memory(self, most: int) -> None:
+        """Do nothing: there is no settled state by key."""
+
+    def state_size(self) -> tuple[int, int] | None:
+        """Return `None`: there is no state by key."""
+        return None
+
+
+class ObjectMachine(WithoutState, ABC):
     """A machine that runs instant by instant, on Python objects.
 
     Subclasses define what happens at an instant. By default there is no state by key, and the watermarks of the output
@@ -187,37 +226,5 @@ class ObjectMachine(ABC):
     def position(self) -> dict[str, Any]:
         """Return the clocks, for `stand_at`."""
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
-        """Return no entries."""
-        del freeze
-        return {}
-
-    def stored(self, name: bytes) -> Any:
-        """Return no entry."""
-        del name
-
-    def apply(self, changes: Mapping[bytes, Any]) -> None:
-        """Apply no entries."""
-        assert not changes, f"{self.label!r} keeps nothing by key"  # noqa: S101
-
-    def whole(self) -> Any:  # noqa: B027 - most machines have only state by key
-        """Return `None`: there is no such state."""
-
-    def resume(self, whole: Any) -> None:
-        """Raise an error: `whole` returns nothing to resume from."""
-        raise AssertionError(f"{self.label!r} keeps nothing but its entries, got {whole!r}")
-
-    def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
-        """Return no entries."""
-        del parts, share
-        return {}
-
-    def bound_memory(self, most: int) -> None:  # noqa: B027 - most machines have no state by key
-        """Do nothing: there is no settled state by key."""
-
-    def state_size(self) -> tuple[int, int] | None:
-        """Return `None`: there is no state by key."""
-        return None
-
-    def tear_down(self) -> None:  # noqa: B027 - some machines call no user's function
+    def tear_down(self) -> None:
         """Do nothing: there are no user's functions."""

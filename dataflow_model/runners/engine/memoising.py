@@ -53,7 +53,6 @@ class MemoMachine(StoreMachine):
         staged: the staged plan.
         lateness: how long after the end of a window its values may be retracted.
         side_values: the static side inputs.
-        thaw: decodes a stored value's windows, for state that was loaded.
         percentiles: the percentiles below 100 that the plan uses, in order.
         tells_percentile: whether any function requests `watermark_percentile`.
 
@@ -67,14 +66,13 @@ class MemoMachine(StoreMachine):
         staged: StagedPlan,
         lateness: int,
         side_values: Mapping[SideInput, Callable[[Window], Any]],
-        thaw: Callable[[bytes], Any] | None = None,
         percentiles: tuple[float, ...] = (),
         *,
         tells_percentile: bool = False,
     ) -> None:
         self.draws: Draws | None = None
         self._lateness = lateness
-        self.state = CellStore(self._expiry, holds_to_end=False, thaw=thaw)
+        self.state = CellStore(self._expiry, holds_to_end=False)
         super().__init__(node.label, self.state, percentiles)
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, side_values)
         self._place = staged.plan.nodes.index(node)

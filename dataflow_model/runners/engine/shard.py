@@ -54,7 +54,7 @@ class StageShard:
         staged: the chain.
         depth: which stage, from 1.
         side_values: the static side inputs.
-        thaw: turns a stored key's bytes into its state; without it no state is made durable.
+        is_durable: whether the machines' changes are made durable, with `settle`.
         lifts: the groupings whose input arrives in columns.
         follow: whether the job is bounded.
 
@@ -68,7 +68,7 @@ class StageShard:
     staged: StagedPlan
     depth: int
     side_values: Mapping[SideInput, Callable[[Window], Any]] = attrs.field(factory=dict)
-    thaw: Callable[[bytes], Any] | None = None
+    is_durable: bool = False
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
     follow: bool = False
     machines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
@@ -101,14 +101,13 @@ class StageShard:
             case Deduplicate():
                 return DeduplicatingMachine(node, self._awaited, tells_percentile=self._tells_percentile)
             case ParDo() if node.is_stateful:
-                return StatefulMachine(node, self.staged.plan, self.side_values, self.thaw, self._awaited)
+                return StatefulMachine(node, self.staged.plan, self.side_values, self._awaited)
             case ParDo() if source is not None and node.label not in self.staged.side_feeds:
                 return MemoMachine(
                     node,
                     self.staged,
                     int(max(self.staged.plan.strategy(node.input).allowed_lateness, source.strategy.allowed_lateness)),
                     self.side_values,
-                    self.thaw,
                     self._awaited,
                     tells_percentile=self._tells_percentile,
                 )
@@ -120,9 +119,8 @@ class StageShard:
     def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
         """Return the machine of a grouping that is not lifted; `takes_back` if its input may contain retractions."""
         late_data, tells = self.staged.plan.late_data, self._tells_percentile
-        if self.thaw is None:
-            return CoreMachine(node, late_data, self._awaited, takes_back=takes_back, tells_percentile=tells)
-        return DurableMachine(node, late_data, self.thaw, self._awaited, takes_back=takes_back, tells_percentile=tells)
+        machine = DurableMachine if self.is_durable else CoreMachine
+        return machine(node, late_data, self._awaited, takes_back=takes_back, tells_percentile=tells)
 
     def run(
         self,

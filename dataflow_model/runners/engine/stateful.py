@@ -60,7 +60,6 @@ class StatefulMachine(StoreMachine):
         node: the ParDo.
         plan: the plan, for the windowing strategy of its input.
         side_values: the static side inputs.
-        thaw: decodes a stored key's windows, for state that was loaded.
         percentiles: the percentiles below 100 that the plan uses, in order.
     """
 
@@ -69,7 +68,6 @@ class StatefulMachine(StoreMachine):
         node: ParDo,
         plan: Plan,
         side_values: Mapping[SideInput, Callable[[Window], Any]],
-        thaw: Callable[[bytes], Any] | None = None,
         percentiles: tuple[float, ...] = (),
     ) -> None:
         lateness = int(plan.strategy(node.input).allowed_lateness)
@@ -77,7 +75,7 @@ class StatefulMachine(StoreMachine):
         self._wait = lateness if self._sorts else 0
         self._lateness = 0 if self._sorts else lateness
         self._has_expiry = node.declaration.has_expiry
-        self.state = CellStore(self._expiry, holds_to_end=self._has_expiry, thaw=thaw)
+        self.state = CellStore(self._expiry, holds_to_end=self._has_expiry)
         super().__init__(node.label, self.state, percentiles)
         self._calls = UserCalls(node, side_values, self)
         bound = node.fn.lateness if isinstance(node.fn, BoundedLatenessFn) else None

@@ -312,17 +312,10 @@ class CellStore(KeyStore[KeyCells]):
     Args:
         expiry: a function from a window to the watermark at which its state is cleared.
         holds_to_end: whether windows hold the watermark, so that their outputs at expiry are on time.
-        thaw: decodes a settled key's windows.
     """
 
-    def __init__(
-        self,
-        expiry: Callable[[Window], int],
-        *,
-        holds_to_end: bool,
-        thaw: Callable[[bytes], KeyCells] | None = None,
-    ) -> None:
-        super().__init__(2, thaw)
+    def __init__(self, expiry: Callable[[Window], int], *, holds_to_end: bool) -> None:
+        super().__init__(2)
         self._expiry = expiry
         self._holds_to_end = holds_to_end
 

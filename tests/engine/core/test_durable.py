@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +105,7 @@ class Run:
             "panes": by_instant(produced, len(part)),
             "watermarks": list(map(in_full, produced.watermarks)),
         }
-        changes = machine.settle(pickle.dumps)
+        changes = machine.settle()
         for encoded, entry in changes.items():
             if entry is None:
                 self.entries.pop(encoded, None)
@@ -129,17 +128,17 @@ class Run:
     def plain(self, stored: bytes) -> tuple[Any, ...]:
         """Return what is stored of a key, without what says nothing of a trigger tree: a count of 0, no condition."""
         entry = StoredKey.unpacked(stored)
-        state = key_state(self.node, pickle.loads, entry.state, takes_back=self.takes_back)
+        state = key_state(self.node, entry.state, takes_back=self.takes_back)
         cells = [{window: _plain(cell) for window, cell in of.items()} for of in (state.cells, state.reopened)]
         return repr(state.key), *cells, entry.dues, entry.hold
 
 
 def objects_of(node: GroupByKeyAndWindow, *, takes_back: bool = False) -> GroupingEngine:
-    return GroupingEngine(node, LateData.DROP, pickle.loads, PERCENTILES, takes_back=takes_back)
+    return GroupingEngine(node, LateData.DROP, PERCENTILES, takes_back=takes_back)
 
 
 def core_of(node: GroupByKeyAndWindow, kept: int = KEPT, *, takes_back: bool = False) -> DurableMachine:
-    return DurableMachine(node, LateData.DROP, pickle.loads, PERCENTILES, takes_back=takes_back, kept=kept)
+    return DurableMachine(node, LateData.DROP, PERCENTILES, takes_back=takes_back, kept=kept)
 
 
 def keys_in_columns(machine: Machine) -> int:

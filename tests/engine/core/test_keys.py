@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from dataflow_model.runners.engine.core.keys import KeyTable
 from dataflow_model.runners.engine.value_lanes import Pairs, in_columns
 from dataflow_model.testing import TestStream
 from dataflow_model.values import encode_key
+from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,11 +133,11 @@ def test_a_key_is_pickled_again_only_if_equal_keys_may_look_different() -> None:
     table = KeyTable()
     text, number = (table.number(key) for key in ("a", 0.0))
     assert table.know_pickled([None, text, number], [b"unknown", b"text", b"number"]) == [0, 2]
-    assert table.pickled(text, pickle.dumps) == b"text"
-    assert table.pickled(number, pickle.dumps) == pickle.dumps(0.0)
+    assert table.pickled(text) == b"text"
+    assert table.pickled(number) == dump(0.0)
     table.release(np.array([text]))
     assert table.number("b") == text
-    assert table.pickled(text, pickle.dumps) == pickle.dumps("b")
+    assert table.pickled(text) == dump("b")
 
 
 @given(

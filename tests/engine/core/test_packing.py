@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.core.packed_form import PACKED as FORM
 from dataflow_model.runners.engine.core.packed_form import Layout
 from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.values.pickles import dump
 from tests.support import scripting
 from tests.support.core_driving import chunk_of, instants_of
 from tests.support.reference.states import key_state
@@ -67,10 +67,10 @@ def grouping(windowing: dm.WindowInto, combine: Any) -> GroupByKeyAndWindow:
 def stored(windowing: dm.WindowInto, combine: Any) -> StoredKey:
     """Return the only key that is stored after the script."""
     node = grouping(windowing, combine)
-    machine = DurableMachine(node, LateData.DROP, pickle.loads)
+    machine = DurableMachine(node, LateData.DROP)
     *instants, _ = instants_of(scripting.script(SCRIPT), windowing.strategy, ())  # the last one is the end of the input
     machine.run(chunk_of(instants))
-    (entry,) = machine.settle(pickle.dumps).values()
+    (entry,) = machine.settle().values()
     assert isinstance(entry, bytes)
     key = StoredKey.unpacked(entry)
     assert key.state[0] == FORM
@@ -78,12 +78,12 @@ def stored(windowing: dm.WindowInto, combine: Any) -> StoredKey:
 
 
 def unpacked(state: bytes, windowing: dm.WindowInto, combine: Any) -> KeyState:
-    return key_state(grouping(windowing, combine), pickle.loads, state, takes_back=False)
+    return key_state(grouping(windowing, combine), state, takes_back=False)
 
 
 def test_integers_take_few_bytes_and_only_the_key_is_pickled() -> None:
     state = stored(RETRACTING, dm.Sum()).state
-    assert state.endswith(pickle.dumps("k"))
+    assert state.endswith(dump("k"))
     assert len(state) < 200
 
 

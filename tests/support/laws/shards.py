@@ -46,7 +46,6 @@ class ReferenceShard(StageShard):
         return GroupingEngine(
             node,
             self.staged.plan.late_data,
-            self.thaw,
             self._awaited,
             takes_back=takes_back,
             tells_percentile=self._tells_percentile,
@@ -139,7 +138,7 @@ class Shards:
         counters: dict[str, int] = {}
         for shard in self._shards:
             engine = shard.machines[_GROUP]
-            self._kept.update(engine.settle(pickle.dumps))
+            self._kept.update(engine.settle())
             for name, count_ in engine.counters.items():
                 counters[name] = counters.get(name, 0) + count_
         engines = [shard.machines[_GROUP] for shard in self._shards]
@@ -177,7 +176,7 @@ class Shards:
 
     def _new(self) -> StageShard:
         make = ReferenceShard if self.on_objects else StageShard
-        return make(self.chain, 2, thaw=pickle.loads)
+        return make(self.chain, 2, is_durable=True)
 
 
 def _bundle(elements: Sequence[Element], clock: int) -> Bundle:

@@ -87,18 +87,19 @@ class CellsByKey(KeyStore[KeyState]):
 
     Args:
         strategy: the windowing strategy of the grouping.
-        thaw: decodes a settled key's state.
+        read: returns a settled key's state from its bytes.
         percentiles: the percentiles below 100 that the trigger waits for.
     """
 
     def __init__(
         self,
         strategy: WindowingStrategy,
-        thaw: Callable[[bytes], KeyState] | None = None,
+        read: Callable[[bytes], KeyState],
         percentiles: tuple[float, ...] = (),
     ) -> None:
-        super().__init__(2 + len(percentiles), thaw)
+        super().__init__(2 + len(percentiles))
         self._strategy = strategy
+        self._read = read
         self._percentiles = percentiles
 
     def open(self, encoded: bytes, key: Any = None) -> KeyState:
@@ -107,6 +108,9 @@ class CellsByKey(KeyStore[KeyState]):
         if key is not None and not state.cells and not state.reopened:
             state.key = shown_key(key)
         return state
+
+    def _loaded(self, state: bytes) -> KeyState:
+        return self._read(state)
 
     def every_window(self) -> list[tuple[bytes, Window, KeyState]]:
         """Return all windows, including those of settled keys."""

@@ -29,7 +29,7 @@ from tests.support.reference.merging import merge_windows
 from tests.support.reference.states import key_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.bundle import Bundle
@@ -71,7 +71,6 @@ class GroupingEngine(StoreMachine):
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
-        thaw: decodes a stored key's state, for state that was loaded.
         percentiles: the percentiles below 100 that the plan uses, in order.
         takes_back: whether its input may contain retractions.
         tells_percentile: whether a function downstream requests `watermark_percentile`.
@@ -81,14 +80,13 @@ class GroupingEngine(StoreMachine):
         self,
         node: GroupByKeyAndWindow,
         late_data: LateData = LateData.DROP,
-        thaw: Callable[[bytes], Any] | None = None,
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
         tells_percentile: bool = False,
     ) -> None:
         self.machine = TriggerMachine(node.strategy.trigger)
-        read = None if thaw is None else functools.partial(key_state, node, thaw, takes_back=takes_back)
+        read = functools.partial(key_state, node, takes_back=takes_back)
         self.state = CellsByKey(node.strategy, read, self.machine.percentiles)
         super().__init__(node.label, self.state, tuple(dict.fromkeys((*percentiles, *self.machine.percentiles))))
         self.strategy = node.strategy

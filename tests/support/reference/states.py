@@ -23,9 +23,10 @@ from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
 from dataflow_model.triggers.composites import MET as CONDITIONS_MET
 from dataflow_model.triggers.contexts import LOW_WATERMARK
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -198,19 +199,18 @@ def _standing_of(core: CoreGrouping, firsts: Sequence[int]) -> list[tuple[Standi
 _by_start = operator.attrgetter("window.start")
 
 
-def key_state(node: GroupByKeyAndWindow, thaw: Callable[[bytes], Any], state: bytes, *, takes_back: bool) -> KeyState:
+def key_state(node: GroupByKeyAndWindow, state: bytes, *, takes_back: bool) -> KeyState:
     """Return the state of a key from its bytes in either form, for the object engine.
 
     Args:
         node: the grouping.
-        thaw: loads pickled bytes.
         state: the bytes.
         takes_back: whether the input of the grouping may contain retractions.
     """
     if state[0] != PACKED:
-        pickled: KeyState = thaw(state)
+        pickled: KeyState = load(state)
         return pickled
     core = CoreGrouping(node, takes_back=takes_back)
-    unpack(core, Joined.of([None], state, [len(state)]), thaw)
+    unpack(core, Joined.of([None], state, [len(state)]))
     (unpacked,) = states_of(core, ReadTreeColumns(core.program), [0]).values()
     return unpacked

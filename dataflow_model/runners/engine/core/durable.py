@@ -29,9 +29,10 @@ from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.resharding import keys_of_share
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.runners.engine.watermarks import WatermarkLane
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -171,7 +172,6 @@ class _DurableGrouping(CoreGrouping):
         node: the grouping.
         late_data: the pipeline's default for expired windows.
         stored: the stored keys.
-        thaw: loads what `freeze` has pickled.
         takes_back: whether its input may contain retractions.
         cells: see `GroupingMachine`.
     """
@@ -181,14 +181,12 @@ class _DurableGrouping(CoreGrouping):
         node: GroupByKeyAndWindow,
         late_data: LateData,
         stored: _StoredKeys,
-        thaw: Callable[[bytes], Any],
         *,
         takes_back: bool,
         cells: CellTable | None = None,
     ) -> None:
         super().__init__(node, late_data, takes_back=takes_back, cells=cells)
         self._stored = stored
-        self._thaw = thaw
         self._touched: set[bytes] = set()
         self._loaded = 0
         self.keys.fresh = []
@@ -204,11 +202,11 @@ class _DurableGrouping(CoreGrouping):
         are_packed = entries.bytes_at(begin) == PACKED
         states: dict[int, KeyState] = {}
         for place in np.flatnonzero(~are_packed).tolist():
-            state = self._thaw(entries.entry(place)[begin:])
+            state = load(entries.entry(place)[begin:])
             number = self.keys.find(entries.keys[place])
             states[self.keys.number(state.key) if number is None else number] = state
         if are_packed.any():
-            unpack(self, entries.only(are_packed), self._thaw, begin)
+            unpack(self, entries.only(are_packed), begin)
         if states:
             restore(self, TreeColumns(self.program), states)
         self._loaded += self.machine.cells.live - before
@@ -219,7 +217,7 @@ class _DurableGrouping(CoreGrouping):
         self._note_touched()
         super().recycle()
 
-    def take_changes(self, freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
+    def take_changes(self) -> dict[bytes, bytes | None]:
         """Return the keys that have changed since the last call, with `None` for those that were removed.
 
         Keys that were both created and removed since then are left out.
@@ -229,7 +227,7 @@ class _DurableGrouping(CoreGrouping):
         self._touched.clear()
         numbers = zip(self.keys.find_all(touched), touched, strict=True)
         encoded = {number: key for number, key in numbers if number is not None}
-        packed = pack(self, encoded, freeze)
+        packed = pack(self, encoded)
         if len(packed) == len(touched):
             return packed
         gone = [key for key in touched if key not in packed and key in self._stored.entries]
@@ -282,7 +280,6 @@ class DurableMachine(CoreMachine):
     Args:
         node: the grouping.
         late_data: the pipeline's default for expired windows.
-        thaw: loads what `freeze` has pickled.
         percentiles: the percentiles below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may contain retractions.
         tells_percentile: whether a function downstream requests `watermark_percentile`.
@@ -293,7 +290,6 @@ class DurableMachine(CoreMachine):
         self,
         node: GroupByKeyAndWindow,
         late_data: LateData,
-        thaw: Callable[[bytes], Any],
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
@@ -303,7 +299,7 @@ class DurableMachine(CoreMachine):
         self._kept = kept
         self._is_bounded = False
         self._stored = _StoredKeys(compile_tree(node.strategy.trigger).lines)
-        self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, thaw, takes_back=takes_back)
+        self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, takes_back=takes_back)
         self._grouping = self._make()
         super().__init__(
             node,
@@ -367,9 +363,9 @@ class DurableMachine(CoreMachine):
 
     # Durable state -------------------------------------------------------------------------------------------------
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
+    def settle(self) -> dict[bytes, Any]:
         """Return the keys that have changed since the last call, with `None` for those that were removed."""
-        changes = self._grouping.take_changes(freeze)
+        changes = self._grouping.take_changes()
         self._stored.store(changes)
         if self._grouping.will_exceed(self._kept) or (self._is_bounded and self._grouping.has_objects()):
             self._drop_columns()
@@ -389,10 +385,6 @@ class DurableMachine(CoreMachine):
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
         """Return the keys of one shard."""
         return keys_of_share(parts, share)
-
-    def resume(self, whole: Any) -> None:
-        """Raise an error: all state is by key."""
-        raise AssertionError(f"{self.label!r} keeps nothing but its keys, got {whole!r}")
 
     def _drop_columns(self) -> None:
         """Discard all cells in columns, and keep the clocks; the table is used again unless it has become large."""

@@ -33,6 +33,7 @@ from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfo
 from dataflow_model.runners.engine.core.placing import placed
 from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
+from dataflow_model.runners.engine.machine import WithoutState
 from dataflow_model.runners.engine.order import ELEMENT, WATERMARK, rising_by_key
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, made_orders
 from dataflow_model.runners.engine.user_code import at_window, user_error
@@ -43,7 +44,7 @@ from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneTiming, checked_pairs, encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.chunk import Bucket, Chunk
     from dataflow_model.runners.engine.core.panes import Panes
     from dataflow_model.runners.engine.order import Order
-    from dataflow_model.runners.engine.resharding import Share
     from dataflow_model.values import Window
 
 __all__ = ["CoreMachine"]
@@ -63,7 +63,7 @@ _SPARSE: Final = 8
 _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
 
 
-class CoreMachine:
+class CoreMachine(WithoutState):
     """One grouping on one shard, run by the core, without durable state; see `durable`.
 
     Args:
@@ -367,10 +367,6 @@ class CoreMachine:
         further = self.watermarks.further(self._width)
         self._core.stand_at(watermark, clock, [further[line] for line in self._lines])
 
-    def bound_memory(self, most: int) -> None:
-        """Do nothing: nothing is settled."""
-        del most
-
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of keys, none of which is settled."""
         return self._core.keys.in_use(), 0
@@ -381,29 +377,9 @@ class CoreMachine:
 
     # Durable state: there is none ----------------------------------------------------------------------------------
 
-    def settle(self, freeze: Callable[[Any], bytes]) -> dict[bytes, Any]:
-        """Raise an error: this machine has no durable state."""
-        raise AssertionError(f"{self.label!r} keeps no durable state, so {freeze!r} has nothing to freeze")
-
-    def stored(self, name: bytes) -> Any:
-        """Return no entry."""
-        del name
-
-    def apply(self, changes: Mapping[bytes, Any]) -> None:
-        """Apply no entries."""
-        assert not changes, f"{self.label!r} keeps no durable state"  # noqa: S101
-
-    def whole(self) -> Any:
-        """Return nothing."""
-
-    def resume(self, whole: Any) -> None:
-        """Raise an error: `whole` returns nothing to resume from."""
-        raise AssertionError(f"{self.label!r} keeps no durable state, got {whole!r}")
-
-    def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
-        """Return no entries."""
-        del parts, share
-        return {}
+    def settle(self) -> dict[bytes, Any]:
+        """Raise an error: the state of this machine cannot be made durable."""
+        raise AssertionError(f"{self.label!r} keeps no durable state")
 
 
 def _rising_later(orders: Sequence[Order], firsts: Sequence[int]) -> DeferredOrders:

@@ -16,9 +16,10 @@ from dataflow_model.runners.engine.lanes import ranks_of_bytes
 from dataflow_model.runners.engine.value_lanes import Coded
 from dataflow_model.values import are_alike, encode_key
 from dataflow_model.values.keys import encode_alike, shown_key
+from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -189,19 +190,18 @@ class KeyTable:
         self._pickled.pop(number, None)
         self.varied = self.varied or is_other or not _looks_one_way(key)
 
-    def all_pickled(self, numbers: Sequence[int], freeze: Callable[[Any], bytes]) -> list[bytes]:
-        """Return keys as `freeze` pickles them."""
+    def all_pickled(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return keys, pickled."""
         known = list(map(self._pickled.get, numbers))
         return [
-            self.pickled(number, freeze) if pickled is None else pickled
-            for number, pickled in zip(numbers, known, strict=True)
+            self.pickled(number) if pickled is None else pickled for number, pickled in zip(numbers, known, strict=True)
         ]
 
-    def pickled(self, number: int, freeze: Callable[[Any], bytes]) -> bytes:
-        """Return a key as `freeze` pickles it."""
+    def pickled(self, number: int) -> bytes:
+        """Return a key, pickled."""
         pickled = self._pickled.get(number)
         if pickled is None:
-            pickled = freeze(self.shown[number])
+            pickled = dump(self.shown[number])
             if type(self.shown[number]) in _ONE_WAY:
                 self._pickled[number] = pickled
         return pickled

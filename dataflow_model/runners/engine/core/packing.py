@@ -17,9 +17,10 @@ from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, SET
 from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_COLUMNS, PACKED, KeyObjects, Layout
 from dataflow_model.runners.engine.core.program import ASK, USER
 from dataflow_model.runners.engine.core.states import slots_of
+from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,13 +38,12 @@ _Parts: TypeAlias = "tuple[bytes, NDArray[np.int64]]"
 """Bytes with a part for each key, and where each part begins, and the last one ends."""
 
 
-def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any], bytes]) -> dict[bytes, bytes | None]:
+def pack(core: CoreGrouping, encoded: Mapping[int, bytes]) -> dict[bytes, bytes | None]:
     """Return the stored form of keys (see `StoredKey`), by encoded key; keys without cells are left out.
 
     Args:
         core: the grouping.
         encoded: the keys by number.
-        freeze: pickles the contents that are not integers.
     """
     slots = slots_of(core, encoded)
     if not len(slots):
@@ -79,22 +79,18 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes], freeze: Callable[[Any
             _apart(list(headers)),
             (layout.rows(cells, len(slots)), np.array(bounds) * layout.row.itemsize),
             (standing_layout.rows(standing, len(entries)), np.array(standing_bounds) * standing_layout.row.itemsize),
-            _apart(_rest(core, keys, objects, freeze)),
+            _apart(_rest(core, keys, objects)),
         ]
     )
     return dict(zip(map(encoded.__getitem__, keys), stored, strict=True))
 
 
-def _rest(
-    core: CoreGrouping, keys: Sequence[int], objects: Mapping[int, KeyObjects], freeze: Callable[[Any], bytes]
-) -> list[bytes]:
+def _rest(core: CoreGrouping, keys: Sequence[int], objects: Mapping[int, KeyObjects]) -> list[bytes]:
     """Return the pickle of each key, see `packed_form`; `objects` are by the place of the key."""
     if not objects:
-        return core.keys.all_pickled(keys, freeze)
+        return core.keys.all_pickled(keys)
     return [
-        freeze((core.keys.shown[number], *objects[place].parts()))
-        if place in objects
-        else core.keys.pickled(number, freeze)
+        dump((core.keys.shown[number], *objects[place].parts())) if place in objects else core.keys.pickled(number)
         for place, number in enumerate(keys)
     ]
 

@@ -22,9 +22,10 @@ from dataflow_model.runners.engine.core.packed_form import (
     column_counts,
 )
 from dataflow_model.triggers import TreeState
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -94,20 +95,19 @@ class _Alike:
         return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest, places)
 
 
-def unpack(core: CoreGrouping, stored: Joined, thaw: Callable[[bytes], Any], begin: int = 0) -> None:
+def unpack(core: CoreGrouping, stored: Joined, begin: int = 0) -> None:
     """Create the cells of keys, which must have none yet.
 
     Args:
         core: the grouping.
         stored: packed states by encoded key, and bytes before them; a key that is `None` is encoded here.
-        thaw: loads what `freeze` has pickled.
         begin: the number of bytes before a state.
     """
     groups_by_form: dict[_Form, list[_Alike]] = {}
     for group in _groups(core, stored, begin):
         groups_by_form.setdefault(group.form, []).append(group)
     for form, groups in groups_by_form.items():
-        _unpack_form(core, form, stored, groups, thaw)
+        _unpack_form(core, form, stored, groups)
 
 
 def _groups(core: CoreGrouping, stored: Joined, begin: int) -> Iterator[_Alike]:
@@ -128,9 +128,7 @@ def _groups(core: CoreGrouping, stored: Joined, begin: int) -> Iterator[_Alike]:
                 yield group
 
 
-def _numbered(
-    core: CoreGrouping, stored: Joined, group: _Alike, thaw: Callable[[bytes], Any]
-) -> tuple[list[int], dict[int, KeyObjects]]:
+def _numbered(core: CoreGrouping, stored: Joined, group: _Alike) -> tuple[list[int], dict[int, KeyObjects]]:
     """Return the numbers of a group's keys, and their contents that are not integers by the place in the group."""
     objects: dict[int, KeyObjects] = {}
     begins = stored.begins[group.places] + group.rest
@@ -138,7 +136,7 @@ def _numbered(
     known: list[Any] = core.keys.find_all(map(stored.keys.__getitem__, group.places.tolist()))
     others = range(len(pickles)) if group.has_objects else core.keys.know_pickled(known, pickles)
     for other in others:
-        key, *parts = thaw(pickles[other]) if group.has_objects else (thaw(pickles[other]),)
+        key, *parts = load(pickles[other]) if group.has_objects else (load(pickles[other]),)
         if known[other] is None:
             known[other] = core.keys.number(key)
         core.keys.show_as(known[other], key)
@@ -147,15 +145,13 @@ def _numbered(
     return known, objects
 
 
-def _unpack_form(
-    core: CoreGrouping, form: _Form, stored: Joined, groups: Sequence[_Alike], thaw: Callable[[bytes], Any]
-) -> None:
+def _unpack_form(core: CoreGrouping, form: _Form, stored: Joined, groups: Sequence[_Alike]) -> None:
     """Create the cells of keys of one form."""
     machine = core.machine
     objects_of: dict[int, KeyObjects] = {}
     numbers: list[int] = []
     for group in groups:
-        of_group, objects = _numbered(core, stored, group, thaw)
+        of_group, objects = _numbered(core, stored, group)
         objects_of.update({len(numbers) + place: of_key for place, of_key in objects.items()})
         numbers += of_group
     machine.cells.admit_keys(len(core.keys))

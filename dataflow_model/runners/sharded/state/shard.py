@@ -17,7 +17,6 @@ from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.runners.sharded.state.log import Contents, Delta, StateLog
 from dataflow_model.runners.sharded.state.meta import ShardMeta
 from dataflow_model.runners.sharded.unpicklable import unpicklable_state
-from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +78,7 @@ class ShardState:
     @classmethod
     def _new(cls, program: Program, depth: int) -> ShardState:
         lifts = {**program.lifts, **program.folded}
-        shard = StageShard(program.staged, depth, program.side_values, thaw=load, lifts=lifts)
+        shard = StageShard(program.staged, depth, program.side_values, is_durable=True, lifts=lifts)
         share = program.state_memory_share
         if share is not None:
             for machine in shard.machines.values():
@@ -97,7 +96,7 @@ class ShardState:
             if whole is not None:
                 self.meta.joins[name] = whole
             try:
-                settled = machine.settle(dump)
+                settled = machine.settle()
             except DataflowError:  # the place for state beyond the bound on memory is full, for example
                 raise
             except Exception as error:
