@@ -22,12 +22,12 @@ from dataflow_model.runners.engine.order import (
     at_instant,
     by_producer,
     by_window,
-    joined,
     numbered,
     numbered_by_cause,
     of_release,
     of_row,
     of_watermark,
+    order_in_window,
     part_of_join,
     pass_stages,
     relayed,
@@ -126,7 +126,7 @@ class Joined:
     place: int
 
     def order(self) -> Order:
-        seen = numbered(joined(self.element.order(), self.window), self.emission)
+        seen = numbered(order_in_window(self.element.order(), self.window), self.emission)
         return _placed(part_of_join(seen, self.output), self.number, self.place)
 
 

@@ -55,7 +55,6 @@ __all__ = [
     "by_window",
     "deadline_of",
     "event_of",
-    "joined",
     "name_of_origin",
     "numbered",
     "numbered_by_cause",
@@ -63,6 +62,7 @@ __all__ = [
     "of_row",
     "of_rows",
     "of_watermark",
+    "order_in_window",
     "origin_of",
     "part_of_join",
     "pass_stages",
@@ -285,7 +285,7 @@ def replayed(order: Order, place: int, number: int) -> Order:
     return Order((ELEMENT, *order, _REPLAYABLE, place, number))
 
 
-def joined(order: Order, window: int) -> Order:
+def order_in_window(order: Order, window: int) -> Order:
     """Return the order of an element in one of its windows, as the input of a function with side inputs."""
     return Order((ELEMENT, *order, _JOINED, window))
 

@@ -19,7 +19,7 @@ from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.machine import ObjectMachine
-from dataflow_model.runners.engine.order import joined, of_release, part_of_join
+from dataflow_model.runners.engine.order import of_release, order_in_window, part_of_join
 from dataflow_model.runners.engine.sides import (
     STANDING,
     contains,
@@ -278,7 +278,7 @@ class SideJoinMachine(ObjectMachine):
                     self.state.waiting.setdefault((window, arrival), []).append(element)
                     self.state.hold = min(self.state.hold, element.time)
                 else:
-                    ready.append(*_fields(element), joined(element.order, number), element.produced)
+                    ready.append(*_fields(element), order_in_window(element.order, number), element.produced)
         self._process(ready, arrival)
 
     def _release(self, clock: int) -> None:

@@ -16,13 +16,13 @@ from dataflow_model.runners.engine.core.rules import Rules
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FIRST, LATEST = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
+MINUS_INFINITY, INFINITY = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
 MOST_OUTDATED = 17
 """What a queue may hold besides four entries for each open cell."""
 
 
 def machine_of(strategy: WindowingStrategy) -> GroupingMachine:
-    machine = GroupingMachine(compile_tree(strategy.trigger), Rules.of(strategy), FIRST, LATEST)
+    machine = GroupingMachine(compile_tree(strategy.trigger), Rules.of(strategy), MINUS_INFINITY, INFINITY)
     machine.cells.admit_keys(2_000)
     return machine
 
@@ -61,11 +61,11 @@ def test_a_key_after_the_other_leaves_neither_entries_nor_holds_behind() -> None
 def test_windows_without_a_deadline_are_collected_at_the_end_of_time_beside_others() -> None:
     machine = machine_of(WindowingStrategy(dm.GlobalWindows(), dm.DefaultTrigger()))
     for key in range(100):
-        end, kind = (LATEST, GLOBAL_KIND) if key % 2 else (key + 1, INTERVAL_KIND)
+        end, kind = (INFINITY, GLOBAL_KIND) if key % 2 else (key + 1, INTERVAL_KIND)
         machine.element(key, key, 0, end, kind, 0, 0)
     machine.advance_watermark(50)
     fired = [slot for kind, slot in zip(machine.log.kind, machine.log.slot, strict=True) if kind == FIRE]
     assert len(fired) == 25
-    machine.advance_watermark(LATEST)
+    machine.advance_watermark(INFINITY)
     assert machine.emission.panes.count == 100
     assert machine.cells.live == 0

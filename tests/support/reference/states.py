@@ -10,7 +10,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.cells import Cell, KeyState, Standing
 from dataflow_model.runners.engine.core.cells import HAD_ON_TIME, HAS_CLOSED, PENDING_ON_TIME, REOPENED, TIMED
-from dataflow_model.runners.engine.core.columns import places_in_rows, taken
+from dataflow_model.runners.engine.core.columns import leading, places_in_rows
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.operations import CLOCK_LINE, DONE, LOW_LINE, MET, SET
@@ -126,7 +126,7 @@ def _cells_of(
     cells = core.machine.cells
 
     def by_slot(of: Any) -> list[int]:
-        values: list[int] = taken(of, cells.used)[slots].tolist()
+        values: list[int] = leading(of, cells.used)[slots].tolist()
         return values
 
     def rows_by_slot(of: Any, width: int) -> list[list[int]]:
@@ -136,7 +136,7 @@ def _cells_of(
     columns = zip(
         slots.tolist(),
         *map(by_slot, (cells.key, cells.start, cells.end, cells.kind, cells.flags)),
-        *map(by_slot, (cells.pending, cells.held, cells.index, cells.on_time_index, cells.earliest, cells.latest)),
+        *map(by_slot, (cells.pending, cells.elements, cells.index, cells.on_time_index, cells.earliest, cells.latest)),
         rows_by_slot(cells.bits, cells.stride),
         rows_by_slot(cells.counters, cells.counts),
         rows_by_slot(cells.deadlines, cells.waits),
@@ -171,7 +171,7 @@ def _cells_of(
 def _standing_of(core: CoreGrouping, firsts: Sequence[int]) -> list[tuple[Standing, ...]]:
     """Return the emitted values of each cell, by window; `firsts` are the first entries of the cells."""
     table = core.machine.standing
-    following = taken(table.following, table.panes.count)
+    following = leading(table.following, table.panes.count)
     chains: list[list[int]] = []
     for first in firsts:
         chains.append([])
@@ -183,7 +183,7 @@ def _standing_of(core: CoreGrouping, firsts: Sequence[int]) -> list[tuple[Standi
     panes = table.panes
     columns = (panes.start, panes.end, panes.kind, panes.time, panes.flags, panes.index, panes.on_time_index)
     rows = zip(
-        core.standing_values(entries), *(taken(of, panes.count)[entries].tolist() for of in columns), strict=True
+        core.standing_values(entries), *(leading(of, panes.count)[entries].tolist() for of in columns), strict=True
     )
     standing = iter(
         [

@@ -12,7 +12,7 @@ cdef class CellTable:
     cdef public int64_t words, stride, counts, waits, lines, never, width, capacity, used, live, free_count, freed_count
     cdef public int64_t touched_count, first_bit, first_counter, first_queued, first_deadline
     cdef public bint linked
-    cdef public int64_t[:] key, start, end, kind, chain, flags, pending, held, earliest, latest, held_at
+    cdef public int64_t[:] key, start, end, kind, chain, flags, pending, elements, earliest, latest, hold_at
     cdef public int64_t[:] index, on_time_index, standing, after, before
     cdef public int64_t[::1] rows, bits, counters, queued, deadlines
     cdef public int64_t[::1] heads, cells_of_key, first_of_key, last_of_key, free, freed, keys_freed

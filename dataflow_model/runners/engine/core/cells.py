@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.runners.engine.core.columns import column, every, lengthened
+from dataflow_model.runners.engine.core.columns import column, lengthened, strided
 
 if TYPE_CHECKING:
     from array import array
@@ -30,7 +30,7 @@ COLUMNS: Final = {
     name: place
     for place, name in enumerate(
         (
-            *("key", "start", "end", "kind", "chain", "flags", "pending", "held", "earliest", "latest", "held_at"),
+            *("key", "start", "end", "kind", "chain", "flags", "pending", "elements", "earliest", "latest", "hold_at"),
             *("index", "on_time_index", "standing", "after", "before"),
         )
     )
@@ -60,7 +60,7 @@ class CellTable:
     Attributes:
         key, start, end, kind: the key and the window of each slot; the key of a free slot is −1.
         pending: the number of elements since the last pane.
-        held: the number of elements in the accumulator.
+        elements: the number of elements in the accumulator.
         index: the index of the next pane.
         on_time_index: the on-time index of the last pane that was not early; −1 if there is none.
         flags: see the constants of this module.
@@ -73,7 +73,7 @@ class CellTable:
         bits: three sets of places for each slot: finished, timer set, condition met.
         counters, deadlines: for each slot, by the number of the place that needs one.
         queued: the earliest deadline in a queue, for each slot by line.
-        held_at: the earliest hold in the queue of holds, by slot.
+        hold_at: the earliest hold in the queue of holds, by slot.
         cells_of_key: the number of slots of each key.
         first_of_key, after: each key's open windows in order of their starts, if `linked`.
         touched: the keys with a cell that has changed since `forget_touched`, each once.
@@ -188,9 +188,9 @@ class CellTable:
         self.start[slot] = start
         self.end[slot] = end
         self.kind[slot] = kind
-        self.pending[slot] = self.held[slot] = self.index[slot] = self.flags[slot] = 0
+        self.pending[slot] = self.elements[slot] = self.index[slot] = self.flags[slot] = 0
         self.on_time_index[slot] = self.standing[slot] = _NONE
-        self.held_at[slot] = self.never
+        self.hold_at[slot] = self.never
         row = slot * self.width
         for at in range(row, row + self.stride):
             self.bits[at] = 0
@@ -325,26 +325,26 @@ class CellTable:
     def divide(self) -> None:
         """Make each column a view of its part of the rows."""
         rows, width = self.rows, self.width
-        self.key: array[int] = every(rows, COLUMNS["key"], width)
-        self.start: array[int] = every(rows, COLUMNS["start"], width)
-        self.end: array[int] = every(rows, COLUMNS["end"], width)
-        self.kind: array[int] = every(rows, COLUMNS["kind"], width)
-        self.chain: array[int] = every(rows, COLUMNS["chain"], width)
-        self.flags: array[int] = every(rows, COLUMNS["flags"], width)
-        self.pending: array[int] = every(rows, COLUMNS["pending"], width)
-        self.held: array[int] = every(rows, COLUMNS["held"], width)
-        self.earliest: array[int] = every(rows, COLUMNS["earliest"], width)
-        self.latest: array[int] = every(rows, COLUMNS["latest"], width)
-        self.held_at: array[int] = every(rows, COLUMNS["held_at"], width)
-        self.index: array[int] = every(rows, COLUMNS["index"], width)
-        self.on_time_index: array[int] = every(rows, COLUMNS["on_time_index"], width)
-        self.standing: array[int] = every(rows, COLUMNS["standing"], width)
-        self.after: array[int] = every(rows, COLUMNS["after"], width)
-        self.before: array[int] = every(rows, COLUMNS["before"], width)
-        self.bits: array[int] = every(rows, self.first_bit, 1)
-        self.counters: array[int] = every(rows, self.first_counter, 1)
-        self.queued: array[int] = every(rows, self.first_queued, 1)
-        self.deadlines: array[int] = every(rows, self.first_deadline, 1)
+        self.key: array[int] = strided(rows, COLUMNS["key"], width)
+        self.start: array[int] = strided(rows, COLUMNS["start"], width)
+        self.end: array[int] = strided(rows, COLUMNS["end"], width)
+        self.kind: array[int] = strided(rows, COLUMNS["kind"], width)
+        self.chain: array[int] = strided(rows, COLUMNS["chain"], width)
+        self.flags: array[int] = strided(rows, COLUMNS["flags"], width)
+        self.pending: array[int] = strided(rows, COLUMNS["pending"], width)
+        self.elements: array[int] = strided(rows, COLUMNS["elements"], width)
+        self.earliest: array[int] = strided(rows, COLUMNS["earliest"], width)
+        self.latest: array[int] = strided(rows, COLUMNS["latest"], width)
+        self.hold_at: array[int] = strided(rows, COLUMNS["hold_at"], width)
+        self.index: array[int] = strided(rows, COLUMNS["index"], width)
+        self.on_time_index: array[int] = strided(rows, COLUMNS["on_time_index"], width)
+        self.standing: array[int] = strided(rows, COLUMNS["standing"], width)
+        self.after: array[int] = strided(rows, COLUMNS["after"], width)
+        self.before: array[int] = strided(rows, COLUMNS["before"], width)
+        self.bits: array[int] = strided(rows, self.first_bit, 1)
+        self.counters: array[int] = strided(rows, self.first_counter, 1)
+        self.queued: array[int] = strided(rows, self.first_queued, 1)
+        self.deadlines: array[int] = strided(rows, self.first_deadline, 1)
 
     def grow(self, size: int) -> None:
         """Increase the number of slots to a power of two."""

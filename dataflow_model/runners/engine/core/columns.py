@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["column", "column_of", "every", "lengthened", "places_in_rows", "taken"]
+__all__ = ["column", "column_of", "leading", "lengthened", "places_in_rows", "strided"]
 
 _BYTES = 8
 
@@ -45,21 +45,21 @@ def lengthened(values: array[int], length: int, value: int = 0) -> array[int]:
     return longer
 
 
-def taken(values: Any, count: int) -> NDArray[np.int64]:
-    """Return the first `count` values of a column as an array that shares its memory.
+def leading(values: Any, count: int) -> NDArray[Any]:
+    """Return the first `count` numbers of a column, integers or floats, as an array that shares its memory.
 
     Example:
-        >>> taken(column(3, 7), 2).tolist()
+        >>> leading(column(3, 7), 2).tolist()
         [7, 7]
     """
-    return np.asarray(values, np.int64)[:count]
+    return np.asarray(values, np.float64 if getattr(values, "typecode", "q") == "d" else np.int64)[:count]
 
 
-def every(values: array[int], first: int, step: int) -> array[int]:
+def strided(values: array[int], first: int, step: int) -> array[int]:
     """Return a view of every `step`-th value from the one at `first` on.
 
     Example:
-        >>> list(every(array("q", [0, 1, 2, 3, 4]), 1, 2))
+        >>> list(strided(array("q", [0, 1, 2, 3, 4]), 1, 2))
         [1, 3]
     """
     view: Any = memoryview(values)[first::step]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dataflow_model.runners.engine.core.byte_table import ByteTable
-from dataflow_model.runners.engine.core.columns import taken
+from dataflow_model.runners.engine.core.columns import leading
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.keyed import CoreMachine
@@ -264,7 +264,7 @@ class _DurableGrouping(CoreGrouping):
 
     def _note_touched(self) -> None:
         cells = self.machine.cells
-        numbers = taken(cells.touched, cells.touched_count).tolist()
+        numbers = leading(cells.touched, cells.touched_count).tolist()
         self._touched.update([self.keys.encoded[number] for number in numbers])
         cells.forget_touched()
 

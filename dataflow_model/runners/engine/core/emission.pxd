@@ -27,6 +27,7 @@ cdef class Emission:
     cpdef void begin(self, int64_t phase, int64_t at) noexcept
     @cython.locals(table=CellTable)
     cpdef int fire(self, int64_t slot, int64_t mode, int64_t produced, bint by_trigger, bint passing, bint forced, bint last) except -1
+    cpdef bint clears_after(self, int64_t mode) noexcept
     cpdef int clear_contents(self, int64_t slot) except -1
     cpdef void settle(self, int64_t slot) noexcept
     cpdef bint is_empty(self, int64_t slot) except -1

@@ -125,17 +125,23 @@ class Emission:
                 self.take_back(slot, produced)
             else:
                 self.emit(slot, produced, by_trigger, passing, last)
-        if (mode == _CLEARS or (self.clears and mode != _ACCUMULATES)) if self.obeys else self.clears:
+        if self.clears_after(mode):
             self.log.add(_CLEAR, slot, 0)
-            table.held[slot] = 0
+            table.elements[slot] = 0
         self.settle(slot)
+
+    def clears_after(self, mode: int) -> bool:
+        """Return whether a firing clears the contents: as the trigger requested, if the mode allows that."""
+        if self.obeys and mode == _CLEARS:
+            return True
+        return self.clears and not (self.obeys and mode == _ACCUMULATES)
 
     def clear_contents(self, slot: int) -> None:
         """Clear the contents of a cell because its trigger requested it, if the mode allows that."""
         if self.obeys:
-            self.cleared_by_trigger += self.cells.held[slot]
+            self.cleared_by_trigger += self.cells.elements[slot]
             self.log.add(_CLEAR, slot, 0)
-            self.cells.held[slot] = 0
+            self.cells.elements[slot] = 0
             self.settle(slot)
 
     def settle(self, slot: int) -> None:
@@ -145,7 +151,7 @@ class Emission:
 
     def is_empty(self, slot: int) -> bool:
         """Return whether all elements of a cell have been retracted."""
-        return self.cells.held[slot] == 0 and (self.keeps is None or not self.keeps(slot))
+        return self.cells.elements[slot] == 0 and (self.keeps is None or not self.keeps(slot))
 
     def emit(self, slot: int, produced: int, by_trigger: bool, passing: bool, last: bool) -> None:
         """Emit a pane, preceded by retractions of the standing values."""

@@ -9,7 +9,7 @@ cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_LINE, _ELEMENT, _TIMER, _SIGNALLED
 @cython.final
 cdef class TreeEvaluator:
     cdef public CellTable cells
-    cdef public int64_t latest, words, places, timer_count, event, number, row, event_time, signal, user_count, lines
+    cdef public int64_t infinity, words, places, timer_count, event, number, row, event_time, signal, user_count, lines
     cdef public bint cleared
     cdef public int64_t[::1] operation, argument, last, line, counter, deadline, first_child, children, child, word, mask
     cdef public int64_t[::1] timers, user_places, clocks_passed, now, due_in, due_at, fired_in, fired_at

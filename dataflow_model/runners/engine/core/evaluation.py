@@ -39,15 +39,15 @@ _OR_FINALLY: Final = program.OR_FINALLY
 _CLOCK_LINE: Final = operations.CLOCK_LINE
 
 # Events.
-_ELEMENT: Final = 0
-_TIMER: Final = 1
-_SIGNALLED: Final = 2
-_RETRACTED: Final = 3
-_MERGED: Final = 4
+_ELEMENT: Final = operations.EVENT_ELEMENT
+_TIMER: Final = operations.EVENT_TIMER
+_SIGNALLED: Final = operations.EVENT_SIGNAL
+_RETRACTED: Final = operations.EVENT_RETRACTION
+_MERGED: Final = operations.EVENT_MERGE
 
 # Results.
-_FIRED: Final = 1
-_FINISHED: Final = 2
+_FIRED: Final = operations.FIRED
+_FINISHED: Final = operations.FINISHED
 _MODE: Final = operations.ACCUMULATES | operations.CLEARS
 
 # Sets of places.
@@ -62,7 +62,7 @@ class TreeEvaluator:
     Args:
         program: the tree.
         cells: the cells, created for this program.
-        latest: +∞, at which sums saturate.
+        infinity: +∞, at which sums saturate.
 
     Attributes:
         now: the clocks by line: low watermark, processing clock, further percentiles of the watermark.
@@ -72,9 +72,9 @@ class TreeEvaluator:
         cleared: whether a user's trigger has requested, in the current event, that the contents be cleared.
     """
 
-    def __init__(self, program: TriggerProgram, cells: CellTable, latest: int) -> None:
+    def __init__(self, program: TriggerProgram, cells: CellTable, infinity: int) -> None:
         self.cells = cells
-        self.latest = latest
+        self.infinity = infinity
         self.operation = program.operation
         self.argument = program.argument
         self.last = program.last
@@ -171,7 +171,7 @@ class TreeEvaluator:
 
     def next_due(self, slot: int, line: int) -> int:
         """Return the earliest deadline of a cell on one line; +∞ if there is none."""
-        earliest = self.latest
+        earliest = self.infinity
         for number in range(self.timer_count):
             place = self.timers[number]
             if self.line[place] == line and self.has(slot, _SET, place):
@@ -193,7 +193,7 @@ class TreeEvaluator:
             if self.has(slot, _SET, place):
                 assert self.users is not None  # noqa: S101 - the tree has a user's trigger
                 time = self.cells.deadlines[slot * self.cells.width + self.deadline[place] + line]
-                if time < self.latest or self.users.has_timer(slot, place, line):
+                if time < self.infinity or self.users.has_timer(slot, place, line):
                     return True
         return False
 
@@ -295,7 +295,7 @@ class TreeEvaluator:
         if self.operation[place] == _PERIOD:
             return self.following(place, first)
         delay = self.argument[place]
-        return self.latest if delay > 0 and first > self.latest - delay else first + delay
+        return self.infinity if delay > 0 and first > self.infinity - delay else first + delay
 
     def composite(self, place: int, slot: int) -> int:
         """Pass the current event to those children of a place that it concerns."""
@@ -454,7 +454,7 @@ class TreeEvaluator:
         """Return the size of the current element in bytes."""
         call = self.calls[place]
         assert call is not None  # noqa: S101 - every place with this operation has one
-        return min(int(call(self.values[self.row])), self.latest >> 1)
+        return min(int(call(self.values[self.row])), self.infinity >> 1)
 
     def test(self, place: int) -> int:
         """Fire if the current element satisfies a predicate."""

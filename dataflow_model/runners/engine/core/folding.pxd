@@ -3,11 +3,11 @@ from libc.stdint cimport int64_t
 
 from dataflow_model.runners.engine.core.log cimport OperationLog
 
-cdef int64_t _ADD, _MERGE, _FIRE, _CLEAR, _EXPIRE, _TAKE_BACK, _EXCHANGE, _REPLACE
+cdef int64_t _ADD, _MERGE, _FIRE, _CLEAR, _EXPIRE, _TAKE_BACK, _EXCHANGE, _REPLACE, _NONE
 
 @cython.final
 cdef class PythonFold:
-    cdef public int64_t place
+    cdef public int64_t failed
     cdef public list emitted
     cdef public object _combine
     cdef public dict _accumulators, _standing

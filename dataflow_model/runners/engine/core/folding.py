@@ -32,6 +32,7 @@ _EXPIRE: Final = EXPIRE
 _TAKE_BACK: Final = TAKE_BACK
 _EXCHANGE: Final = EXCHANGE
 _REPLACE: Final = REPLACE
+_NONE: Final = -1
 
 
 class PythonFold:
@@ -41,12 +42,12 @@ class PythonFold:
         combine: the combiner.
 
     Attributes:
-        place: behind the operation in the log for which the combiner has raised an exception; 0 if it has not.
+        failed: the place in the log of the operation for which the combiner has raised an exception; −1 if it has not.
         emitted: the value of each pane since `begin`.
     """
 
     def __init__(self, combine: CombineFn[Any, Any, Any]) -> None:
-        self.place = 0
+        self.failed = _NONE
         self._folded = 0
         self.emitted: list[Any] = []
         self._combine = combine
@@ -55,7 +56,7 @@ class PythonFold:
 
     def begin(self) -> None:
         """Begin a new log."""
-        self.place = self._folded = 0
+        self.failed, self._folded = _NONE, 0
         self.emitted = []
 
     def fold(self, log: OperationLog, values: Sequence[Any], panes: int) -> None:
@@ -84,7 +85,7 @@ class PythonFold:
                     self.fold_one(kind, slots[place], arguments[place], values)
                     place += 1
         except BaseException:
-            self.place = place + 1
+            self.failed = place
             raise
         self._folded = place
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.core.columns import column, column_of
-from dataflow_model.runners.engine.core.columns import taken as _taken
+from dataflow_model.runners.engine.core.columns import column, column_of, leading
 from dataflow_model.runners.engine.core.folding import PythonFold
 from dataflow_model.runners.engine.core.kernel_fold import KernelFold
 from dataflow_model.runners.engine.core.keys import KeyTable
@@ -47,8 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CoreChunk", "CoreGrouping"]
 
-_FIRST: Final = int(MIN_TIMESTAMP)
-_LATEST: Final = int(MAX_TIMESTAMP)
+_MINUS_INFINITY: Final = int(MIN_TIMESTAMP)
+_INFINITY: Final = int(MAX_TIMESTAMP)
 
 
 @attrs.frozen(eq=False)
@@ -108,7 +107,7 @@ class CoreGrouping:
         program = self.program = compile_tree(node.strategy.trigger)
         self.percentiles = program.percentiles
         self.keys = KeyTable()
-        self.machine = GroupingMachine(program, Rules.of(node.strategy, late_data), _FIRST, _LATEST, cells)
+        self.machine = GroupingMachine(program, Rules.of(node.strategy, late_data), _MINUS_INFINITY, _INFINITY, cells)
         self.trigger = repr(node.strategy.trigger)
         self._signals = {name: number for number, name in enumerate(program.signals)}
         self._combine = subtracting(node) if takes_back else node.combine
@@ -204,8 +203,8 @@ class CoreGrouping:
     def recycle(self) -> None:
         """Release the last chunk after its panes were taken, so that numbers of keys without cells can be reused."""
         cells = self.machine.cells
-        touched = np.concatenate([self.numbers, _taken(cells.keys_freed, cells.freed_count)])
-        self.keys.release(touched[_taken(cells.cells_of_key, len(self.keys))[touched] == 0])
+        touched = np.concatenate([self.numbers, leading(cells.keys_freed, cells.freed_count)])
+        self.keys.release(touched[leading(cells.cells_of_key, len(self.keys))[touched] == 0])
         self.numbers = touched[:0]
         self.machine.recycle()
 
@@ -223,7 +222,7 @@ class CoreGrouping:
 
     def stand_at(self, watermark: int, clock: int, percentiles: Sequence[int]) -> None:
         """Set the clocks, and the percentiles that the trigger waits for."""
-        self.machine.stand_at(watermark, clock)
+        self.machine.set_clocks(watermark, clock)
         for number, percentile in enumerate(percentiles):
             self.machine.trees.now[CLOCK_LINE + 1 + number] = percentile
 
@@ -233,10 +232,10 @@ class CoreGrouping:
         clock = machine.schedule.first_due(CLOCK_LINE)
         event = None
         if machine.schedule.reopened_count:
-            event = _FIRST
+            event = _MINUS_INFINITY
         elif machine.cells.live:  # each cell waits at least for its expiry
             event = min(machine.schedule.first_due(line) for line in range(machine.lines) if line != CLOCK_LINE)
-        return event, clock if clock < _LATEST else None
+        return event, clock if clock < _INFINITY else None
 
     # Values in durable state ---------------------------------------------------------------------------------------
 
@@ -271,7 +270,7 @@ class CoreGrouping:
         """Return the key of each slot in use, if equal keys may have different representations."""
         if not self.keys.varied:
             return {}
-        keys = _taken(self.machine.cells.key, self.machine.cells.used)
+        keys = leading(self.machine.cells.key, self.machine.cells.used)
         return {slot: key for slot, key in enumerate(keys.tolist()) if key >= 0}
 
     def _panes(self, chunk: CoreChunk, live: dict[int, int], hold: NDArray[np.int64]) -> Panes:
@@ -282,7 +281,7 @@ class CoreGrouping:
             live: the key of each slot that was in use before, if equal keys may have different representations.
             hold: by instant, the earliest event time of pending output.
         """
-        panes = _taken(self.machine.emission.panes.key, self.machine.emission.panes.count)
+        panes = leading(self.machine.emission.panes.key, self.machine.emission.panes.count)
         shown = None
         if self.keys.varied:
             looks = chunk.keys.tolist() if isinstance(chunk.keys, np.ndarray) else chunk.keys
@@ -325,8 +324,8 @@ class CoreGrouping:
     ) -> Panes:
         """Return the panes in the total order of events, those of one event in the order of their causes."""
         panes, causes = self.machine.emission.panes, self.machine.emission.causes
-        cause = _taken(panes.cause, panes.count)
-        phase = _taken(causes.phase, causes.count)
+        cause = leading(panes.cause, panes.count)
+        phase = leading(causes.phase, causes.count)
         order: NDArray[np.int64] | None = None
         if (phase != ELEMENT).any():
             order = self._order_of_causes()
@@ -339,7 +338,7 @@ class CoreGrouping:
             shown = None if shown is None else _selected(shown, order)
 
         def by_pane(values: Any) -> NDArray[np.int64]:
-            taken = _taken(values, panes.count)
+            taken = leading(values, panes.count)
             return taken.copy() if order is None else taken[order]
 
         number, emission = by_pane(panes.number), by_pane(panes.emission)
@@ -348,7 +347,8 @@ class CoreGrouping:
             number, emission = number + further, np.where(emission < 0, emission, emission + further)
 
         def by_cause(values: Any) -> NDArray[np.int64]:
-            return _taken(values, causes.count)[cause]
+            of_cause: NDArray[np.int64] = leading(values, causes.count)[cause]
+            return of_cause
 
         return Panes(
             values=values,
@@ -383,7 +383,7 @@ class CoreGrouping:
         """
         causes = self.machine.emission.causes
         columns = (causes.instant, causes.phase, causes.at, causes.key, causes.start, causes.end, causes.kind)
-        same = [_taken(column, causes.count) for column in columns]
+        same = [leading(column, causes.count) for column in columns]
         further = np.zeros(len(cause), np.int64)
         ends = np.flatnonzero(np.diff(cause)) + 1
         bounds = [0, *ends.tolist(), len(cause)]
@@ -397,12 +397,12 @@ class CoreGrouping:
         """Return the causes in order: by event, deadline, window end, start, encoded window and encoded key."""
         causes = self.machine.emission.causes
         count = causes.count
-        key, start, end, kind = (_taken(of, count) for of in (causes.key, causes.start, causes.end, causes.kind))
+        key, start, end, kind = (leading(of, count) for of in (causes.key, causes.start, causes.end, causes.kind))
         if self._windows:
             windows = zip(start.tolist(), end.tolist(), kind.tolist(), strict=True)
             encoded = [encode_window(self.window(*window)) for window in windows]
             _, kind = np.unique(np.array(encoded, object), return_inverse=True)
-        event, at = _taken(causes.event, count), _taken(causes.at, count)
+        event, at = leading(causes.event, count), leading(causes.at, count)
         return in_order_of(self.keys.ranks()[key], dense_ranks([kind, start, end, at, event]))
 
 

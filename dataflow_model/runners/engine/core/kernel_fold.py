@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.runners.engine.columns.accumulators import means
-from dataflow_model.runners.engine.core.columns import column, lengthened
+from dataflow_model.runners.engine.core.columns import column, leading, lengthened
 from dataflow_model.runners.engine.core.operations import REPLACE
 from dataflow_model.runners.engine.core.reductions import add_up, keep_best, note_touched, trace
 
@@ -67,7 +67,7 @@ class _Numbers:
             return True
         total = float(np.abs(added.astype(np.float64)).sum())
         if self.largest + total >= _BOUND:
-            self.largest = float(np.abs(_view(self.by_slot, len(self.by_slot)).astype(np.float64)).sum())
+            self.largest = float(np.abs(leading(self.by_slot, len(self.by_slot)).astype(np.float64)).sum())
         self.largest += total
         return self.largest < _BOUND
 
@@ -195,7 +195,7 @@ class KernelFold:
             if taken is None or not self._takes(numbers, taken.typecode):
                 return False
             numbers.values = taken
-            if not numbers.has_room_for(_view(taken, len(taken))[rows]):
+            if not numbers.has_room_for(leading(taken, len(taken))[rows]):
                 return False
         return True
 
@@ -227,16 +227,16 @@ class KernelFold:
         """
         panes = self._machine.emission.panes.count
         fired = [self._outputs(place, panes) for place in range(len(self._numbers))]
-        touched = _view(self._fired_touched, panes) if self._is_touch_noted else None
+        touched = leading(self._fired_touched, panes) if self._is_touch_noted else None
         if len(self._places):
-            sources = _view(self._sources, panes)
+            sources = leading(self._sources, panes)
             emitted = [
-                _chosen(outputs, _view(standing, len(standing)), sources)
+                _chosen(outputs, leading(standing, len(standing)), sources)
                 for outputs, standing in zip(fired, self._standing, strict=True)
             ]
             was_touched = touched
             if touched is not None:
-                touched = _chosen(touched, _view(self._standing_touched, len(self._standing_touched)), sources)
+                touched = _chosen(touched, leading(self._standing_touched, len(self._standing_touched)), sources)
             self._replace(fired, was_touched)
         else:
             emitted = fired
@@ -253,15 +253,15 @@ class KernelFold:
     def columns(self, slots: NDArray[Any], entries: NDArray[Any]) -> KernelColumns:
         """Return the stored form of slots and of standing entries."""
         self._admit()
-        cells = [_view(self._counts, len(self._counts))[slots]] if self._is_counted else []
+        cells = [leading(self._counts, len(self._counts))[slots]] if self._is_counted else []
         for numbers in self._adding:
-            cells.append(_view(numbers.by_slot, len(numbers.by_slot))[slots].view(np.int64))
+            cells.append(leading(numbers.by_slot, len(numbers.by_slot))[slots].view(np.int64))
             if numbers.kernel in _SIGNS:
-                cells.append(_view(numbers.present, len(numbers.present))[slots])
-        standing = [_view(outputs, len(outputs))[entries].view(np.int64) for outputs in self._standing]
+                cells.append(leading(numbers.present, len(numbers.present))[slots])
+        standing = [leading(outputs, len(outputs))[entries].view(np.int64) for outputs in self._standing]
         if self._is_touch_noted:
-            cells.append(_view(self._touched, len(self._touched))[slots])
-            standing.append(_view(self._standing_touched, len(self._standing_touched))[entries])
+            cells.append(leading(self._touched, len(self._touched))[slots])
+            standing.append(leading(self._standing_touched, len(self._standing_touched))[entries])
         return KernelColumns(self._form, self._codes, cells, standing)
 
     def restore_columns(self, columns: KernelColumns, slots: NDArray[np.int64], entries: NDArray[np.int64]) -> bool:
@@ -280,21 +280,21 @@ class KernelFold:
                     return False
         self._admit()
         if counts is not None:
-            _view(self._counts, len(self._counts))[slots] = counts
+            leading(self._counts, len(self._counts))[slots] = counts
         for numbers, by_slot, present in decoded:
-            _view(numbers.by_slot, len(numbers.by_slot))[slots] = by_slot
+            leading(numbers.by_slot, len(numbers.by_slot))[slots] = by_slot
             if present is not None:
-                _view(numbers.present, len(numbers.present))[slots] = present
+                leading(numbers.present, len(numbers.present))[slots] = present
         for outputs, bits, kernel, code in zip(
             self._standing, columns.standing, self._form.kernels, columns.codes, strict=False
         ):
-            _view(outputs, len(outputs))[entries] = _decoded(bits, _FLOAT if kernel == "mean" else code)
+            leading(outputs, len(outputs))[entries] = _decoded(bits, _FLOAT if kernel == "mean" else code)
         if self._is_touch_noted:  # without elements, if it is not noted there: see `_takes`
             are_noted = len(columns.standing) > len(self._standing)
-            _view(self._touched, len(self._touched))[slots] = columns.cells[-1] if are_noted else 0
+            leading(self._touched, len(self._touched))[slots] = columns.cells[-1] if are_noted else 0
             if len(entries):
                 touched = columns.standing[-1] if are_noted else 0
-                _view(self._standing_touched, len(self._standing_touched))[entries] = touched
+                leading(self._standing_touched, len(self._standing_touched))[entries] = touched
         return True
 
     @property
@@ -358,7 +358,7 @@ class KernelFold:
         known = _numbers_of([value for value in values if not _is_nothing(value, nothing)])
         if known is None or (known and not self._takes(numbers, known.typecode)):
             return False
-        return numbers.has_room_for(_view(known, len(known)))
+        return numbers.has_room_for(leading(known, len(known)))
 
     def _touches(self, numbers: _Numbers | None, values: Sequence[Any]) -> list[bool] | None:
         """Return which accumulators or outputs are not of an empty input; `None` if the values do not show it."""
@@ -391,7 +391,7 @@ class KernelFold:
             self._standing = [_extended(standing, entries) for standing in self._standing]
             self._standing_touched = _extended(self._standing_touched, entries)
             self._places = _extended(self._places, entries)
-            _view(self._places, len(self._places))[known:] = -1 - np.arange(known, len(self._places))
+            leading(self._places, len(self._places))[known:] = -1 - np.arange(known, len(self._places))
 
     def _takes(self, numbers: _Numbers, code: str) -> bool:
         """Return whether a kernel's numbers are of a type, or have none yet and are now of that one."""
@@ -408,11 +408,11 @@ class KernelFold:
     def _outputs(self, place: int, panes: int) -> NDArray[Any]:
         """Return the outputs of one kernel, by pane that was fired."""
         numbers = self._numbers[place]
-        counts = _view(self._fired_counts, panes) if self._is_counted else None
+        counts = leading(self._fired_counts, panes) if self._is_counted else None
         if numbers is None:
             assert counts is not None  # noqa: S101 - only "count" has no numbers
             return counts
-        fired = _view(numbers.fired, panes)
+        fired = leading(numbers.fired, panes)
         if numbers.kernel != "mean":
             return fired
         assert counts is not None  # noqa: S101 - means are counted
@@ -421,15 +421,15 @@ class KernelFold:
     def _replace(self, fired: Sequence[NDArray[Any]], touched: NDArray[np.int64] | None) -> None:
         """Keep the values of the standing entries that panes of the log have replaced."""
         log = self._machine.log
-        replaced = _view(log.kind, log.count) == REPLACE
+        replaced = leading(log.kind, log.count) == REPLACE
         if not replaced.any():
             return
-        entries = np.unique(_view(log.slot, log.count)[replaced])
-        places = _view(self._places, len(self._places))
+        entries = np.unique(leading(log.slot, log.count)[replaced])
+        places = leading(self._places, len(self._places))
         panes = places[entries]
         for standing, outputs in zip(self._standing, fired, strict=True):
-            _view(standing, len(standing))[entries] = outputs[panes]
-        _view(self._standing_touched, len(self._standing_touched))[entries] = 1 if touched is None else touched[panes]
+            leading(standing, len(standing))[entries] = outputs[panes]
+        leading(self._standing_touched, len(self._standing_touched))[entries] = 1 if touched is None else touched[panes]
         places[entries] = -1 - entries
 
 
@@ -528,10 +528,4 @@ def _extended(values: Any, length: int) -> Any:
 
 def _fill(values: Any, places: Sequence[int], numbers: Sequence[Any]) -> None:
     if places:
-        _view(values, len(values))[places] = numbers
-
-
-def _view(values: Any, count: int) -> NDArray[Any]:
-    """Return the first `count` numbers of a column as an array that shares its memory."""
-    code = values.typecode if isinstance(values, array) else _WHOLE
-    return np.frombuffer(values, code)[:count] if count else np.empty(0, code)
+        leading(values, len(values))[places] = numbers

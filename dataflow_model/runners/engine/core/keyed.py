@@ -316,16 +316,16 @@ class CoreMachine(WithoutState):
     def _reported(self, error: Exception, elements: Sequence[Any]) -> Exception:
         """Return the error to raise in place of another, which names the current element or window."""
         core, emission = self._core, self._core.machine.emission
-        log, place = emission.log, core.fold.place
-        if place:
+        log, failed = emission.log, core.fold.failed
+        if failed >= 0:
             kinds, arguments = list(log.kind[: log.count]), list(log.argument[: log.count])
-            if kinds[place - 1] == FIRE:
-                pane = arguments[place - 1]
+            if kinds[failed] == FIRE:
+                pane = arguments[failed]
                 cause = emission.panes.cause[pane]
                 if emission.causes.phase[cause] == ELEMENT:
                     return user_error(error, self.label, elements[emission.causes.at[cause]], hint=None)
                 return self._at_window(error, pane)
-            number = next((arguments[at] for at in range(place - 1, log.count) if kinds[at] in {ADD, TAKE_BACK}), None)
+            number = next((arguments[at] for at in range(failed, log.count) if kinds[at] in {ADD, TAKE_BACK}), None)
             return error if number is None else user_error(error, self.label, elements[number], hint=None)
         if emission.at != _NO_ROW:
             return user_error(error, self.label, elements[emission.at], hint=None)

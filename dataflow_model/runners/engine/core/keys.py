@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.runners.engine.core.columns import column, column_of, taken
+from dataflow_model.runners.engine.core.columns import column, column_of, leading
 from dataflow_model.runners.engine.core.integers import IntegerNumbers
 from dataflow_model.runners.engine.core.operations import ADD, EXPIRE, FIRE, MERGE, RETRACT, TAKE_BACK
 from dataflow_model.runners.engine.lanes import ranks_of_bytes
@@ -106,9 +106,9 @@ class KeyTable:
     def _numbers_of_integers(self, keys: NDArray[Any]) -> NDArray[np.int64]:
         integers, numbers = column_of(keys), column(len(keys))
         if self._integers.find(integers, numbers):
-            self._add(list(dict.fromkeys(_without_repeats(keys[taken(numbers, len(keys)) < 0]).tolist())))
+            self._add(list(dict.fromkeys(_without_repeats(keys[leading(numbers, len(keys)) < 0]).tolist())))
             self._integers.find(integers, numbers)
-        return taken(numbers, len(keys))
+        return leading(numbers, len(keys))
 
     def _add(self, keys: list[Any]) -> None:
         """Assign numbers to different keys that are alike, none of which is in the table of its type.

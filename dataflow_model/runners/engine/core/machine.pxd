@@ -8,7 +8,7 @@ from dataflow_model.runners.engine.core.log cimport OperationLog, StandingTable
 from dataflow_model.runners.engine.core.schedule cimport Schedule
 from dataflow_model.runners.engine.core.tree_merging cimport TreeMerger
 
-cdef int64_t _ADD, _MERGE, _EXPIRE, _TAKE_BACK, _EXCHANGE, _MODE, _LOW_LINE, _CLOCK_LINE
+cdef int64_t _ADD, _MERGE, _EXPIRE, _TAKE_BACK, _EXCHANGE, _FIRED, _MODE, _LOW_LINE, _CLOCK_LINE
 cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT
 cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _AT_ONCE
 
@@ -21,7 +21,7 @@ cdef class GroupingMachine:
     cdef public Schedule schedule
     cdef public Emission emission
     cdef public OperationLog log
-    cdef public int64_t first, latest, lines, watermark, clock
+    cdef public int64_t minus_infinity, infinity, lines, watermark, clock
     cdef public bint passes_always, closes_always, reopens, merges, spans, rebounded
     cdef public int64_t[::1] sources, replaced
     cdef public int64_t replaced_at
@@ -35,7 +35,7 @@ cdef class GroupingMachine:
     @cython.locals(line=int64_t)
     cpdef int follow(self, int64_t watermark) except -1
     @cython.locals(line=int64_t)
-    cpdef void stand_at(self, int64_t watermark, int64_t clock) noexcept
+    cpdef void set_clocks(self, int64_t watermark, int64_t clock) noexcept
     cpdef recycle(self)
     cpdef dict counts(self)
 
@@ -57,7 +57,7 @@ cdef class GroupingMachine:
 
     @cython.locals(table=CellTable, slot=int64_t, first=int64_t, last=int64_t, count=int64_t)
     cpdef int64_t merged(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -2
-    @cython.locals(table=CellTable, target=int64_t, last=int64_t, pending=int64_t, held=int64_t, flags=int64_t, standing=int64_t, place=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
+    @cython.locals(table=CellTable, target=int64_t, last=int64_t, pending=int64_t, elements=int64_t, flags=int64_t, standing=int64_t, place=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
     cpdef int64_t merge_cells(self, int64_t count, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
 
     cpdef int advance_clock(self, int64_t time) except -1

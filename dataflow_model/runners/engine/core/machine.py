@@ -33,6 +33,7 @@ _MERGE: Final = operations.MERGE
 _EXPIRE: Final = operations.EXPIRE
 _TAKE_BACK: Final = operations.TAKE_BACK
 _EXCHANGE: Final = operations.EXCHANGE
+_FIRED: Final = operations.FIRED
 _MODE: Final = operations.ACCUMULATES | operations.CLEARS
 _LOW_LINE: Final = operations.LOW_LINE
 _CLOCK_LINE: Final = operations.CLOCK_LINE
@@ -57,8 +58,7 @@ class GroupingMachine:
     Args:
         program: the trigger.
         rules: the rest of the windowing strategy.
-        first: −∞.
-        latest: +∞.
+        minus_infinity, infinity: ±∞.
         cells: an empty table of cells to use, from another machine of the same grouping; `None` for a new one.
 
     Attributes:
@@ -74,19 +74,24 @@ class GroupingMachine:
     """
 
     def __init__(
-        self, program: TriggerProgram, rules: Rules, first: int, latest: int, cells: CellTable | None = None
+        self,
+        program: TriggerProgram,
+        rules: Rules,
+        minus_infinity: int,
+        infinity: int,
+        cells: CellTable | None = None,
     ) -> None:
         self.cells = cells or CellTable(
-            program.words, program.counters, program.deadlines, program.lines, latest, rules.merges
+            program.words, program.counters, program.deadlines, program.lines, infinity, rules.merges
         )
-        self.trees = TreeEvaluator(program, self.cells, latest)
+        self.trees = TreeEvaluator(program, self.cells, infinity)
         self.merger = TreeMerger(self.trees, program)
         self.standing = StandingTable()
-        self.schedule = Schedule(self.cells, self.trees, self.standing, rules, program.lines, latest)
+        self.schedule = Schedule(self.cells, self.trees, self.standing, rules, program.lines, infinity)
         self.emission = Emission(self.cells, self.trees, self.schedule, self.standing, rules)
         self.log = self.emission.log
-        self.first = first
-        self.latest = latest
+        self.minus_infinity = minus_infinity
+        self.infinity = infinity
         self.lines = program.lines
         self.passes_always = rules.passes_always
         self.closes_always = rules.closes_always
@@ -94,10 +99,10 @@ class GroupingMachine:
         self.merges = rules.merges
         self.spans = rules.spans
         self.merging: UserMerging | None = None
-        self.watermark = first
+        self.watermark = minus_infinity
         self.clock = 0
         for line in range(self.lines):
-            self.trees.now[line] = first
+            self.trees.now[line] = minus_infinity
         self.trees.now[_CLOCK_LINE] = 0
         self.rebounded = False
         self.sources: array[int] = column(_SCRATCH)
@@ -190,8 +195,8 @@ class GroupingMachine:
         for row in range(len(at)):
             if begins[row]:
                 if row > 0:
-                    self.follow(self.latest)
-                self.stand_at(self.first, self.first)
+                    self.follow(self.infinity)
+                self.set_clocks(self.minus_infinity, self.minus_infinity)
             emission.instant = row
             self.follow(at[row])
             emission.next_event(_ELEMENT)
@@ -211,7 +216,7 @@ class GroupingMachine:
                     )
                 place += 1
         if len(at):
-            self.follow(self.latest)
+            self.follow(self.infinity)
 
     def follow(self, watermark: int) -> None:
         """Advance the watermark and all its percentiles."""
@@ -221,7 +226,7 @@ class GroupingMachine:
                     self.trees.now[line] = watermark
             self.advance_watermark(watermark)
 
-    def stand_at(self, watermark: int, clock: int) -> None:
+    def set_clocks(self, watermark: int, clock: int) -> None:
         """Set the clocks; all percentiles equal the watermark."""
         self.watermark = watermark
         self.clock = clock
@@ -309,7 +314,7 @@ class GroupingMachine:
 
     def act(self, slot: int, result: int, produced: int) -> None:
         """Act on the result of a cell's tree in an event other than a watermark."""
-        if result & 1:
+        if result & _FIRED:
             forced = self.closes_always and self.trees.is_finished(slot)
             self.emission.fire(slot, result & _MODE, produced, True, False, forced, False)
         if self.trees.cleared:
@@ -317,7 +322,7 @@ class GroupingMachine:
 
     def take_out(self, slot: int, on_time: bool) -> None:
         """Count one element less in a cell; the event time of its next pane does not change."""
-        self.cells.held[slot] -= 1
+        self.cells.elements[slot] -= 1
         self.cells.pending[slot] += 1
         if on_time:
             self.cells.flags[slot] |= _PENDING_ON_TIME
@@ -325,7 +330,7 @@ class GroupingMachine:
     def incorporate(self, slot: int, time: int, on_time: bool) -> None:
         """Count one more element in a cell."""
         table = self.cells
-        table.held[slot] += 1
+        table.elements[slot] += 1
         table.pending[slot] += 1
         flags = table.flags[slot]
         if on_time:
@@ -358,7 +363,7 @@ class GroupingMachine:
         self.cells.touch(key)
         self.log.add(_ADD, slot, row)
         self.incorporate(slot, time, False)
-        if self.watermark == self.latest:  # no further watermark will come
+        if self.watermark == self.infinity:  # no further watermark will come
             self.schedule.reopened_count -= 1
             self.emission.emit_reopened(slot, self.clock)
 
@@ -394,14 +399,14 @@ class GroupingMachine:
         """Return a new cell, merged from the first `count` of the `sources`, the last of which is merged first."""
         table = self.cells
         target = table.open(key, start, end, kind)
-        pending = held = flags = 0
+        pending = elements = flags = 0
         last = end
         standing = _NONE
         for place in range(count):
             slot = self.sources[place]
             last = max(last, table.end[slot])
             pending += table.pending[slot]
-            held += table.held[slot]
+            elements += table.elements[slot]
             if table.flags[slot] & _TIMED:
                 if not flags & _TIMED:
                     table.earliest[target], table.latest[target] = table.earliest[slot], table.latest[slot]
@@ -418,7 +423,7 @@ class GroupingMachine:
             table.standing[slot] = _NONE
         if end <= self.watermark and end < last:  # the end has moved to or behind the watermark
             flags &= ~_PENDING_ON_TIME
-        table.held[target] = held
+        table.elements[target] = elements
         table.flags[target] = flags
         table.standing[target] = standing
         for place in range(count - 1, -1, -1):
@@ -490,7 +495,7 @@ class GroupingMachine:
             self.cells.flags[slot] &= ~_COLLECTED
             result = self.trees.due(slot, False, 0)
             self.emission.begin(
-                _WATERMARK, self.trees.fired_at[0] if result & 1 else schedule.expiry(self.cells.end[slot])
+                _WATERMARK, self.trees.fired_at[0] if result & _FIRED else schedule.expiry(self.cells.end[slot])
             )
             if not self.watermark_reaches(slot, previous, result):
                 schedule.update(slot)
@@ -499,14 +504,14 @@ class GroupingMachine:
         """Emit the panes of the windows that late elements have reopened."""
         schedule = self.schedule
         for place in range(schedule.reopened_count):
-            self.emission.begin(_WATERMARK, self.first)
+            self.emission.begin(_WATERMARK, self.minus_infinity)
             self.emission.emit_reopened(schedule.reopened[place], self.clock)
         schedule.reopened_count = 0
 
     def watermark_reaches(self, slot: int, previous: int, result: int) -> bool:
         """Apply a new watermark to one window, given the result of its timers; return whether the window expired."""
         table = self.cells
-        fired = (result & 1) != 0
+        fired = (result & _FIRED) != 0
         end = table.end[slot]
         passing = previous < end <= self.watermark
         expiring = self.watermark >= self.schedule.expiry(end)

@@ -11,9 +11,16 @@ __all__ = [
     "CLEARS",
     "CLOCK_LINE",
     "DONE",
+    "EVENT_ELEMENT",
+    "EVENT_MERGE",
+    "EVENT_RETRACTION",
+    "EVENT_SIGNAL",
+    "EVENT_TIMER",
     "EXCHANGE",
     "EXPIRE",
+    "FINISHED",
     "FIRE",
+    "FIRED",
     "GLOBAL_KIND",
     "INTERVAL_KIND",
     "LOW_LINE",
@@ -51,9 +58,20 @@ TAKE_BACK: Final = 7
 EXCHANGE: Final = 8
 """The row of a retracted element, which the accumulator subtracts; the `ADD` of its replacement follows."""
 
-# What a firing does with the contents, in the result of a tree. If neither is set, the accumulation mode decides.
+# Events for a trigger tree.
+EVENT_ELEMENT: Final = 0
+EVENT_TIMER: Final = 1
+EVENT_SIGNAL: Final = 2
+EVENT_RETRACTION: Final = 3
+EVENT_MERGE: Final = 4
+
+# The bits of the result of a tree.
+FIRED: Final = 1
+FINISHED: Final = 2
 ACCUMULATES: Final = 4
+"""The firing keeps the contents; if neither this nor `CLEARS` is set, the accumulation mode decides."""
 CLEARS: Final = 8
+"""The firing clears the contents."""
 
 # Flags of a pane; without the first two it is early.
 PANE_ON_TIME: Final = 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from dataflow_model.runners.engine.core.cells import COLLECTED, COLUMNS, TIMED
-from dataflow_model.runners.engine.core.columns import column, column_of, taken
+from dataflow_model.runners.engine.core.columns import column, column_of, leading
 from dataflow_model.runners.engine.core.moving import copy_parts, divided, from_rows
 from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, SET
 from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_COLUMNS, PACKED, KeyObjects, Layout
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["pack"]
 
 _TAKEN: Final = (
-    *("key", "start", "end", "kind", "flags", "pending", "held"),
+    *("key", "start", "end", "kind", "flags", "pending", "elements"),
     *("index", "on_time_index", "earliest", "latest", "standing"),
 )
 _Parts: TypeAlias = "tuple[bytes, NDArray[np.int64]]"
@@ -116,7 +116,9 @@ def _heads(core: CoreGrouping, slots: NDArray[np.intp], begins: NDArray[np.intp]
     """Return the bytes that stored keys begin with, see `StoredKey`; `begins` are the places of their first cells."""
     count, width = len(begins), core.program.lines + 1
     written, were_set = column(count * width), column(count * width)
-    core.machine.schedule.write_dues(column_of(slots), column_of(begins), core.machine.first, written, were_set)
+    core.machine.schedule.write_dues(
+        column_of(slots), column_of(begins), core.machine.minus_infinity, written, were_set
+    )
     dues, are_set = (np.frombuffer(of, np.int64).reshape(count, width) for of in (written, were_set))
     heads = np.empty(count, [("count", "u1"), ("are_set", "?", (width,)), ("dues", "<i8", (width,))])
     heads["count"], heads["are_set"], heads["dues"] = width, are_set, np.where(are_set, dues, 0)
@@ -162,7 +164,7 @@ def _chains(core: CoreGrouping, current: Column) -> tuple[NDArray[np.intp], Colu
         current: the first entry of each cell.
     """
     table = core.machine.standing
-    following, starts = taken(table.following, table.panes.count), taken(table.panes.start, table.panes.count)
+    following, starts = leading(table.following, table.panes.count), leading(table.panes.start, table.panes.count)
     numbers = np.flatnonzero(current >= 0)
     current = current[numbers]
     of_cell, entries = [numbers], [current]
@@ -192,7 +194,7 @@ def _cell_columns(core: CoreGrouping, at: _CellColumns, standing: Column) -> lis
         at("kind"),
         flags,
         at("pending"),
-        at("held"),
+        at("elements"),
         at("index"),
         at("on_time_index") + 1,
         np.where(timed, at("earliest") - start, 0),
@@ -208,7 +210,7 @@ def _standing_columns(core: CoreGrouping, entries: Column) -> list[Column]:
     panes = core.machine.standing.panes
 
     def by_entry(of: Any) -> Column:
-        return taken(of, panes.count)[entries]
+        return leading(of, panes.count)[entries]
 
     start = by_entry(panes.start)
     return [
@@ -232,7 +234,7 @@ def _kinds(core: CoreGrouping, at: _CellColumns, entries: Column) -> tuple[Colum
     """Return the kinds of the windows of cells and of emitted values."""
     kinds = at("kind")
     panes = core.machine.standing.panes
-    return np.where(kinds < 0, ~kinds, kinds), taken(panes.kind, panes.count)[entries]
+    return np.where(kinds < 0, ~kinds, kinds), leading(panes.kind, panes.count)[entries]
 
 
 def _has_objects(core: CoreGrouping, at: _CellColumns, entries: Column) -> bool:

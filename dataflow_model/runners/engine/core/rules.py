@@ -23,7 +23,7 @@ END_OF_WINDOW: Final = 0
 EARLIEST: Final = 1
 LATEST: Final = 2
 _OBEDIENT: Final = frozenset({AccumulationMode.CLEAR_BY_DEFAULT, AccumulationMode.ACCUMULATE_BY_DEFAULT})
-_TIMES: Final = {
+_TIMESTAMP_COMBINERS: Final = {
     TimestampCombiner.END_OF_WINDOW: END_OF_WINDOW,
     TimestampCombiner.EARLIEST: EARLIEST,
     TimestampCombiner.LATEST: LATEST,
@@ -41,7 +41,7 @@ class Rules:
         clears: whether the contents of a window are cleared after a pane, unless the trigger decides.
         obeys: whether the trigger may decide that.
         retracts: whether a pane retracts the previous one.
-        times: the rule for the event time of a pane.
+        timestamp_combiner: the rule for the event time of a pane.
         reopens: whether late data reopen an expired window.
         merges: whether windows of a key may merge.
         spans: whether only windows that intersect merge, into the window that spans them.
@@ -53,7 +53,7 @@ class Rules:
     clears: bool
     obeys: bool
     retracts: bool
-    times: int
+    timestamp_combiner: int
     reopens: bool
     merges: bool
     spans: bool
@@ -68,7 +68,7 @@ class Rules:
             clears=not strategy.accumulates,
             obeys=strategy.accumulation_mode in _OBEDIENT,
             retracts=strategy.retracting,
-            times=_TIMES[strategy.timestamp_combiner],
+            timestamp_combiner=_TIMESTAMP_COMBINERS[strategy.timestamp_combiner],
             reopens=(strategy.late_data or late_data) is LateData.DUPLICATE_WINDOW,
             merges=strategy.merges,
             spans=strategy.window_fn.merges_intersecting,

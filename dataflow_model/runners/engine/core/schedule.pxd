@@ -15,7 +15,7 @@ cdef class Schedule:
     cdef public StandingTable standing
     cdef public list queues
     cdef public DeadlineQueue holds
-    cdef public int64_t lines, latest, lateness, times, collected_count, reopened_count
+    cdef public int64_t lines, infinity, lateness, timestamp_combiner, collected_count, reopened_count
     cdef public bint merges, closes_always, holds_back
     cdef public int64_t[::1] collected, reopened
 
@@ -40,7 +40,7 @@ cdef class Schedule:
     cpdef int64_t queued_at(self, int64_t slot, int64_t line) noexcept
     cpdef void queue_at(self, int64_t slot, int64_t line, int64_t time) noexcept
     @cython.locals(width=int64_t, row=int64_t, key=int64_t, place=int64_t, at=int64_t, slot=int64_t, line=int64_t)
-    cpdef int write_dues(self, int64_t[::1] slots, int64_t[::1] begins, int64_t first, int64_t[::1] dues, int64_t[::1] are_set) except -1
+    cpdef int write_dues(self, int64_t[::1] slots, int64_t[::1] begins, int64_t minus_infinity, int64_t[::1] dues, int64_t[::1] are_set) except -1
 
     @cython.locals(queue=DeadlineQueue, time=int64_t, slot=int64_t, due=int64_t)
     cpdef int64_t first_due(self, int64_t line) except? -1

@@ -43,7 +43,7 @@ class Schedule:
         standing: the values that have been emitted and not retracted.
         rules: the windowing strategy, apart from the trigger.
         lines: the number of clocks with deadlines.
-        latest: +∞.
+        infinity: +∞.
 
     Attributes:
         collected, collected_count: the cells that are due in the current event.
@@ -58,15 +58,15 @@ class Schedule:
         standing: StandingTable,
         rules: Rules,
         lines: int,
-        latest: int,
+        infinity: int,
     ) -> None:
         self.cells = cells
         self.trees = trees
         self.standing = standing
         self.lines = lines
-        self.latest = latest
+        self.infinity = infinity
         self.lateness = rules.allowed_lateness
-        self.times = rules.times
+        self.timestamp_combiner = rules.timestamp_combiner
         self.merges = rules.merges
         self.closes_always = rules.closes_always
         self.queues = [DeadlineQueue() for _ in range(lines)]
@@ -81,7 +81,7 @@ class Schedule:
 
     def expiry(self, end: int) -> int:
         """Return the watermark at which a window expires; every window expires at +∞."""
-        return self.latest if end > self.latest - self.lateness else end + self.lateness
+        return self.infinity if end > self.infinity - self.lateness else end + self.lateness
 
     def due_on(self, slot: int, line: int) -> int:
         """Return the next time on a line that concerns a cell; +∞ if there is none."""
@@ -93,9 +93,9 @@ class Schedule:
         table = self.cells
         end = table.end[slot] - 1
         if table.flags[slot] & _TIMED:
-            if self.times == _EARLIEST:
+            if self.timestamp_combiner == _EARLIEST:
                 return min(table.earliest[slot], end)
-            if self.times == _LATEST:
+            if self.timestamp_combiner == _LATEST:
                 return min(table.latest[slot], end)
         return end
 
@@ -143,8 +143,8 @@ class Schedule:
                 self.enqueue(self.queues[line], due, slot, line)
         if self.holds_back and self.is_awaited(slot):
             hold = self.hold_of(slot)
-            if hold < table.held_at[slot]:
-                table.held_at[slot] = hold
+            if hold < table.hold_at[slot]:
+                table.hold_at[slot] = hold
                 self.enqueue(self.holds, hold, slot, _HOLDS)
 
     def reopen(self, slot: int) -> None:
@@ -163,11 +163,11 @@ class Schedule:
 
     def prune(self, queue: DeadlineQueue, line: int) -> None:
         """Remove the outdated entries of a queue, and repetitions of others; it takes as long as the queue is."""
-        count = queue.pop_until(self.latest)
+        count = queue.pop_until(self.infinity)
         slots, times = queue.popped, queue.popped_at
         for place in range(count):
             if self.queued_at(slots[place], line) == times[place]:
-                self.queue_at(slots[place], line, self.latest)  # a second entry of the cell is none of this queue's
+                self.queue_at(slots[place], line, self.infinity)  # a second entry of the cell is none of this queue's
             else:
                 slots[place] = -1
         for place in range(count):
@@ -179,25 +179,25 @@ class Schedule:
         """Return the time at which a cell is in the queue of a line, or of holds; +∞ if it is in none."""
         table = self.cells
         if table.key[slot] < 0:
-            return self.latest
-        return table.held_at[slot] if line == _HOLDS else table.queued[slot * table.width + line]
+            return self.infinity
+        return table.hold_at[slot] if line == _HOLDS else table.queued[slot * table.width + line]
 
     def queue_at(self, slot: int, line: int, time: int) -> None:
         """Record the time at which a cell is in the queue of a line, or of holds."""
         if line == _HOLDS:
-            self.cells.held_at[slot] = time
+            self.cells.hold_at[slot] = time
         else:
             self.cells.queued[slot * self.cells.width + line] = time
 
     def write_dues(
-        self, slots: array[int], begins: array[int], first: int, dues: array[int], are_set: array[int]
+        self, slots: array[int], begins: array[int], minus_infinity: int, dues: array[int], are_set: array[int]
     ) -> None:
         """Write when each of some keys is next due on each line, and its hold.
 
         Args:
             slots: the cells of the keys, one key after the other.
             begins: the places in `slots` at which a key begins.
-            first: the deadline of reopened windows, −∞: they are due at any watermark.
+            minus_infinity: the deadline of reopened windows, which are due at any watermark.
             dues: is filled with a row for each key: the earliest deadline on each line, then the hold.
             are_set: is filled with 1 where there is one, if only for +∞, and 0 elsewhere.
         """
@@ -207,10 +207,10 @@ class Schedule:
                 row = key * width
                 key += 1
                 for at in range(row, row + width):
-                    dues[at], are_set[at] = self.latest, 0
+                    dues[at], are_set[at] = self.infinity, 0
             slot = slots[place]
             if self.cells.flags[slot] & _REOPENED:
-                dues[row + _LOW_LINE], are_set[row + _LOW_LINE] = first, 1
+                dues[row + _LOW_LINE], are_set[row + _LOW_LINE] = minus_infinity, 1
                 continue
             for line in range(self.lines):
                 if line == _LOW_LINE or self.trees.waits(slot, line):
@@ -232,11 +232,11 @@ class Schedule:
                     return time
                 self.queue_at(slot, line, due)
                 queue.pop()
-                if due < self.latest:
+                if due < self.infinity:
                     queue.push(due, slot)
             else:
                 queue.pop()
-        return self.latest
+        return self.infinity
 
     def collect(self, line: int, until: int) -> None:
         """Move the cells that are due on a line from its queue to those collected."""
@@ -247,17 +247,17 @@ class Schedule:
                 table.read_ahead(queue.popped, place, min(place + _AT_ONCE, count))
             slot = queue.popped[place]
             queued = self.queued_at(slot, line)
-            if queued > until or queued == self.latest:
+            if queued > until or queued == self.infinity:
                 continue
             due = self.due_on(slot, line)
             if due <= until:
-                self.queue_at(slot, line, self.latest)
+                self.queue_at(slot, line, self.infinity)
                 self.collect_cell(slot)
             else:
                 self.queue_at(slot, line, due)
-                if due < self.latest:
+                if due < self.infinity:
                     queue.push(due, slot)
-        if until == self.latest and self.collected_count + self.reopened_count < table.live:
+        if until == self.infinity and self.collected_count + self.reopened_count < table.live:
             for slot in range(table.used):  # cells that wait for +∞ are in no queue
                 if table.key[slot] >= 0 and not table.flags[slot] & _REOPENED:
                     self.collect_cell(slot)
@@ -282,10 +282,10 @@ class Schedule:
                 if hold == time:
                     return time
                 queue.pop()
-                table.held_at[slot] = hold
+                table.hold_at[slot] = hold
                 queue.push(hold, slot)
                 continue
             queue.pop()
             if is_current:
-                table.held_at[slot] = self.latest
-        return self.latest
+                table.hold_at[slot] = self.infinity
+        return self.infinity

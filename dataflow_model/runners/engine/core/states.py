@@ -14,7 +14,7 @@ from dataflow_model.runners.engine.core.cells import (
     REOPENED,
     TIMED,
 )
-from dataflow_model.runners.engine.core.columns import places_in_rows, taken
+from dataflow_model.runners.engine.core.columns import leading, places_in_rows
 from dataflow_model.runners.engine.core.operations import (
     DONE,
     MET,
@@ -114,11 +114,11 @@ class TreeColumns:
 def slots_of(core: CoreGrouping, numbers: Collection[int]) -> NDArray[np.intp]:
     """Return the slots of keys, by key and in order of time."""
     cells = core.machine.cells
-    keys = taken(cells.key, cells.used)
+    keys = leading(cells.key, cells.used)
     wanted = np.zeros(len(core.keys) + 1, np.bool_)  # a free slot has the key −1, the last one
     wanted[list(numbers)] = True
     slots = np.flatnonzero(wanted[keys])
-    key, start, end = (taken(of, cells.used)[slots] for of in (cells.key, cells.start, cells.end))
+    key, start, end = (leading(of, cells.used)[slots] for of in (cells.key, cells.start, cells.end))
     is_next = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (start[1:] > start[:-1]))
     return slots if is_next.all() else slots[np.lexsort([end, start, key])]
 
@@ -146,7 +146,7 @@ def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyStat
                 flags.append(_flags_of(cell) | (REOPENED if is_reopened else 0))
     _fill(cells.flags, slots, flags)
     _fill(cells.pending, slots, [cell.pending for cell in restored])
-    _fill(cells.held, slots, [cell.held for cell in restored])
+    _fill(cells.elements, slots, [cell.held for cell in restored])
     _fill(cells.index, slots, [cell.index for cell in restored])
     _fill(cells.on_time_index, slots, [cell.on_time_index for cell in restored])
     _fill(cells.earliest, slots, [cell.earliest or 0 for cell in restored])

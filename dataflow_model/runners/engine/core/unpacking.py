@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.core.cells import COLUMNS
-from dataflow_model.runners.engine.core.columns import column, column_of, taken
+from dataflow_model.runners.engine.core.columns import column, column_of, leading
 from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
 from dataflow_model.runners.engine.core.moving import divided, number_alike, to_rows
 from dataflow_model.runners.engine.core.packed_form import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["unpack"]
 
-_RESTORED: Final = ("flags", "pending", "held", "index", "on_time_index", "earliest", "latest", "standing")
+_RESTORED: Final = ("flags", "pending", "elements", "index", "on_time_index", "earliest", "latest", "standing")
 """The last of the `CELL_COLUMNS`, by their names in `CellTable`."""
 
 
@@ -118,7 +118,7 @@ def _groups(core: CoreGrouping, stored: Joined, begin: int) -> Iterator[_Alike]:
         length = _Alike.read(core, stored, places, begin).rows - begin
         numbers = column(len(places))
         count = number_alike(stored.whole, column_of(stored.begins[places] + begin), length, numbers)
-        numbered = taken(numbers, len(places))
+        numbered = leading(numbers, len(places))
         ends = np.cumsum(np.bincount(numbered, minlength=count))
         for alike in np.split(places[np.argsort(numbered, kind="stable")], ends[:-1]):
             group = _Alike.read(core, stored, alike, begin)
@@ -174,7 +174,7 @@ def _unpack_form(core: CoreGrouping, form: _Form, stored: Joined, groups: Sequen
     cells.open_all(
         column_of(np.repeat(keys, counts)), column_of(start), column_of(start + length), column_of(kind), opened
     )
-    slots = taken(opened, len(start))
+    slots = leading(opened, len(start))
     entries = _open_standing(core, np.repeat(keys, standing_counts), entry_start, entry_length, entry_kind)
     panes = machine.standing.panes
     of_entries = _as_places(entries)
@@ -225,7 +225,7 @@ def _open_standing(core: CoreGrouping, key: Column, start: Column, length: Colum
     table = core.machine.standing
     opened = column(len(key))
     table.open_all(opened)
-    entries = taken(opened, len(key))
+    entries = leading(opened, len(key))
     places = _as_places(entries)
     _put(table.panes.key, places, key)
     _put(table.panes.start, places, start)

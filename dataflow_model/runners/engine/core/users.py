@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from dataflow_model.runners.engine.core.operations import ACCUMULATES, CLEARS, DONE, SET
+from dataflow_model.runners.engine.core.operations import (
+    ACCUMULATES,
+    CLEARS,
+    DONE,
+    EVENT_ELEMENT,
+    EVENT_MERGE,
+    EVENT_RETRACTION,
+    EVENT_SIGNAL,
+    EVENT_TIMER,
+    FINISHED,
+    FIRED,
+    SET,
+)
 from dataflow_model.runners.engine.core.pane_lanes import info_of_pane
 from dataflow_model.runners.engine.order import ELEMENT
 from dataflow_model.runners.engine.user_code import at_window
@@ -22,11 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["UserTriggers"]
 
-_EVENTS: Final = (Event.ELEMENT, Event.TIMER, Event.SIGNAL, Event.RETRACTION, Event.MERGE)
-"""By the number that the evaluator has for each."""
+_EVENTS: Final = {
+    EVENT_ELEMENT: Event.ELEMENT,
+    EVENT_TIMER: Event.TIMER,
+    EVENT_SIGNAL: Event.SIGNAL,
+    EVENT_RETRACTION: Event.RETRACTION,
+    EVENT_MERGE: Event.MERGE,
+}
 _WITH_ELEMENT: Final = frozenset({Event.ELEMENT, Event.RETRACTION})
-_FIRED: Final = 1
-_FINISHED: Final = 2
 _BITS: Final = {FiringMode.DEFAULT: 0, FiringMode.ACCUMULATE: ACCUMULATES, FiringMode.CLEAR: CLEARS}
 _MODES: Final = {bits: mode for mode, bits in _BITS.items()}
 _NEVER: Final = int(MAX_TIMESTAMP)
@@ -89,11 +104,11 @@ class UserTriggers:
         self._leave(place, slot, context.state)
         if context.cleared:
             self._core.machine.trees.cleared = True
-        finished = _FINISHED if result.finished else 0
+        finished = FINISHED if result.finished else 0
         if not result.fired:
             return finished
         self.fired_at = result.at or 0
-        return _FIRED | _BITS[result.mode] | finished
+        return FIRED | _BITS[result.mode] | finished
 
     def collect(self, place: int, slot: int, clock: bool, until: int) -> bool:
         """Take the timers of a place that are due out of its cell; return whether there are any."""
@@ -266,7 +281,7 @@ class UserTriggers:
     def _report(self, slot: int, error: Exception) -> NoReturn:
         """Raise what a callback has raised, with key and window where no element is at hand."""
         core = self._core
-        if core.machine.emission.phase != ELEMENT and not core.fold.place:
+        if core.machine.emission.phase != ELEMENT and core.fold.failed < 0:
             key = core.keys.shown[core.machine.cells.key[slot]]
             with at_window(self._label, key, self._window(slot)):
                 raise error
