@@ -176,7 +176,7 @@ def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callab
         if restarts(tick):
             before, engine = engine, ColumnarMachine(node, lift)
             engine.apply(durable)
-            engine.stand_at(**before.position())
+            engine.set_clocks(**before.clocks())
             engine.counters = before.counters
     return answer_of(bundles, engine.counters, engine.output_watermarks().low)
 
@@ -277,7 +277,7 @@ def test_bounded_input_gives_the_panes_of_the_general_path(
     parts: list[Part], window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any]
 ) -> None:
     node = node_of(window_fn, trigger, combine)
-    columnar = ColumnarMachine(node, Lift("group", "read", "key", "value", combine.kernel or ""), follow=True)
+    columnar = ColumnarMachine(node, Lift("group", "read", "key", "value", combine.kernel or ""), is_bounded=True)
     for part in parts:
         feed(columnar, node, part)
     columnar.advance_watermarks(Watermarks(FAR))
@@ -294,7 +294,7 @@ def bounded(node: GroupByKeyAndWindow, parts: list[Part]) -> Answer:
     encoded = [encode_key(value[0]) for value in inbox.values]
     never = int(MIN_TIMESTAMP)
     for key in sorted(set(encoded)):
-        engine.stand_at(watermark=never, clock=never)
+        engine.set_clocks(watermark=never, clock=never)
         rows = [row for row, other in enumerate(encoded) if other == key]
         feed_pairs(engine, inbox.take(sorted(rows, key=inbox.times.__getitem__)), follow=True)
         engine.advance_watermarks(Watermarks(FAR))

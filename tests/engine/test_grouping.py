@@ -84,7 +84,7 @@ class Shard:
         self.make_durable()
         before, self.engine = self.engine, new_engine(self.strategy)
         self.engine.apply(dict(self.stored))
-        self.engine.stand_at(**before.position())
+        self.engine.set_clocks(**before.clocks())
 
 
 @given(st.data(), strategies.test_streams(keys=("a", "b", "c")), ANY_STRATEGY)

@@ -20,6 +20,7 @@ from dataflow_model.runners.engine.order import (
     Emissions,
     Order,
     at_instant,
+    before_stages,
     by_producer,
     by_window,
     numbered,
@@ -35,7 +36,6 @@ from dataflow_model.runners.engine.order import (
     rising,
     rising_by_key,
     sorting,
-    stood_in,
     timer_cause,
 )
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, InstantLane, RowOrders, as_one, made_orders
@@ -242,7 +242,7 @@ def test_no_order_is_the_beginning_of_another(elements: list[Element]) -> None:
 @given(st.integers(1, STAGES).flatmap(inputs), st.integers(0, 3))
 def test_an_element_that_has_passed_stages_by_stood_where_it_stands_now(element: Element, stages: int) -> None:
     (order,) = pass_stages([element.order()], stages)
-    assert stood_in(order, stages) == element.order()
+    assert before_stages(order, stages) == element.order()
 
 
 @given(st.lists(st.tuples(st.tuples(few, few), rows), max_size=8))

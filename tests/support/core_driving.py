@@ -212,7 +212,7 @@ def machines(
     percentiles: tuple[float, ...],
     *,
     takes_back: bool = False,
-    tells_percentile: bool = False,
+    records_percentile: bool = False,
 ) -> list[KeyedMachine]:
     """Return the object engine and the core, for one grouping."""
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=combine)
@@ -221,9 +221,9 @@ def machines(
             node,
             percentiles=percentiles,
             takes_back=takes_back,
-            tells_percentile=tells_percentile,
+            records_percentile=records_percentile,
         ),
-        CoreMachine(node, percentiles=percentiles, takes_back=takes_back, tells_percentile=tells_percentile),
+        CoreMachine(node, percentiles=percentiles, takes_back=takes_back, records_percentile=records_percentile),
     ]
 
 

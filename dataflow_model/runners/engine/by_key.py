@@ -34,7 +34,7 @@ class _ByKey(Protocol):
 
     label: str
 
-    def stand_at(self, *, watermark: int, clock: int) -> None: ...
+    def set_clocks(self, *, watermark: int, clock: int) -> None: ...
 
     def follow(self, elements: Bundle) -> None:
         """Process the elements of one key in order; the watermark follows their event times."""
@@ -71,7 +71,7 @@ def run_by_key(machine: _ByKey, elements: Bundle) -> Produced:
     elements = elements.plain()
     rows, firsts = sorted_by_key(machine.label, elements)
     for first, end in itertools.pairwise([*firsts, len(rows)]):
-        machine.stand_at(watermark=NEVER, clock=NEVER)
+        machine.set_clocks(watermark=NEVER, clock=NEVER)
         began = time.perf_counter()
         inbox = elements.take(rows[first:end])
         inbox.orders = rising(inbox.orders)

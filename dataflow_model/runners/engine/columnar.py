@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.chunk import Bucket, Chunk, Partials
     from dataflow_model.runners.engine.resharding import Share
 
-__all__ = ["ColumnarMachine", "Panes"]
+__all__ = ["ColumnarMachine"]
 
-Panes: TypeAlias = "PaneTable | Bundle"
 _Folded: TypeAlias = "dict[tuple[bytes, int, int], tuple[Any, Any]]"
 """By encoded key and bounds of the window: the key and its accumulator."""
 _MANY_PARTS: Final = 8
@@ -76,10 +75,10 @@ class ColumnarMachine(WithoutState):
     Args:
         node: the grouping.
         lift: how the grouping gets its input in columns.
-        follow: whether the job is bounded, so that the watermark follows each key's event times.
+        is_bounded: whether it runs buckets of a bounded job, where the watermark follows each key's event times.
     """
 
-    def __init__(self, node: GroupByKeyAndWindow, lift: Lift, *, follow: bool = False) -> None:
+    def __init__(self, node: GroupByKeyAndWindow, lift: Lift, *, is_bounded: bool = False) -> None:
         self.label = node.label
         self.lift = lift
         self.combine = node.combine
@@ -87,16 +86,16 @@ class ColumnarMachine(WithoutState):
         self.watermark = int(MIN_TIMESTAMP)
         self.clock = 0
         self.counters: Counter[str] = Counter()
-        self._follow = follow
+        self._is_bounded = is_bounded
         self._window_fn = node.strategy.window_fn
         self._lifetime = Lifetime(node.label, node.combine)
-        self._output: list[Panes] = []
+        self._output: list[PaneTable | Bundle] = []
         self._parts: dict[bytes, _Part] = {}
         self._tables: list[pa.Table] = []
         self._folded: _Folded = {}
         self._gone: set[bytes] = set()
         self._first_end = int(MAX_TIMESTAMP)
-        if follow:  # a bounded job has no processing clock
+        if is_bounded:  # a bounded job has no processing clock
             self.clock = int(MIN_TIMESTAMP)
 
     def run(self, chunk: Chunk) -> Produced:
@@ -128,7 +127,7 @@ class ColumnarMachine(WithoutState):
         self.advance_watermarks(MAX_WATERMARKS)
         produced = Produced()
         self._give(0, produced)
-        self.stand_at(watermark=NEVER, clock=NEVER)
+        self.set_clocks(watermark=NEVER, clock=NEVER)
         return produced
 
     def _take(self, inbox: Bundle | None, partials: Partials) -> None:
@@ -178,7 +177,7 @@ class ColumnarMachine(WithoutState):
                 encoded = encode_key(key)
                 for window in windows:
                     start, end = int(window.start), int(window.end)
-                    if self.watermark >= end or (self._follow and time == MAX_TIMESTAMP):
+                    if self.watermark >= end or (self._is_bounded and time == MAX_TIMESTAMP):
                         self.counters["dropped_because_late"] += 1
                         continue
                     place = (encoded, start, end)
@@ -237,19 +236,19 @@ class ColumnarMachine(WithoutState):
         """Tear down the combiner."""
         self._lifetime.tear_down()
 
-    def take_panes(self) -> list[Panes]:
+    def take_panes(self) -> list[PaneTable | Bundle]:
         """Return the panes since the last call."""
         output, self._output = self._output, []
         return output
 
     # State ---------------------------------------------------------------------------------------------------------
 
-    def position(self) -> dict[str, Any]:
-        """Return the clocks of the shard, for `stand_at`."""
+    def clocks(self) -> dict[str, Any]:
+        """Return the clocks of the shard, for `set_clocks`."""
         return {"watermark": self.watermark, "clock": self.clock}
 
-    def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
-        """Set the clocks of the shard to a `position`; only the low watermark is used here."""
+    def set_clocks(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
+        """Set the clocks of the shard to what `clocks` returned; only the low watermark is used here."""
         del percentiles
         self.watermark, self.clock = watermark, clock
 
@@ -348,7 +347,7 @@ class ColumnarMachine(WithoutState):
     # Panes ---------------------------------------------------------------------------------------------------------
 
     def _emit(self, tables: list[pa.Table], folded: list[_Folded]) -> None:
-        panes: Panes | None = None
+        panes: PaneTable | Bundle | None = None
         if tables and not folded:
             panes = self._merged(tables)
         if panes is None:

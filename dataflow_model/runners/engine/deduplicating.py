@@ -32,7 +32,7 @@ class DeduplicatingMachine(StoreMachine):
     Args:
         node: the Deduplicate.
         percentiles: the percentiles of the watermark below 100 that the plan uses, in order.
-        tells_percentile: whether a function downstream requests `watermark_percentile`.
+        records_percentile: whether a function downstream requests `watermark_percentile`.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class DeduplicatingMachine(StoreMachine):
         node: Deduplicate,
         percentiles: tuple[float, ...] = (),
         *,
-        tells_percentile: bool = False,
+        records_percentile: bool = False,
     ) -> None:
         self.ids = IdStore(Slices(int(node.horizon)))
         super().__init__(node.label, self.ids, percentiles)
-        self._tells_percentile = tells_percentile
+        self._records_percentile = records_percentile
 
     def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
         self.clock = max(self.clock, chunk.instants.clocks[place])
@@ -106,7 +106,7 @@ class DeduplicatingMachine(StoreMachine):
         passed.values = [value for _, value in passed.values]
         passed.orders = relayed(passed.orders)
         passed.percentiles = {}
-        if self._tells_percentile:
+        if self._records_percentile:
             passed.percentiles = {row: self.percentile_of(time) for row, time in enumerate(passed.times)}
         return passed
 

@@ -1,4 +1,4 @@
-"""The base of engines with keyed state: their clocks, output watermarks and durable state."""
+"""The base class of machines with keyed state: their clocks, output watermarks and durable state."""
 
 from __future__ import annotations
 
@@ -119,19 +119,19 @@ class StoreMachine(ObjectMachine):
 
     # State ---------------------------------------------------------------------------------------------------------
 
-    def stand_at(
+    def set_clocks(
         self,
         *,
         watermark: int,
         clock: int,
         percentiles: Sequence[int] = (),
     ) -> None:
-        """Set the shard's clocks to what `position` returned; missing percentiles are at the low watermark."""
+        """Set the shard's clocks to what `clocks` returned; missing percentiles are at the low watermark."""
         self.clock = clock
         self._stand(Watermarks.of(watermark, percentiles))
 
-    def position(self) -> dict[str, Any]:
-        """Return the clocks of the shard, for `stand_at`."""
+    def clocks(self) -> dict[str, Any]:
+        """Return the clocks of the shard, for `set_clocks`."""
         return {
             "watermark": self.watermark,
             "clock": self.clock,

@@ -23,7 +23,7 @@ __all__ = ["KeyedMachine", "ObjectMachine", "WithoutState"]
 class KeyedMachine(Protocol):
     """One keyed node on one shard.
 
-    Its state between chunks is durable in three parts: its clocks (`position`), its state by key or in other named
+    Its state between chunks is durable in three parts: its clocks (`clocks`), its state by key or in other named
     entries (`settle` returns those that have changed), and state that is small enough to be stored anew each time
     (`whole`).
 
@@ -60,12 +60,12 @@ class KeyedMachine(Protocol):
         """Return the next watermark of the input, and the next time of the clock, at which a timer is due."""
         ...
 
-    def position(self) -> dict[str, Any]:
-        """Return the clocks, for `stand_at`; empty if they are part of `whole`."""
+    def clocks(self) -> dict[str, Any]:
+        """Return the clocks, for `set_clocks`; empty if they are part of `whole`."""
         ...
 
-    def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
-        """Set the clocks to a `position`; for a node that is new in an upgraded run, to the clocks of its input."""
+    def set_clocks(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
+        """Set the clocks to what `clocks` returned; of a node that is new in an upgraded run, to those of its input."""
         ...
 
     def settle(self) -> dict[bytes, Any]:
@@ -223,8 +223,8 @@ class ObjectMachine(WithoutState, ABC):
         return None, None
 
     @abstractmethod
-    def position(self) -> dict[str, Any]:
-        """Return the clocks, for `stand_at`."""
+    def clocks(self) -> dict[str, Any]:
+        """Return the clocks, for `set_clocks`."""
 
     def tear_down(self) -> None:
         """Do nothing: there are no user's functions."""

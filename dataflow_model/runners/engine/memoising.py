@@ -54,7 +54,7 @@ class MemoMachine(StoreMachine):
         lateness: how long after the end of a window its values may be retracted.
         side_values: the static side inputs.
         percentiles: the percentiles below 100 that the plan uses, in order.
-        tells_percentile: whether any function requests `watermark_percentile`.
+        records_percentile: whether any function requests `watermark_percentile`.
 
     Attributes:
         draws: records the function's outputs, and returns earlier ones if the same elements are processed again.
@@ -68,7 +68,7 @@ class MemoMachine(StoreMachine):
         side_values: Mapping[SideInput, Callable[[Window], Any]],
         percentiles: tuple[float, ...] = (),
         *,
-        tells_percentile: bool = False,
+        records_percentile: bool = False,
     ) -> None:
         self.draws: Draws | None = None
         self._lateness = lateness
@@ -76,14 +76,14 @@ class MemoMachine(StoreMachine):
         super().__init__(node.label, self.state, percentiles)
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, side_values)
         self._place = staged.plan.nodes.index(node)
-        self._tells_percentile = tells_percentile
+        self._records_percentile = records_percentile
 
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Run a bucket, which contains all elements of a value and all their retractions."""
         produced = Produced()
         produced.add(0, self.elements(bucket.elements.in_order()))
         self.advance_watermarks(MAX_WATERMARKS)
-        self.stand_at(watermark=NEVER, clock=NEVER)
+        self.set_clocks(watermark=NEVER, clock=NEVER)
         return produced
 
     def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
@@ -106,7 +106,7 @@ class MemoMachine(StoreMachine):
                 self._keep(inbox, row, encoded[row], row_outputs)
             for number, (tag, value, time, windows) in enumerate(row_outputs):
                 output = outputs.setdefault(tag, Bundle())
-                if self._tells_percentile:
+                if self._records_percentile:
                     output.percentiles[len(output)] = self.percentile_of(time)
                 place = replayed(order, self._place, number)
                 output.append(
@@ -161,7 +161,7 @@ class MemoMachine(StoreMachine):
         """Call the function for some elements; return its outputs by their places."""
         fresh = inbox.take(rows)
         fresh.orders = [of_row(self.label, row) for row in rows]
-        if self._tells_percentile:
+        if self._records_percentile:
             fresh.percentiles = {place: self.percentile_of(time) for place, time in enumerate(fresh.times)}
         outputs_of: dict[int, list[_Output]] = {}
         for tag, output in self._fragment.run_alone(self.label, fresh).items():

@@ -51,6 +51,7 @@ __all__ = [
     "Emissions",
     "Order",
     "at_instant",
+    "before_stages",
     "by_producer",
     "by_window",
     "deadline_of",
@@ -74,7 +75,6 @@ __all__ = [
     "sequence_of",
     "shard_by_order",
     "sorting",
-    "stood_in",
     "timer_cause",
 ]
 
@@ -235,11 +235,11 @@ def pass_stages(orders: Sequence[Order], stages: int) -> Sequence[Order]:
     return passed
 
 
-def stood_in(order: Order, stages: int) -> Order:
+def before_stages(order: Order, stages: int) -> Order:
     """Return the order of an element before it passed some stages.
 
     Example:
-        >>> stood_in(pass_stages([of_row("a.parquet", 7)], 2)[0], 2)
+        >>> before_stages(pass_stages([of_row("a.parquet", 7)], 2)[0], 2)
         ('a.parquet', 7)
     """
     return Order(order[stages : len(order) - stages])

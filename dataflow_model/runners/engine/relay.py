@@ -27,13 +27,15 @@ class RelayMachine(ObjectMachine):
     Args:
         node: the reshuffle.
         percentiles: the percentiles of the watermark below 100 that the plan uses, in order.
-        tells_percentile: whether a function downstream requests `watermark_percentile`.
+        records_percentile: whether a function downstream requests `watermark_percentile`.
     """
 
-    def __init__(self, node: Reshuffle, percentiles: tuple[float, ...] = (), *, tells_percentile: bool = False) -> None:
+    def __init__(
+        self, node: Reshuffle, percentiles: tuple[float, ...] = (), *, records_percentile: bool = False
+    ) -> None:
         super().__init__(node.label)
         self._percentiles = percentiles
-        self._tells_percentile = tells_percentile
+        self._records_percentile = records_percentile
 
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Pass a bucket's elements on, in order."""
@@ -41,12 +43,12 @@ class RelayMachine(ObjectMachine):
         produced.add(0, {MAIN: self._relayed(bucket.elements.in_order())})
         return produced
 
-    def position(self) -> dict[str, Any]:
-        """Return the watermarks, for `stand_at`."""
+    def clocks(self) -> dict[str, Any]:
+        """Return the watermarks, for `set_clocks`."""
         return {"watermark": self.watermarks.low, "percentiles": self.watermarks.further(len(self._percentiles))}
 
-    def stand_at(self, *, watermark: int, clock: int = 0, percentiles: tuple[int, ...] = ()) -> None:
-        """Set the watermarks to what `position` returned; the clock is not used."""
+    def set_clocks(self, *, watermark: int, clock: int = 0, percentiles: tuple[int, ...] = ()) -> None:
+        """Set the watermarks to what `clocks` returned; the clock is not used."""
         del clock
         self.watermarks = Watermarks.of(watermark, percentiles)
 
@@ -70,7 +72,7 @@ class RelayMachine(ObjectMachine):
         )
 
     def _percentiles_by_row(self, times: Sequence[int]) -> dict[int, float | None]:
-        if not self._tells_percentile:
+        if not self._records_percentile:
             return {}
         low, further = self.watermarks.low, self.watermarks.further(len(self._percentiles))
         percentiles = dict(zip(self._percentiles, further, strict=True))

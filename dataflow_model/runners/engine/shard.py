@@ -56,7 +56,7 @@ class StageShard:
         side_values: the static side inputs.
         is_durable: whether the machines' changes are made durable, with `settle`.
         lifts: the groupings whose input arrives in columns.
-        follow: whether the job is bounded.
+        is_bounded: whether it runs buckets of a bounded job, with `run_bounded`, instead of instants.
 
     Attributes:
         machines: the machine of each node, by label.
@@ -70,19 +70,19 @@ class StageShard:
     side_values: Mapping[SideInput, Callable[[Window], Any]] = attrs.field(factory=dict)
     is_durable: bool = False
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
-    follow: bool = False
+    is_bounded: bool = False
     machines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
     panes: dict[str, list[tuple[int, PaneTable]]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
     _awaited: tuple[float, ...] = attrs.field(init=False, default=())
-    _tells_percentile: bool = attrs.field(init=False, default=False)
+    _records_percentile: bool = attrs.field(init=False, default=False)
     _fragments: dict[str, Fragment] = attrs.field(init=False, factory=dict)
     _places: dict[str, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Make a machine and a fragment for each keyed node."""
         self._awaited = awaited_percentiles(self.staged.plan)
-        self._tells_percentile = asks_for_percentile(self.staged.plan)
+        self._records_percentile = asks_for_percentile(self.staged.plan)
         retracted = retracted_collections(self.staged.plan)
         for place, node in enumerate(self.staged.stages[self.depth - 1]):
             self._places[node.label] = place
@@ -93,13 +93,13 @@ class StageShard:
         """Return the machine that runs a node; `source` is the grouping whose retractions may reach it, if any."""
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
-                return ColumnarMachine(node, self.lifts[node.label], follow=self.follow)
+                return ColumnarMachine(node, self.lifts[node.label], is_bounded=self.is_bounded)
             case GroupByKeyAndWindow():
                 return self._grouping(node, takes_back=source is not None)
             case Reshuffle():
-                return RelayMachine(node, self._awaited, tells_percentile=self._tells_percentile)
+                return RelayMachine(node, self._awaited, records_percentile=self._records_percentile)
             case Deduplicate():
-                return DeduplicatingMachine(node, self._awaited, tells_percentile=self._tells_percentile)
+                return DeduplicatingMachine(node, self._awaited, records_percentile=self._records_percentile)
             case ParDo() if node.is_stateful:
                 return StatefulMachine(node, self.staged.plan, self.side_values, self._awaited)
             case ParDo() if source is not None and node.label not in self.staged.side_feeds:
@@ -109,7 +109,7 @@ class StageShard:
                     int(max(self.staged.plan.strategy(node.input).allowed_lateness, source.strategy.allowed_lateness)),
                     self.side_values,
                     self._awaited,
-                    tells_percentile=self._tells_percentile,
+                    records_percentile=self._records_percentile,
                 )
             case ParDo():
                 return SideJoinMachine(node, self.staged, self.side_values)
@@ -118,9 +118,9 @@ class StageShard:
 
     def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
         """Return the machine of a grouping that is not lifted; `takes_back` if its input may contain retractions."""
-        late_data, tells = self.staged.plan.late_data, self._tells_percentile
+        late_data, records = self.staged.plan.late_data, self._records_percentile
         machine = DurableMachine if self.is_durable else CoreMachine
-        return machine(node, late_data, self._awaited, takes_back=takes_back, tells_percentile=tells)
+        return machine(node, late_data, self._awaited, takes_back=takes_back, records_percentile=records)
 
     def run(
         self,

@@ -189,11 +189,11 @@ class SideJoinMachine(ObjectMachine):
         ]
         return min(ends, default=None), None
 
-    def position(self) -> dict[str, Any]:
+    def clocks(self) -> dict[str, Any]:
         """Return nothing, since the clocks are part of the state, which is stored as a whole."""
         return {}
 
-    def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
+    def set_clocks(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
         """Do nothing, since the clocks are part of the state."""
         del watermark, clock, percentiles
 

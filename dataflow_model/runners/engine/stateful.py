@@ -103,7 +103,7 @@ class StatefulMachine(StoreMachine):
         """Process the elements of one key in order; the watermark follows their event times."""
         self._windows.clear()
         self._quiet_until = int(MIN_TIMESTAMP)
-        self._feed(elements, None, follow=True)
+        self._feed(elements, None, watermark_follows=True)
 
     def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
         clock, watermarks = chunk.instants.clocks[place], chunk.watermarks[place]
@@ -141,7 +141,7 @@ class StatefulMachine(StoreMachine):
         """End the instant: run the timers that are due at the clock's own time."""
         self._run(_CLOCK, self.clock, AT)
 
-    def _feed(self, inbox: Bundle, times: KeyTimes | None, *, follow: bool = False) -> None:
+    def _feed(self, inbox: Bundle, times: KeyTimes | None, *, watermark_follows: bool = False) -> None:
         """Process elements in order, or buffer them until their turn.
 
         What the elements of a window have in common is worked out once, and a cell is looked up once.
@@ -149,7 +149,7 @@ class StatefulMachine(StoreMachine):
         Args:
             inbox: the elements.
             times: measures how long the keys take; `None` if that is not wanted.
-            follow: whether the watermark follows their event times, as in a bounded job.
+            watermark_follows: whether the watermark follows their event times, as in a bounded job.
 
         Raises:
             InvalidType: for an element that is not a pair.
@@ -161,25 +161,27 @@ class StatefulMachine(StoreMachine):
         self.counters["elements_in"] += len(inbox)
         retractions = {row: True for row in inbox.updates if inbox.is_retraction(row)}
         reached = self._reached(self.watermark)
-        dropped = self._loop.run(inbox, self._known_windows(inbox.windows), retractions, reached, times, follow)
+        dropped = self._loop.run(
+            inbox, self._open_windows(inbox.windows), retractions, reached, times, watermark_follows
+        )
         if dropped:
             self.counters["dropped_because_late"] += dropped
 
-    def _known_windows(self, windows: Sequence[tuple[Window, ...]]) -> Iterable[list[OpenWindow]]:
+    def _open_windows(self, windows: Sequence[tuple[Window, ...]]) -> Iterable[list[OpenWindow]]:
         """Return what is known of the windows of each element; this is worked out once for those that are equal."""
         if isinstance(windows, Intervals):
             bounds = windows.bounds()
-            known = {each: list(map(self._window, windows.at(*each))) for each in set(bounds)}
-            return map(known.__getitem__, bounds)
-        return self._known_one_by_one(windows)
+            by_bounds = {each: list(map(self._window, windows.at(*each))) for each in set(bounds)}
+            return map(by_bounds.__getitem__, bounds)
+        return self._open_one_by_one(windows)
 
-    def _known_one_by_one(self, windows: Iterable[tuple[Window, ...]]) -> Iterator[list[OpenWindow]]:
+    def _open_one_by_one(self, windows: Iterable[tuple[Window, ...]]) -> Iterator[list[OpenWindow]]:
         before: tuple[Window, ...] | None = None
-        known: list[OpenWindow] = []
+        open_windows: list[OpenWindow] = []
         for several in windows:
             if several is not before:
-                before, known = several, list(map(self._window, several))
-            yield known
+                before, open_windows = several, list(map(self._window, several))
+            yield open_windows
 
     def follow_element(self, time: int) -> int:
         """Let the watermark follow an element; return the event time up to which everything is processed.
@@ -195,48 +197,48 @@ class StatefulMachine(StoreMachine):
             self._quiet_until = int(MAX_TIMESTAMP) if due is None else due
         return self._reached(self.watermark)
 
-    def tidy(self, known: OpenCell) -> None:
+    def tidy(self, cell: OpenCell) -> None:
         """Run what is due in a window after an element, note that it has changed, and remove it if it is empty."""
-        if not self._sorts and known.cell.event_timers.pending:
-            known.begin_event()
-            self._catch_up(known, self.clock)
-        self.state.mark_cell(known)
-        if not self._has_expiry and known.cell.is_empty():
-            known.remove()
-            if not known.keyed.cells:
-                self.state.keys.pop(known.encoded, None)
+        if not self._sorts and cell.state.event_timers.pending:
+            cell.begin_event()
+            self._catch_up(cell, self.clock)
+        self.state.mark_cell(cell)
+        if not self._has_expiry and cell.state.is_empty():
+            cell.remove()
+            if not cell.keyed.cells:
+                self.state.keys.pop(cell.encoded, None)
         else:
-            self._quiet_until = min(self._quiet_until, self.state.event_due(known.place.expiry, known.cell))
+            self._quiet_until = min(self._quiet_until, self.state.event_due(cell.window.expiry, cell.state))
 
-    def wait(self, known: OpenCell, value: Any, time: int) -> None:
+    def wait(self, cell: OpenCell, value: Any, time: int) -> None:
         """Buffer the current element until its turn."""
         call = self._calls.call
         element = Arrived(value, time, call.pane, call.produced, call.is_retraction)
-        known.cell.wait(min(time, known.place.end), element)
+        cell.state.wait(min(time, cell.window.end), element)
 
     @staticmethod
-    def is_late(time: int, reached: int, place: OpenWindow) -> bool:
+    def is_late(time: int, reached: int, window: OpenWindow) -> bool:
         """Return whether the turn of an element in sorted input is over."""
-        return min(time, place.end) <= reached != MIN_TIMESTAMP
+        return min(time, window.end) <= reached != MIN_TIMESTAMP
 
     def _window(self, window: Window) -> OpenWindow:
         """Return what is known of a window."""
-        place = self._windows.get(window)
-        if place is None:
+        open_window = self._windows.get(window)
+        if open_window is None:
             bounds = by_window(window)
-            place = OpenWindow(window, int(window.max_timestamp), self._expiry(window), bounds)
-            self._windows[window] = place
-        return place
+            open_window = OpenWindow(window, int(window.max_timestamp), self._expiry(window), bounds)
+            self._windows[window] = open_window
+        return open_window
 
-    def open_cell(self, place: OpenWindow, name: Any, key: Any) -> OpenCell:
+    def open_cell(self, window: OpenWindow, name: Any, key: Any) -> OpenCell:
         """Return the cell of a key and window, which is new if there is none; `name` identifies the key."""
         encoded = name if type(name) is bytes else encode_key(key)
         keyed = self.state.open(encoded, key)
-        cell = keyed.cells.get(place.window)
-        if cell is None:
-            cell = keyed.cells[place.window] = StateCell()
-        known = place.cells[name] = OpenCell(place, encoded, keyed, cell)
-        return known
+        state = keyed.cells.get(window.window)
+        if state is None:
+            state = keyed.cells[window.window] = StateCell()
+        cell = window.cells[name] = OpenCell(window, encoded, keyed, state)
+        return cell
 
     def encoded(self, key: Any, value: Any) -> bytes:
         """Return a key as bytes; `value` is the element."""
@@ -290,103 +292,103 @@ class StatefulMachine(StoreMachine):
         numbers = itertools.count()  # so that cells are never compared
         line = EVENT_TIME if domain is _EVENT else CLOCK
         for encoded, window, keyed in self.state.take_due({line: until}):  # which marks them as changed
-            known = OpenCell(self._window(window), encoded, keyed, keyed.cells[window])
-            known.begin_event()
-            at = self._next_due(domain, known, until)
+            cell = OpenCell(self._window(window), encoded, keyed, keyed.cells[window])
+            cell.begin_event()
+            at = self._next_due(domain, cell, until)
             if at is not None:
-                due.append((timer_cause(at, known.place.bounds, encoded), next(numbers), known))
+                due.append((timer_cause(at, cell.window.bounds, encoded), next(numbers), cell))
         due.sort()
         again: list[tuple[Cause, int, OpenCell]] = []
         """A heap of the cells in which something else is due; a small one, which is faster than one of all cells."""
         done = 0
         while done < len(due) or again:
             if again and (done == len(due) or again[0] < due[done]):
-                cause, _, known = heapq.heappop(again)
+                cause, _, cell = heapq.heappop(again)
             else:
-                cause, _, known = due[done]
+                cause, _, cell = due[done]
                 done += 1
             self._calls.timer = phase, cause
             at = deadline_of(cause)
             if domain is _EVENT:
-                self._next_event(known)
+                self._next_event(cell)
             else:
-                self._fire(known, _CLOCK, at)
-                self._catch_up(known, at)
-            if known.cell.is_open and not self._has_expiry and known.cell.is_empty():
-                known.remove()
-            then = self._next_due(domain, known, until)
+                self._fire(cell, _CLOCK, at)
+                self._catch_up(cell, at)
+            if cell.state.is_open and not self._has_expiry and cell.state.is_empty():
+                cell.remove()
+            then = self._next_due(domain, cell, until)
             if then is not None:  # a timer set in the past runs next
-                cause = timer_cause(max(then, at), known.place.bounds, known.encoded)
-                heapq.heappush(again, (cause, next(numbers), known))
+                cause = timer_cause(max(then, at), cell.window.bounds, cell.encoded)
+                heapq.heappush(again, (cause, next(numbers), cell))
         self._calls.timer = None
 
-    def _next_due(self, domain: TimeDomain, known: OpenCell, until: int) -> int | None:
+    def _next_due(self, domain: TimeDomain, cell: OpenCell, until: int) -> int | None:
         """Return when something next happens in a window, if that is at `until` or before.
 
         A window that only expires, without calling a function, is removed at once: nothing depends on when.
         """
-        cell, expiry = known.cell, known.place.expiry
-        if not cell.is_open:
+        state, expiry = cell.state, cell.window.expiry
+        if not state.is_open:
             return None
         if domain is _CLOCK:
-            at = cell.clock_timers.first()
-        elif expiry <= until and not (self._has_expiry or cell.event_timers.pending or cell.waiting):
-            known.remove()
+            at = state.clock_timers.first()
+        elif expiry <= until and not (self._has_expiry or state.event_timers.pending or state.waiting):
+            cell.remove()
             return None
         else:
-            at = self.state.event_due(expiry, cell)
+            at = self.state.event_due(expiry, state)
         return at if at is not None and at <= until else None
 
-    def _next_event(self, known: OpenCell) -> None:
+    def _next_event(self, cell: OpenCell) -> None:
         """Run the next event-time step in a window: a buffered element, a timer, or the expiry."""
-        calls, call, cell = self._calls, self._calls.call, known.cell
-        due = self.state.event_due(known.place.expiry, cell)
-        if cell.waiting and cell.waiting[0][0] <= due:
-            _, _, element = heapq.heappop(cell.waiting)
+        calls, call, state = self._calls, self._calls.call, cell.state
+        due = self.state.event_due(cell.window.expiry, state)
+        if state.waiting and state.waiting[0][0] <= due:
+            _, _, element = heapq.heappop(state.waiting)
             call.clock, call.pane, call.produced = self.clock, element.pane, element.produced
             call.is_retraction = element.is_retraction
             held = element.time  # it has held the watermark at this time
-            calls.elements.process(element.value, element.time, known, held)
-        elif cell.event_timers.first() == due:
-            self._fire(known, _EVENT, self.clock)
+            calls.elements.process(element.value, element.time, cell, held)
+        elif state.event_timers.first() == due:
+            self._fire(cell, _EVENT, self.clock)
         else:
             if self._has_expiry:
-                call.enter(known, known.place.end, None)
+                call.enter(cell, cell.window.end, None)
                 call.clock = self.clock
                 calls.expire()
-            known.remove()
+            cell.remove()
 
-    def _fire(self, known: OpenCell, domain: TimeDomain, clock: int) -> None:
-        (name, tag), timer = known.cell.timers(domain).pop()
-        if timer.number > known.set_before:
-            self._check_progress(known, name, timer.time)
+    def _fire(self, cell: OpenCell, domain: TimeDomain, clock: int) -> None:
+        (name, tag), timer = cell.state.timers(domain).pop()
+        if timer.number > cell.set_before:
+            self._check_progress(cell, name, timer.time)
         self.counters["timers_fired"] += 1
         call = self._calls.call
-        call.enter(known, timer.output_time, timer.hold)
+        call.enter(cell, timer.output_time, timer.hold)
         call.clock = clock
         if domain is _EVENT:
             call.event_now = timer.time
         self._calls.fire(name, tag, timer.time)
 
-    def _check_progress(self, known: OpenCell, name: str, time: int) -> None:
+    def _check_progress(self, cell: OpenCell, name: str, time: int) -> None:
         """Refuse a timer that is set again and again: at one time, or in the global window after the input's end."""
-        is_over = self.watermark == MAX_TIMESTAMP == known.place.expiry
-        known.repeated = known.repeated + 1 if is_over or time == known.repeated_at else 0
-        known.repeated_at = time
-        if known.repeated < _MOST_REPEATED:
+        is_over = self.watermark == MAX_TIMESTAMP == cell.window.expiry
+        cell.repeated = cell.repeated + 1 if is_over or time == cell.repeated_at else 0
+        cell.repeated_at = time
+        if cell.repeated < _MOST_REPEATED:
             return
         when = "after the end of the input" if is_over else f"at {format_instant(time)}"
         raise UserCodeError(
-            f"{self.label!r} has set the timer {name!r} of the key {shown(known.keyed.key)} {known.repeated:,} times "
+            f"{self.label!r} has set the timer {name!r} of the key {shown(cell.keyed.key)} {cell.repeated:,} times "
             f"{when}, and would never end",
             hint="set it again only while there is something to do, or in windows that end",
         )
 
-    def _catch_up(self, known: OpenCell, clock: int) -> None:
+    def _catch_up(self, cell: OpenCell, clock: int) -> None:
         """Run the event-time timers that a function set at or behind the watermark."""
-        reached, timers = self._reached(self.watermark), known.cell.event_timers
+        reached, timers = self._reached(self.watermark), cell.state.event_timers
         while True:
             first = timers.first()
             if first is None or first > reached:
                 return
-            self._fire(known, _EVENT, clock)
+            self._fire(cell, _EVENT, clock)

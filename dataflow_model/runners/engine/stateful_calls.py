@@ -40,19 +40,19 @@ _EVENT: Final = TimeDomain.EVENT_TIME
 _METADATA: Final[Mapping[str, Callable[[Call], Any]]] = {
     "fire_timestamp": operator.attrgetter("fired_at"),
     "is_retraction": operator.attrgetter("is_retraction"),
-    "key": operator.attrgetter("known.keyed.key"),
+    "key": operator.attrgetter("cell.keyed.key"),
     "pane": operator.attrgetter("pane"),
     "production_time": lambda call: ProcessingTime(call.produced),
     "timer_tag": operator.attrgetter("timer_tag"),
     "timestamp": lambda call: EventTime(call.time),
     "trigger": lambda call: call.pane.trigger,
-    "window": operator.attrgetter("known.place.window"),
+    "window": operator.attrgetter("cell.window.window"),
 }
 """How to return what a function asks for about the element, timer or window that it is called for."""
 
 
 class InputClocks(Protocol):
-    """The input's watermarks, which the engine advances.
+    """The input's watermarks, which the machine advances.
 
     Attributes:
         watermark, percentiles: the low watermark and the others, by percentile.
@@ -78,12 +78,12 @@ class Call(CurrentCall):
     @property
     def window(self) -> Window:
         """The window."""
-        return self.known.place.window
+        return self.cell.window.window
 
     @property
     def key(self) -> Any:
         """The key."""
-        return self.known.keyed.key
+        return self.cell.keyed.key
 
     @property
     def earliest(self) -> int:
@@ -93,14 +93,14 @@ class Call(CurrentCall):
 
     def set_timer(self, name: str, domain: TimeDomain, tag: str, time: int, output_time: int | None) -> None:
         """Set or reset a timer; reject one that could never fire, or would hold a watermark that has passed."""
-        if domain is _EVENT and time > self.known.place.expiry:
+        if domain is _EVENT and time > self.cell.window.expiry:
             raise InvalidArgument(
                 f"the timer {name!r} is set to {format_instant(time)} and would never fire: "
-                f"the state of the window {self.window!r} is cleared at {format_instant(self.known.place.expiry)}",
+                f"the state of the window {self.window!r} is cleared at {format_instant(self.cell.window.expiry)}",
                 hint="set it no later than the end of the window plus its allowed lateness",
             )
         if output_time is None:
-            inside = min(time, self.known.place.end) if domain is _EVENT else self.time
+            inside = min(time, self.cell.window.end) if domain is _EVENT else self.time
             output_time = max(inside, self.time)
         elif output_time == MAX_TIMESTAMP:
             raise InvalidArgument(
@@ -118,14 +118,14 @@ class Call(CurrentCall):
             self.has_set_timer = True
         else:
             time = max(time, self.clock)
-        self.known.cell.count += 1
+        self.cell.state.count += 1
         self.clear_timer(name, domain, tag)
-        timer = PendingTimer(time, output_time, self.known.cell.count, self._hold_at(output_time))
-        self.known.cell.timers(domain).set((name, tag), timer)
+        timer = PendingTimer(time, output_time, self.cell.state.count, self._hold_at(output_time))
+        self.cell.state.timers(domain).set((name, tag), timer)
 
     def clear_timer(self, name: str, domain: TimeDomain, tag: str) -> None:
         """Clear a timer, if it is set."""
-        self._free(self.known.cell.timers(domain).clear((name, tag)))
+        self._free(self.cell.state.timers(domain).clear((name, tag)))
 
     def set_hold(self, name: str, time: int) -> None:
         """Set or move a user's hold."""
@@ -136,15 +136,15 @@ class Call(CurrentCall):
                 hint="hold it from the first element on, and set the hold again at its old position",
             )
         self.clear_hold(name)
-        self.known.cell.holds[name] = Hold(time, self._hold_at(time))
+        self.cell.state.holds[name] = Hold(time, self._hold_at(time))
 
     def clear_hold(self, name: str) -> None:
         """Release the hold, if there is one."""
-        self._free(self.known.cell.holds.pop(name, None))
+        self._free(self.cell.state.holds.pop(name, None))
 
     def read_hold(self, name: str) -> int | None:
         """Return the instant at which the watermark is held; `None` if it is not."""
-        hold = self.known.cell.holds.get(name)
+        hold = self.cell.state.holds.get(name)
         return None if hold is None else hold.time
 
     def _free(self, released: PendingTimer | Hold | None) -> None:
@@ -162,7 +162,7 @@ class Call(CurrentCall):
         at = int(EventTime(time) + Duration(self.horizon)) if self.horizon else time
         if at >= self.input.watermark:
             return at
-        held = [hold for hold in (self.freed, self.known.cell.hold()) if hold is not None]
+        held = [hold for hold in (self.freed, self.cell.state.hold()) if hold is not None]
         if self.time >= self.input.watermark:
             held.append(self.time)
         return max(at, min(held)) if held else None
@@ -178,18 +178,18 @@ class _Arguments:
     """The arguments that a function names.
 
     Attributes:
-        held: all of them, by name; those that differ from call to call are as the last call had them.
+        by_name: all of them; those that differ from call to call are as the last call had them.
         varying: the names of the latter, each with a function that returns the argument for the current call.
     """
 
-    held: dict[str, Any] = attrs.field(factory=dict)
+    by_name: dict[str, Any] = attrs.field(factory=dict)
     varying: list[tuple[str, Callable[[Call], Any]]] = attrs.field(factory=list)
 
     def of(self, call: Call) -> dict[str, Any]:
         """Return the arguments of the current call; the next one reuses the dictionary."""
         for name, argument_of in self.varying:
-            self.held[name] = argument_of(call)
-        return self.held
+            self.by_name[name] = argument_of(call)
+        return self.by_name
 
 
 class UserCalls:
@@ -203,7 +203,7 @@ class UserCalls:
         clocks: the input's watermarks.
 
     Attributes:
-        call: the current call, which the engine fills in.
+        call: the current call, which the machine fills in.
         elements: calls `process` for elements.
         timer: the phase and the cause of what is being run, if it is not an element.
     """
@@ -227,7 +227,7 @@ class UserCalls:
         self.elements = ElementCalls(
             node.fn,
             self.call,
-            process.held,
+            process.by_name,
             process.varying,
             None if any(isinstance(argument, SideInput) for argument in node.args) else node.args,
             self,
@@ -274,7 +274,7 @@ class UserCalls:
             UserCodeError: for state that cannot be copied.
         """
         try:
-            return copy.deepcopy(self.call.known.cell)
+            return copy.deepcopy(self.call.cell.state)
         except Exception as error:
             problem = InvalidType(
                 f"the state of key {self.call.key!r} cannot be copied, which elements that fail need: {error}",
@@ -300,7 +300,7 @@ class UserCalls:
         node, call = self._node, self.call
         if node.dead_letters is None or before is None:
             raise user_error(error, node.label, value) from error
-        call.known.cell.restore(before)
+        call.cell.state.restore(before)
         self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time)], call)
 
     def fire(self, name: str, tag: str, fire_time: int) -> None:
@@ -366,7 +366,7 @@ class UserCalls:
             keywords: the keyword arguments that it takes anyway.
         """
         arguments = _Arguments()
-        constant, varying, passed = arguments.held, arguments.varying, list(keywords)
+        constant, varying, passed = arguments.by_name, arguments.varying, list(keywords)
         for name, request in requests.items():
             if request in metadata:
                 varying.append((name, _METADATA[request]))

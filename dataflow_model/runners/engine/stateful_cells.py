@@ -280,30 +280,30 @@ class OpenCell:
     """A cell that is in memory, and where it belongs.
 
     Attributes:
-        place: the window.
+        window: the window.
         encoded, keyed: the key, encoded, and its windows.
-        cell: the state.
+        state: the state of the key in the window.
         set_before: the number of timers that have been set before the current event.
         repeated, repeated_at: how many of those that were set in it have fired without progress, and the last one's
             time.
     """
 
-    place: OpenWindow
+    window: OpenWindow
     encoded: bytes
     keyed: KeyCells
-    cell: StateCell
+    state: StateCell
     set_before: int = 0
     repeated: int = 0
     repeated_at: int = 0
 
     def begin_event(self) -> None:
         """Begin an event in which timers fire."""
-        self.set_before, self.repeated = self.cell.count, 0
+        self.set_before, self.repeated = self.state.count, 0
 
     def remove(self) -> None:
         """Remove the window from those of the key."""
-        self.cell.is_open = False
-        del self.keyed.cells[self.place.window]
+        self.state.is_open = False
+        del self.keyed.cells[self.window.window]
 
 
 class CellStore(KeyStore[KeyCells]):
@@ -319,20 +319,20 @@ class CellStore(KeyStore[KeyCells]):
         self._expiry = expiry
         self._holds_to_end = holds_to_end
 
-    def mark_cell(self, known: OpenCell) -> None:
+    def mark_cell(self, cell: OpenCell) -> None:
         """Record that a cell may have changed or been removed; it is cheap to repeat."""
-        if not known.cell.is_marked:
-            known.cell.is_marked = True
-            self.mark(known.encoded, known.place.window)
+        if not cell.state.is_marked:
+            cell.state.is_marked = True
+            self.mark(cell.encoded, cell.window.window)
 
     @staticmethod
-    def event_due(expiry: int, cell: StateCell) -> int:
+    def event_due(expiry: int, state: StateCell) -> int:
         """Return the watermark of a window's next event: a buffered element, a timer, or the expiry."""
-        due, first = expiry, cell.event_timers.first()
+        due, first = expiry, state.event_timers.first()
         if first is not None and first < due:
             due = first
-        if cell.waiting and cell.waiting[0][0] < due:
-            due = cell.waiting[0][0]
+        if state.waiting and state.waiting[0][0] < due:
+            due = state.waiting[0][0]
         return due
 
     def _new(self, key: Any) -> KeyCells:

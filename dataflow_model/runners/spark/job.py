@@ -107,7 +107,7 @@ def _elements(task: Task, label: str, writer: PendingWriter) -> Iterator[Row]:
 def run_buckets(task: Task, depth: int, rows: Iterable[Row]) -> Iterator[Row]:
     """Run one partition of a keyed stage, whose rows are sorted by stage and bucket."""
     program = task.program
-    stage = StageShard(program.staged, depth, program.side_values, lifts=program.lifts, follow=True)
+    stage = StageShard(program.staged, depth, program.side_values, lifts=program.lifts, is_bounded=True)
     with PendingWriter(task) as writer:
         with torn_down(stage):
             for (at_stage, _), bucket_rows in itertools.groupby(rows, key=lambda row: (row.stage, row.bucket)):

@@ -58,7 +58,7 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners
     combine = pick(combiners)
     instants, takes_back = drawn_instants(pick, script, strategy, combine)
     cuts = [pick(range(1, len(instants) + 1)) for _ in range(pick([0, 1, 3]))]
-    told = {"takes_back": takes_back, "tells_percentile": pick([False, True])}
+    told = {"takes_back": takes_back, "records_percentile": pick([False, True])}
     both = machines(strategy, combine, PERCENTILES, **told)
     objects, core = (answer_of(machine, instants, cuts) for machine in both)
     assert core == objects

@@ -95,7 +95,7 @@ class Run:
                 self.machine = machine
         self.machine.counters.clear()
         self.machine.counters.update(before.counters)
-        self.machine.stand_at(**before.position())
+        self.machine.set_clocks(**before.clocks())
 
     def run(self, part: Sequence[Instant]) -> dict[str, Any]:
         """Run a micro-batch, store what has changed, and return all that is to be seen of it."""
@@ -120,7 +120,7 @@ class Run:
         return seen | {
             "moments": machine.next_moments(),
             "hold": in_full(machine.output_watermarks()),
-            "position": machine.position(),
+            "clocks": machine.clocks(),
             "counters": Counter(machine.counters),
             "state": state,
         }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dataflow_model.runners.engine.bundle import Bundle, Update, firings, retracted
 from dataflow_model.runners.engine.core.operations import INTERVAL_KIND, PANE_LATE, PANE_ON_TIME
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos, PaneOrders, PaneUpdates
-from dataflow_model.runners.engine.core.panes import Panes
+from dataflow_model.runners.engine.core.panes import EmittedPanes
 from dataflow_model.runners.engine.lanes import Integers, Intervals
 from dataflow_model.runners.engine.matching import matched
 from dataflow_model.runners.engine.order import (
@@ -65,7 +65,7 @@ def bundles(draw: st.DrawFn, inputs: Any = INPUTS) -> Bundle:
     keys = np.concatenate([column(draw, of_elements, st.integers(0, len(KEYS) - 1)), timers[:, 2]])
     flags = column(draw, count, st.sampled_from([0, PANE_ON_TIME, PANE_LATE]))
     zeros = np.zeros(count, np.int64)
-    panes = Panes(
+    panes = EmittedPanes(
         values=zeros,
         instant=zeros,
         phase=phases,

@@ -48,7 +48,7 @@ class ReferenceShard(StageShard):
             self.staged.plan.late_data,
             self._awaited,
             takes_back=takes_back,
-            tells_percentile=self._tells_percentile,
+            records_percentile=self._records_percentile,
         )
 
 
@@ -142,16 +142,16 @@ class Shards:
             for name, count_ in engine.counters.items():
                 counters[name] = counters.get(name, 0) + count_
         engines = [shard.machines[_GROUP] for shard in self._shards]
-        positions = [engine.position() for engine in engines]
-        assert all(position == positions[0] for position in positions), "shards stand at different clocks"
+        clocks_of = [engine.clocks() for engine in engines]
+        assert all(clocks == clocks_of[0] for clocks in clocks_of), "shards have different clocks"
         self._kept = {key: entry for key, entry in self._kept.items() if entry is not None}
-        frozen = pickle.dumps((self._kept, positions[0], self._shards[0].watermarks))
+        frozen = pickle.dumps((self._kept, clocks_of[0], self._shards[0].watermarks))
         self._shards = [self._new() for _ in range(count)]
-        self._kept, position, watermarks = pickle.loads(frozen)
+        self._kept, clocks, watermarks = pickle.loads(frozen)
         for number, shard in enumerate(self._shards):
             engine = shard.machines[_GROUP]
             engine.apply(keys_of_share([self._kept], Share(number, count)))
-            engine.stand_at(**position)
+            engine.set_clocks(**clocks)
             shard.watermarks = dict(watermarks)
         self._shards[0].machines[_GROUP].counters.update(counters)
 

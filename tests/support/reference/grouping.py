@@ -73,7 +73,7 @@ class GroupingEngine(StoreMachine):
         late_data: the pipeline's default for expired windows.
         percentiles: the percentiles below 100 that the plan uses, in order.
         takes_back: whether its input may contain retractions.
-        tells_percentile: whether a function downstream requests `watermark_percentile`.
+        records_percentile: whether a function downstream requests `watermark_percentile`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class GroupingEngine(StoreMachine):
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
-        tells_percentile: bool = False,
+        records_percentile: bool = False,
     ) -> None:
         self.machine = TriggerMachine(node.strategy.trigger)
         read = functools.partial(key_state, node, takes_back=takes_back)
@@ -104,7 +104,7 @@ class GroupingEngine(StoreMachine):
             self.machine.name,
             self.counters,
             keeps_history=self.machine.reads_history,
-            percentile_of=self.percentile_of if tells_percentile else None,
+            percentile_of=self.percentile_of if records_percentile else None,
         )
 
     def set_up(self) -> None:

@@ -43,9 +43,18 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.values import Window
 
-__all__ = ["CHUNK", "Execution", "Panes", "StaticSides", "part_for", "records_at_sink", "static_sides", "take_panes"]
+__all__ = [
+    "CHUNK",
+    "Execution",
+    "PanesBySink",
+    "StaticSides",
+    "part_for",
+    "records_at_sink",
+    "static_sides",
+    "take_panes",
+]
 
-Panes: TypeAlias = "dict[str, list[tuple[int, Sequence[Record]]]]"
+PanesBySink: TypeAlias = "dict[str, list[tuple[int, Sequence[Record]]]]"
 """Panes in columns by sink, each table with the place of its instant."""
 
 CHUNK: Final = Size(instants=4_000, elements=20_000)
@@ -102,7 +111,7 @@ class Execution:
         """Run a chunk stage by stage, and return the records that reach each sink."""
         timeline, arrivals = chunk.timeline, chunk.arrivals
         watermarks = dict(timeline.watermarks)
-        panes: Panes = {}
+        panes: PanesBySink = {}
         for shard in self._shards:
             passed, reports = shard.run(timeline.instants, arrivals, watermarks)
             watermarks.update(reports)
@@ -152,7 +161,7 @@ class Execution:
         return routed(self.staged, self._fragments[label].run(bundle, tag))
 
 
-def take_panes(shard: StageShard, at: InstantLane) -> Panes:
+def take_panes(shard: StageShard, at: InstantLane) -> PanesBySink:
     """Return the panes in columns that a shard has produced for sinks since the last call.
 
     Args:

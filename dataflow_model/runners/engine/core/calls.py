@@ -1,6 +1,6 @@
 """The loop over the elements of a stateful DoFn: finds the state of each, and calls `process`.
 
-What happens seldom is left to the engine and to its `UserCalls`: opening state, timers, outputs and errors.
+What happens seldom is left to the machine and to its `UserCalls`: opening state, timers, outputs and errors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CurrentCall:
     """The current call of a user's function.
 
     Attributes:
-        known: the state of the key and window.
+        cell: the cell of the key and window.
         values: the non-empty pieces of state in it, by name.
         time: the default event time of outputs.
         clock: the processing time.
@@ -44,7 +44,7 @@ class CurrentCall:
         timer_tag, fired_at: the tag of the timer that fires, and the instant to which it was set.
     """
 
-    known: OpenCell
+    cell: OpenCell
     values: dict[str, Any]
     time: int
     clock: int
@@ -59,15 +59,15 @@ class CurrentCall:
     timer_tag: str
     fired_at: EventTime | ProcessingTime
 
-    def enter(self, known: OpenCell, time: int, freed: int | None) -> None:
+    def enter(self, cell: OpenCell, time: int, freed: int | None) -> None:
         """Show a key and window at an event time; the holds count as they are before the call, which may change them.
 
         Args:
-            known: the state of the key and window.
+            cell: the cell of the key and window.
             time: the default event time of outputs, and the time from which a delay is measured.
             freed: the hold that was released just before.
         """
-        self.known, self.values, holds = known, known.cell.values, known.cell.holds
+        self.cell, self.values, holds = cell, cell.state.values, cell.state.holds
         self.time = self.event_now = time
         self.freed = freed
         self.has_set_timer = False
@@ -110,7 +110,7 @@ class ElementCalls:
     Args:
         fn: the DoFn.
         call: the current call, whose clock, pane and so on the caller fills in.
-        held: the arguments by name; the next call reuses the dictionary.
+        arguments: the arguments by name; the next call reuses the dictionary.
         varying: the names of those that differ from call to call, each with a function that returns it.
         positional: the further positional arguments; `None` if they differ from call to call.
         outcomes: handles the results and errors of the calls.
@@ -121,7 +121,7 @@ class ElementCalls:
         self,
         fn: Any,
         call: CurrentCall,
-        held: dict[str, Any],
+        arguments: dict[str, Any],
         varying: list[tuple[str, Callable[[Any], Any]]],
         positional: Sequence[Any] | None,
         outcomes: _Outcomes,
@@ -130,39 +130,39 @@ class ElementCalls:
     ) -> None:
         self.fn = fn
         self.call = call
-        self.held = held
+        self.arguments = arguments
         self.varying = varying
         self.positional = positional
         self.outcomes = outcomes
         self.rescues = rescues
         self.has_begun = False
 
-    def process(self, value: Any, time: int, known: OpenCell, freed: int | None) -> None:
+    def process(self, value: Any, time: int, cell: OpenCell, freed: int | None) -> None:
         """Call `process` for an element.
 
         Args:
             value: the element.
             time: its event time.
-            known: the state of its key and window.
+            cell: the cell of its key and window.
             freed: the hold that was released just before.
         """
-        self.call.enter(known, time, freed)
+        self.call.enter(cell, time, freed)
         if not self.has_begun:
             self.outcomes.begin_bundle()
         before = self.outcomes.saved(value) if self.rescues else None
         try:
             for name, argument_of in self.varying:
-                self.held[name] = argument_of(self.call)
+                self.arguments[name] = argument_of(self.call)
             positional = self.outcomes.positional() if self.positional is None else self.positional
-            results = self.fn.process(value, *positional, **self.held)
+            results = self.fn.process(value, *positional, **self.arguments)
             if results is not None and results is not _NOTHING:
                 self.outcomes.emit(results)
         except Exception as error:  # noqa: BLE001 - users' functions may raise anything
             self.outcomes.fail(error, value, before)
 
 
-class _Engine(Protocol):
-    """The engine of a stateful DoFn, for what happens seldom."""
+class _Machine(Protocol):
+    """The machine of a stateful DoFn, for what happens seldom."""
 
     label: str
 
@@ -174,19 +174,19 @@ class _Engine(Protocol):
         """Return a key as bytes; `value` is the element."""
         ...
 
-    def is_late(self, time: int, reached: int, place: OpenWindow) -> bool:
+    def is_late(self, time: int, reached: int, window: OpenWindow) -> bool:
         """Return whether the turn of an element in sorted input is over."""
         ...
 
-    def open_cell(self, place: OpenWindow, name: Any, key: Any) -> OpenCell:
+    def open_cell(self, window: OpenWindow, name: Any, key: Any) -> OpenCell:
         """Return the cell of a key and window, which is new if there is none; `name` identifies the key."""
         ...
 
-    def wait(self, known: OpenCell, value: Any, time: int) -> None:
+    def wait(self, cell: OpenCell, value: Any, time: int) -> None:
         """Buffer an element until its turn."""
         ...
 
-    def tidy(self, known: OpenCell) -> None:
+    def tidy(self, cell: OpenCell) -> None:
         """Run what is due in a window after an element, note that it has changed, and remove it if it is empty."""
         ...
 
@@ -195,14 +195,14 @@ class ElementLoop:
     """Processes the elements of bundles in order.
 
     Args:
-        engine: the engine.
+        machine: the machine of the DoFn.
         calls: calls `process`.
         sorts: whether elements are buffered until their turn in event time.
         lateness: how far an element may be behind the watermark; `None` if only its windows limit that.
     """
 
-    def __init__(self, engine: _Engine, calls: ElementCalls, *, sorts: bool, lateness: int | None) -> None:
-        self.engine = engine
+    def __init__(self, machine: _Machine, calls: ElementCalls, *, sorts: bool, lateness: int | None) -> None:
+        self.machine = machine
         self.calls = calls
         self.sorts = sorts
         self.lateness = lateness
@@ -210,46 +210,46 @@ class ElementLoop:
     def run(
         self,
         inbox: Bundle,
-        windows: Iterable[Sequence[OpenWindow]],
+        open_windows: Iterable[Sequence[OpenWindow]],
         retractions: Mapping[int, Any],
         reached: int,
         times: KeyTimes | None,
-        follow: bool,
+        watermark_follows: bool,
     ) -> int:
         """Process elements; return how many pairs of element and window were dropped because they were late.
 
         Args:
             inbox: the elements.
-            windows: the `OpenWindow`s of each element.
+            open_windows: the `OpenWindow`s of each element.
             retractions: by place, the elements that are retractions.
             reached: the event time up to which everything is processed.
             times: measures how long the keys take; `None` if that is not wanted.
-            follow: whether the watermark follows the event times of the elements, as in a bounded job.
+            watermark_follows: whether the watermark follows the event times of the elements, as in a bounded job.
         """
-        engine, calls, call, dropped = self.engine, self.calls, self.calls.call, 0
-        columns = zip(inbox.values, inbox.times, windows, inbox.panes, inbox.produced, strict=True)
-        for row, (value, time, places, pane, produced) in enumerate(columns):
-            key = value[0] if type(value) is tuple and len(value) == _PAIR else as_pair(value, engine.label)[0]
-            if follow:
-                reached = engine.follow_element(time)
-            name = key if type(key) in _PLAIN else engine.encoded(key, value)
+        machine, calls, call, dropped = self.machine, self.calls, self.calls.call, 0
+        columns = zip(inbox.values, inbox.times, open_windows, inbox.panes, inbox.produced, strict=True)
+        for row, (value, time, windows, pane, produced) in enumerate(columns):
+            key = value[0] if type(value) is tuple and len(value) == _PAIR else as_pair(value, machine.label)[0]
+            if watermark_follows:
+                reached = machine.follow_element(time)
+            name = key if type(key) in _PLAIN else machine.encoded(key, value)
             call.row, call.produced, call.is_retraction = row, produced, row in retractions
             is_late = self.lateness is not None and reached - time > self.lateness
-            for place in places:
-                if is_late or (engine.is_late(time, reached, place) if self.sorts else reached >= place.expiry):
+            for window in windows:
+                if is_late or (machine.is_late(time, reached, window) if self.sorts else reached >= window.expiry):
                     dropped += 1
                     continue
-                known = place.cells.get(name)
-                if known is None or not known.cell.is_open:
-                    known = engine.open_cell(place, name, key)
+                cell = window.cells.get(name)
+                if cell is None or not cell.state.is_open:
+                    cell = machine.open_cell(window, name, key)
                 call.pane = pane  # timers that run right after the element in another window have none
                 if self.sorts:
-                    engine.wait(known, value, time)
+                    machine.wait(cell, value, time)
                 else:
-                    calls.process(value, time, known, None)
-                cell = known.cell
-                if follow or call.has_set_timer or not cell.is_marked or not cell.values:
-                    engine.tidy(known)
+                    calls.process(value, time, cell, None)
+                state = cell.state
+                if watermark_follows or call.has_set_timer or not state.is_marked or not state.values:
+                    machine.tidy(cell)
             if times is not None:
                 times.note(name, key)
         return dropped

@@ -282,7 +282,7 @@ class DurableMachine(CoreMachine):
         late_data: the pipeline's default for expired windows.
         percentiles: the percentiles below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may contain retractions.
-        tells_percentile: whether a function downstream requests `watermark_percentile`.
+        records_percentile: whether a function downstream requests `watermark_percentile`.
         kept: the number of cells that may stay in columns after a commit.
     """
 
@@ -293,7 +293,7 @@ class DurableMachine(CoreMachine):
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
-        tells_percentile: bool = False,
+        records_percentile: bool = False,
         kept: int = _KEPT,
     ) -> None:
         self._kept = kept
@@ -306,7 +306,7 @@ class DurableMachine(CoreMachine):
             late_data,
             percentiles,
             takes_back=takes_back,
-            tells_percentile=tells_percentile,
+            records_percentile=records_percentile,
             core=self._grouping,
         )
 
@@ -388,11 +388,11 @@ class DurableMachine(CoreMachine):
 
     def _drop_columns(self) -> None:
         """Discard all cells in columns, and keep the clocks; the table is used again unless it has become large."""
-        position, cells = self.position(), self._grouping.machine.cells
+        clocks, cells = self.clocks(), self._grouping.machine.cells
         if cells.capacity > 2 * self._kept:
             self._core = self._grouping = self._make()
         else:
             cells.clear()
             self._core = self._grouping = self._make(cells=cells)
         self._stored.unload()
-        self.stand_at(**position)
+        self.set_clocks(**clocks)

@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.core.operations import (
     GLOBAL_KIND,
     INTERVAL_KIND,
 )
-from dataflow_model.runners.engine.core.panes import Panes
+from dataflow_model.runners.engine.core.panes import EmittedPanes
 from dataflow_model.runners.engine.core.program import USER, compile_tree
 from dataflow_model.runners.engine.core.rules import Rules
 from dataflow_model.runners.engine.core.users import UserTriggers
@@ -147,7 +147,7 @@ class CoreGrouping:
 
     # Running -------------------------------------------------------------------------------------------------------
 
-    def run(self, chunk: CoreChunk) -> Panes:
+    def run(self, chunk: CoreChunk) -> EmittedPanes:
         """Run a chunk of instants."""
         elements = self._begin(chunk)
         hold = column(len(chunk.clock))
@@ -164,7 +164,7 @@ class CoreGrouping:
         )
         return self._panes(chunk, live, np.frombuffer(hold, np.int64))
 
-    def run_by_key(self, chunk: CoreChunk) -> Panes:
+    def run_by_key(self, chunk: CoreChunk) -> EmittedPanes:
         """Run all elements of some keys, one key after the other: the watermark follows its rows, then advances to +∞.
 
         Args:
@@ -220,7 +220,7 @@ class CoreGrouping:
         until = np.cumsum([len(numbers) for numbers in waited], dtype=np.int64)
         return np.array([number for numbers in waited for number in numbers], np.int64), until
 
-    def stand_at(self, watermark: int, clock: int, percentiles: Sequence[int]) -> None:
+    def set_clocks(self, watermark: int, clock: int, percentiles: Sequence[int]) -> None:
         """Set the clocks, and the percentiles that the trigger waits for."""
         self.machine.set_clocks(watermark, clock)
         for number, percentile in enumerate(percentiles):
@@ -273,7 +273,7 @@ class CoreGrouping:
         keys = leading(self.machine.cells.key, self.machine.cells.used)
         return {slot: key for slot, key in enumerate(keys.tolist()) if key >= 0}
 
-    def _panes(self, chunk: CoreChunk, live: dict[int, int], hold: NDArray[np.int64]) -> Panes:
+    def _panes(self, chunk: CoreChunk, live: dict[int, int], hold: NDArray[np.int64]) -> EmittedPanes:
         """Return the panes of the chunk that has been run.
 
         Args:
@@ -321,7 +321,7 @@ class CoreGrouping:
         values: Sequence[Any] | NDArray[Any] | pa.StructArray,
         shown: list[Any] | None,
         hold: NDArray[np.int64],
-    ) -> Panes:
+    ) -> EmittedPanes:
         """Return the panes in the total order of events, those of one event in the order of their causes."""
         panes, causes = self.machine.emission.panes, self.machine.emission.causes
         cause = leading(panes.cause, panes.count)
@@ -350,7 +350,7 @@ class CoreGrouping:
             of_cause: NDArray[np.int64] = leading(values, causes.count)[cause]
             return of_cause
 
-        return Panes(
+        return EmittedPanes(
             values=values,
             instant=by_cause(causes.instant),
             watermark=by_cause(causes.watermark),

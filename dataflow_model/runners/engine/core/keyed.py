@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.chunk import Bucket, Chunk
-    from dataflow_model.runners.engine.core.panes import Panes
+    from dataflow_model.runners.engine.core.panes import EmittedPanes
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.values import Window
 
@@ -71,7 +71,7 @@ class CoreMachine(WithoutState):
         late_data: the pipeline's default for expired windows.
         percentiles: the percentiles below 100 that any trigger of the plan waits for, in order.
         takes_back: whether its input may contain retractions.
-        tells_percentile: whether a function downstream requests `watermark_percentile`.
+        records_percentile: whether a function downstream requests `watermark_percentile`.
         core: the grouping to run, if it is a subclass of `CoreGrouping`.
 
     Attributes:
@@ -87,7 +87,7 @@ class CoreMachine(WithoutState):
         percentiles: tuple[float, ...] = (),
         *,
         takes_back: bool = False,
-        tells_percentile: bool = False,
+        records_percentile: bool = False,
         core: CoreGrouping | None = None,
     ) -> None:
         self.label = node.label
@@ -99,7 +99,7 @@ class CoreMachine(WithoutState):
         self._percentiles = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
         self._width = len(self._percentiles)
         self._lines = [self._percentiles.index(percentile) for percentile in self._core.percentiles]
-        self._tells_percentile = tells_percentile
+        self._records_percentile = records_percentile
         self._hold = int(MAX_TIMESTAMP)
 
     # Running -------------------------------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ class CoreMachine(WithoutState):
         produced = Produced(watermarks=watermarks.held(panes.hold))
         if len(panes):
             output = self._bundle(panes, bundle.orders, is_sorted=True)
-            if self._tells_percentile:
+            if self._records_percentile:
                 reached = WatermarkLane.joined([WatermarkLane.of([self.watermarks]), watermarks])
-                self._tell_percentiles(output, panes, reached.taken(panes.instant + (panes.phase >= WATERMARK)))
+                self._record_percentiles(output, panes, reached.taken(panes.instant + (panes.phase >= WATERMARK)))
             produced.outputs[MAIN] = PlacedBundle(output, Integers(panes.instant))
         if len(watermarks):
             self.watermarks, self._hold = watermarks[-1], int(panes.hold[-1])
@@ -185,8 +185,8 @@ class CoreMachine(WithoutState):
         )
         panes = self._run(columns, elements, self._core.run_by_key)
         output = self._bundle(panes, elements.orders)
-        if self._tells_percentile:
-            self._tell_percentiles(output, panes, WatermarkLane(panes.watermark))
+        if self._records_percentile:
+            self._record_percentiles(output, panes, WatermarkLane(panes.watermark))
         of_key = np.searchsorted(panes.instant, np.array(firsts, np.int64))  # instants are rows here
         output.orders = _rising_later(output.orders, of_key.tolist())
         seconds = (time.perf_counter() - began) / len(elements)
@@ -196,7 +196,7 @@ class CoreMachine(WithoutState):
         self._core.recycle()
         return output
 
-    def _run(self, columns: CoreChunk, bundle: Bundle, run: Callable[[CoreChunk], Panes]) -> Panes:
+    def _run(self, columns: CoreChunk, bundle: Bundle, run: Callable[[CoreChunk], EmittedPanes]) -> EmittedPanes:
         """Run a chunk, add to the counters, and report exceptions of users' functions."""
         machine = self._core.machine
         before = machine.counts()
@@ -226,7 +226,7 @@ class CoreMachine(WithoutState):
 
     # Panes ---------------------------------------------------------------------------------------------------------
 
-    def _bundle(self, panes: Panes, inputs: Sequence[Order], *, is_sorted: bool = False) -> Bundle:
+    def _bundle(self, panes: EmittedPanes, inputs: Sequence[Order], *, is_sorted: bool = False) -> Bundle:
         """Return panes as elements.
 
         Args:
@@ -249,7 +249,7 @@ class CoreMachine(WithoutState):
         self._count_panes(panes.flags)
         return output
 
-    def _tell_percentiles(self, output: Bundle, panes: Panes, watermarks: WatermarkLane) -> None:
+    def _record_percentiles(self, output: Bundle, panes: EmittedPanes, watermarks: WatermarkLane) -> None:
         """Record for each pane the lowest percentile that had not passed it; `None` for late panes.
 
         Args:
@@ -265,7 +265,7 @@ class CoreMachine(WithoutState):
             known[row] = None
         output.percentiles = dict(enumerate(known))
 
-    def _shown(self, panes: Panes) -> Sequence[tuple[Any, Any]]:
+    def _shown(self, panes: EmittedPanes) -> Sequence[tuple[Any, Any]]:
         """Return the key and value of each pane, as columns where keys are of one type and values are in arrays."""
         table, values = self._core.keys, panes.values
         if isinstance(values, np.ndarray | pa.Array):
@@ -277,7 +277,7 @@ class CoreMachine(WithoutState):
         keys = panes.shown or list(map(table.shown.__getitem__, panes.key.tolist()))
         return list(zip(keys, values, strict=True))
 
-    def _windows(self, panes: Panes) -> Sequence[tuple[Window, ...]]:
+    def _windows(self, panes: EmittedPanes) -> Sequence[tuple[Window, ...]]:
         """Return the window of each pane."""
         for kind, is_global in ((INTERVAL_KIND, False), (GLOBAL_KIND, True)):
             if (panes.kind == kind).all():
@@ -355,17 +355,17 @@ class CoreMachine(WithoutState):
         """Return the next watermark, and the next time of the clock, at which a timer or an expiry is due."""
         return self._core.next_moments()
 
-    def position(self) -> dict[str, Any]:
-        """Return the clocks, for `stand_at`."""
+    def clocks(self) -> dict[str, Any]:
+        """Return the clocks, for `set_clocks`."""
         machine = self._core.machine
         further = self.watermarks.further(self._width)
         return {"watermark": self.watermarks.low, "clock": int(machine.clock), "percentiles": further}
 
-    def stand_at(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
-        """Set the clocks to a `position`."""
+    def set_clocks(self, *, watermark: int, clock: int, percentiles: tuple[int, ...] = ()) -> None:
+        """Set the clocks to what `clocks` returned."""
         self.watermarks = Watermarks.of(watermark, percentiles)
         further = self.watermarks.further(self._width)
-        self._core.stand_at(watermark, clock, [further[line] for line in self._lines])
+        self._core.set_clocks(watermark, clock, [further[line] for line in self._lines])
 
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of keys, none of which is settled."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dataflow_model.runners.engine.core.panes import Panes
+    from dataflow_model.runners.engine.core.panes import EmittedPanes
     from dataflow_model.runners.engine.order import Cause, Order
     from dataflow_model.values import Window
 
@@ -144,7 +144,7 @@ class _Timers:
     @classmethod
     def of(
         cls,
-        panes: Panes,
+        panes: EmittedPanes,
         rows: NDArray[np.int64],
         window: Callable[[int, int, int], Window],
         keys: Mapping[int, bytes] | Sequence[bytes],
@@ -230,7 +230,7 @@ class PaneOrders(OrderLane):
 
     def __init__(
         self,
-        panes: Panes,
+        panes: EmittedPanes,
         inputs: Sequence[Order],
         window: Callable[[int, int, int], Window],
         keys: Mapping[int, bytes] | Sequence[bytes],

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["Panes"]
+__all__ = ["EmittedPanes"]
 
 
 @attrs.frozen(eq=False)
-class Panes:
+class EmittedPanes:
     """The panes that a grouping has emitted, in columns, in the total order of events.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Write
-from dataflow_model.runners.engine.bounded.execution import CHUNK, Panes, records_at_sink, take_panes
+from dataflow_model.runners.engine.bounded.execution import CHUNK, PanesBySink, records_at_sink, take_panes
 from dataflow_model.runners.engine.bounded.files import RowReader, timeline_of
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, cut_up, inputs_of, whole_script
 from dataflow_model.runners.engine.bundle import all_joined
@@ -69,7 +69,7 @@ class ShardRun:
             for depth in range(len(staged.stages))
         ]
         self._chunks: list[InputChunk] = []
-        self._panes: list[Panes] = []
+        self._panes: list[PanesBySink] = []
         self._watermarks: dict[str, WatermarkLane] = {}
         self._clock = 0
 

@@ -90,9 +90,9 @@ class ShardState:
         assert self._log is not None  # noqa: S101 - `open` sets it
         entries: Entries = {}
         for name, machine in self.shard.machines.items():
-            position, whole = machine.position(), machine.whole()
-            if position:
-                self.meta.positions[name] = position
+            clocks, whole = machine.clocks(), machine.whole()
+            if clocks:
+                self.meta.positions[name] = clocks
             if whole is not None:
                 self.meta.joins[name] = whole
             try:
@@ -137,7 +137,7 @@ class ShardState:
             if name in self.meta.joins:
                 machine.resume(self.meta.joins[name])
             if name in self.meta.positions:
-                machine.stand_at(**self.meta.positions[name])
+                machine.set_clocks(**self.meta.positions[name])
         self.shard.watermarks = {
             producer: Watermarks.of(low, self.meta.percentiles.get(producer, ()))
             for producer, low in self.meta.watermarks.items()

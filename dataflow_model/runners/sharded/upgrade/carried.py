@@ -14,7 +14,7 @@ import attrs
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.lanes import taken
-from dataflow_model.runners.engine.order import pass_stages, shard_by_order, stood_in
+from dataflow_model.runners.engine.order import before_stages, pass_stages, shard_by_order
 from dataflow_model.runners.engine.shard import least_by_instant
 from dataflow_model.runners.engine.sharding import shards_of
 from dataflow_model.runners.engine.side_join import JoinState
@@ -180,7 +180,7 @@ def share(
         if owner_of_cut(bundle.cut) in stage.machines:
             waiting = _waiting_of_share(program, bundle, part)
             if waiting is not None:
-                orders = [stood_in(order, depth - 1) for order in waiting.bundle.orders]
+                orders = [before_stages(order, depth - 1) for order in waiting.bundle.orders]
                 waiting.bundle.orders = pass_stages(orders, stage.depth - 1)
                 meta.waiting.append(waiting)
     return Delta(meta, {label: machine.share(entries(label), part) for label, machine in stage.machines.items()})
