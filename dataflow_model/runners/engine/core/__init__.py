@@ -16,7 +16,7 @@ give the same answers.
 *What* is in them:
 
 * `keys`, `integers` (the latter compiled): the number of each key.
-* `kernel_fold`; `reductions`, `folding` (compiled): values from the log, in arrays or one by one.
+* `kernel_fold`, `kernel_columns`; `reductions`, `folding` (compiled): values from the log, in arrays or one by one.
 * `placing`, `pane_lanes`: what goes in and comes out, in columns.
 * `grouping`, `keyed`: all of these together for one grouping on one shard, as a machine of a stage.
 

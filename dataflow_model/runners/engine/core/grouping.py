@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.runners.engine.core.cells import CellTable
-    from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
+    from dataflow_model.runners.engine.core.kernel_columns import KernelColumns
     from dataflow_model.runners.engine.core.placing import Placements
 
 __all__ = ["CoreChunk", "CoreGrouping"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,17 @@ import pyarrow as pa
 
 from dataflow_model.runners.engine.columns.accumulators import means
 from dataflow_model.runners.engine.core.columns import column, leading, lengthened
+from dataflow_model.runners.engine.core.kernel_columns import (
+    COUNTED,
+    FLOAT,
+    NO_NUMBERS,
+    SIGNS,
+    WHOLE,
+    KernelColumns,
+    decoded,
+    in_python,
+    nothing_of,
+)
 from dataflow_model.runners.engine.core.operations import REPLACE
 from dataflow_model.runners.engine.core.reductions import add_up, keep_best, note_touched, trace
 
@@ -25,14 +35,11 @@ if TYPE_CHECKING:
 
     Numbers = array[int] | array[float]
 
-__all__ = ["KernelColumns", "KernelFold"]
+__all__ = ["KernelFold"]
 
 _FIRST_CAPACITY: Final = 8
 _BOUND: Final = 2.0**61
 """The bound of sums, with a margin for the error of computing it in floating point."""
-_SIGNS: Final = {"min": -1, "max": 1}
-_COUNTED: Final = frozenset({"count", "mean"})
-_WHOLE, _FLOAT, _NO_NUMBERS = "q", "d", "-"
 
 
 @attrs.define(eq=False)
@@ -63,7 +70,7 @@ class _Numbers:
         Merging and clearing sums does not increase their total. All numbers ever added are counted until the bound is
         reached; only then the total of the existing sums is computed again.
         """
-        if self.code != _WHOLE or self.kernel in _SIGNS:
+        if self.code != WHOLE or self.kernel in SIGNS:
             return True
         total = float(np.abs(added.astype(np.float64)).sum())
         if self.largest + total >= _BOUND:
@@ -73,66 +80,11 @@ class _Numbers:
 
     def fold(self, log: Any, begin: int) -> None:
         """Fold the operations of a log from `begin` on."""
-        if self.kernel in _SIGNS:
-            sign = _SIGNS[self.kernel]
+        if self.kernel in SIGNS:
+            sign = SIGNS[self.kernel]
             keep_best(log, begin, self.by_slot, self.present, self.values, self.fired, sign)
         else:
             add_up(log, begin, self.by_slot, self.values, self.fired)
-
-
-@attrs.frozen(eq=False)
-class KernelColumns:
-    """The stored form of the accumulators of cells and of emitted values, in columns of 64 bits; floats as their bits.
-
-    Attributes:
-        form: the kernels.
-        codes: the type code of each kernel's numbers; "-" if there are none.
-        cells: for each cell the count, if there is one, then for each kernel its number and whether it is present, if
-            it is a least or greatest value, then whether the cell has had an element, if that is noted.
-        standing: for each emitted value the output of each kernel, then whether it is of an element, if that is noted.
-    """
-
-    form: KernelForm
-    codes: str
-    cells: Sequence[NDArray[np.int64]]
-    standing: Sequence[NDArray[np.int64]]
-
-    @staticmethod
-    def counts(form: KernelForm, codes: str) -> tuple[int, int]:
-        """Return the number of columns for cells, and for emitted values."""
-        touched = _FLOAT in codes or not _SIGNS.keys().isdisjoint(form.kernels)
-        counted = not _COUNTED.isdisjoint(form.kernels)
-        numbers = sum(0 if kernel == "count" else 2 if kernel in _SIGNS else 1 for kernel in form.kernels)
-        return counted + numbers + touched, len(form.kernels) + touched
-
-    def accumulators(self) -> list[Any]:
-        """Return the accumulators of the cells, as the combiner has them."""
-        columns = iter(self.cells)
-        counts: list[Any] = [] if _COUNTED.isdisjoint(self.form.kernels) else next(columns).tolist()
-        touched = self.cells[-1] if self._is_touch_noted else None
-        parts: list[list[Any]] = []
-        for kernel, code in zip(self.form.kernels, self.codes, strict=True):
-            if kernel == "count":
-                parts.append(counts)
-                continue
-            part = _with_nothing(_decoded(next(columns), code), touched, kernel, code)
-            if kernel in _SIGNS:
-                next(columns)
-            parts.append(list(zip(part, counts, strict=True)) if kernel == "mean" else part)
-        return parts[0] if self.form.row is None else list(zip(*parts, strict=True))
-
-    def standing_values(self) -> list[Any]:
-        """Return the emitted values."""
-        types = [
-            _FLOAT if kernel == "mean" else code for kernel, code in zip(self.form.kernels, self.codes, strict=True)
-        ]
-        outputs = [_decoded(column, code) for column, code in zip(self.standing, types, strict=False)]
-        touched = self.standing[-1] if self._is_touch_noted else None
-        return _in_python(self.form, self.codes, outputs, touched)
-
-    @property
-    def _is_touch_noted(self) -> bool:
-        return _FLOAT in self.codes or not _SIGNS.keys().isdisjoint(self.form.kernels)
 
 
 class KernelFold:
@@ -151,11 +103,11 @@ class KernelFold:
         self._machine = machine
         self._numbers = [None if kernel == "count" else _Numbers(kernel) for kernel in form.kernels]
         self._adding = [numbers for numbers in self._numbers if numbers is not None]
-        self._is_counted = not _COUNTED.isdisjoint(form.kernels)
+        self._is_counted = not COUNTED.isdisjoint(form.kernels)
         self._counts = column(_FIRST_CAPACITY)
         self._touched = column(_FIRST_CAPACITY)
-        self._is_touch_noted = not _SIGNS.keys().isdisjoint(form.kernels)
-        self._standing = [array(_FLOAT if kernel == "mean" else _WHOLE) for kernel in form.kernels]
+        self._is_touch_noted = not SIGNS.keys().isdisjoint(form.kernels)
+        self._standing = [array(FLOAT if kernel == "mean" else WHOLE) for kernel in form.kernels]
         self._standing_touched = column(0)
         self._places = column(0)
         self.begin()
@@ -165,7 +117,7 @@ class KernelFold:
         self._folded = 0
         self._ones = self._fired_counts = self._fired_touched = self._sources = column(0)
         for numbers in self._adding:
-            numbers.values = numbers.fired = array(numbers.code or _WHOLE)
+            numbers.values = numbers.fired = array(numbers.code or WHOLE)
 
     def take(self, values: Sequence[Any] | NDArray[Any], rows: NDArray[np.int64]) -> bool:
         """Begin a new log; return whether the arrays can hold what it may add.
@@ -241,7 +193,7 @@ class KernelFold:
         else:
             emitted = fired
         if touched is not None and not touched.all():
-            return _in_python(self._form, self._codes, emitted, touched)
+            return in_python(self._form, self._codes, emitted, touched)
         row = self._form.row
         if row is None:
             return emitted[0]
@@ -256,7 +208,7 @@ class KernelFold:
         cells = [leading(self._counts, len(self._counts))[slots]] if self._is_counted else []
         for numbers in self._adding:
             cells.append(leading(numbers.by_slot, len(numbers.by_slot))[slots].view(np.int64))
-            if numbers.kernel in _SIGNS:
+            if numbers.kernel in SIGNS:
                 cells.append(leading(numbers.present, len(numbers.present))[slots])
         standing = [leading(outputs, len(outputs))[entries].view(np.int64) for outputs in self._standing]
         if self._is_touch_noted:
@@ -267,28 +219,28 @@ class KernelFold:
     def restore_columns(self, columns: KernelColumns, slots: NDArray[np.int64], entries: NDArray[np.int64]) -> bool:
         """Restore a result of `columns` into other slots and entries; return whether the arrays can hold it."""
         for numbers, code in zip(self._numbers, columns.codes, strict=True):
-            if numbers is not None and code != _NO_NUMBERS and not self._takes(numbers, code):
+            if numbers is not None and code != NO_NUMBERS and not self._takes(numbers, code):
                 return False
         parts = iter(columns.cells)
         counts = next(parts) if self._is_counted else None
-        decoded: list[tuple[_Numbers, NDArray[Any], NDArray[np.int64] | None]] = []
+        parts_of: list[tuple[_Numbers, NDArray[Any], NDArray[np.int64] | None]] = []
         for numbers, code in zip(self._numbers, columns.codes, strict=True):
             if numbers is not None:
-                by_slot = _decoded(next(parts), code)
-                decoded.append((numbers, by_slot, next(parts) if numbers.kernel in _SIGNS else None))
+                by_slot = decoded(next(parts), code)
+                parts_of.append((numbers, by_slot, next(parts) if numbers.kernel in SIGNS else None))
                 if not numbers.has_room_for(by_slot):
                     return False
         self._admit()
         if counts is not None:
             leading(self._counts, len(self._counts))[slots] = counts
-        for numbers, by_slot, present in decoded:
+        for numbers, by_slot, present in parts_of:
             leading(numbers.by_slot, len(numbers.by_slot))[slots] = by_slot
             if present is not None:
                 leading(numbers.present, len(numbers.present))[slots] = present
         for outputs, bits, kernel, code in zip(
             self._standing, columns.standing, self._form.kernels, columns.codes, strict=False
         ):
-            leading(outputs, len(outputs))[entries] = _decoded(bits, _FLOAT if kernel == "mean" else code)
+            leading(outputs, len(outputs))[entries] = decoded(bits, FLOAT if kernel == "mean" else code)
         if self._is_touch_noted:  # without elements, if it is not noted there: see `_takes`
             are_noted = len(columns.standing) > len(self._standing)
             leading(self._touched, len(self._touched))[slots] = columns.cells[-1] if are_noted else 0
@@ -299,7 +251,7 @@ class KernelFold:
 
     @property
     def _codes(self) -> str:
-        return "".join(_NO_NUMBERS if numbers is None else numbers.code or _NO_NUMBERS for numbers in self._numbers)
+        return "".join(NO_NUMBERS if numbers is None else numbers.code or NO_NUMBERS for numbers in self._numbers)
 
     def accumulators(self, slots: Sequence[int]) -> list[Any]:
         """Return the accumulators of slots, as the combiner has them."""
@@ -324,7 +276,7 @@ class KernelFold:
         for kernel, part in zip(self._form.kernels, parts, strict=True):
             pairs = kernel == "mean"
             totals.append([total for total, _ in part] if pairs else part)
-            if kernel in _COUNTED:
+            if kernel in COUNTED:
                 counts.append([count for _, count in part] if pairs else part)
         for kernel, numbers, part, output in zip(self._form.kernels, self._numbers, totals, outputs, strict=True):
             if numbers is not None and not self._holds(numbers, part if kernel == "mean" else [*part, *output]):
@@ -341,7 +293,7 @@ class KernelFold:
         for numbers, part in zip(self._numbers, totals, strict=True):
             if numbers is not None:
                 _fill(numbers.by_slot, slots, _without_none(part))
-                if numbers.kernel in _SIGNS:
+                if numbers.kernel in SIGNS:
                     _fill(numbers.present, slots, [number is not None for number in part])
         for numbers_of_standing, output in zip(self._standing, outputs, strict=True):
             _fill(numbers_of_standing, entries, _without_none(output))
@@ -354,7 +306,7 @@ class KernelFold:
 
     def _holds(self, numbers: _Numbers, values: Sequence[Any]) -> bool:
         """Return whether a kernel's arrays can hold accumulators or outputs."""
-        nothing = _nothing_of(numbers.kernel)
+        nothing = nothing_of(numbers.kernel)
         known = _numbers_of([value for value in values if not _is_nothing(value, nothing)])
         if known is None or (known and not self._takes(numbers, known.typecode)):
             return False
@@ -362,9 +314,9 @@ class KernelFold:
 
     def _touches(self, numbers: _Numbers | None, values: Sequence[Any]) -> list[bool] | None:
         """Return which accumulators or outputs are not of an empty input; `None` if the values do not show it."""
-        if numbers is None or (numbers.kernel not in _SIGNS and numbers.code != _FLOAT):
+        if numbers is None or (numbers.kernel not in SIGNS and numbers.code != FLOAT):
             return None
-        nothing = _nothing_of(numbers.kernel)
+        nothing = nothing_of(numbers.kernel)
         return [not _is_nothing(value, nothing) for value in values]
 
     def _parts(self, rows: list[Any]) -> list[list[Any]]:
@@ -380,7 +332,7 @@ class KernelFold:
         slots, entries = self._machine.cells.used, self._machine.standing.panes.count
         for numbers in self._adding:
             numbers.by_slot = _extended(numbers.by_slot, slots)
-            if numbers.kernel in _SIGNS:
+            if numbers.kernel in SIGNS:
                 numbers.present = _extended(numbers.present, slots)
         if self._is_counted:
             self._counts = _extended(self._counts, slots)
@@ -397,7 +349,7 @@ class KernelFold:
         """Return whether a kernel's numbers are of a type, or have none yet and are now of that one."""
         if numbers.code is None:
             numbers.code = code
-            if code == _FLOAT:  # all numbers so far are 0
+            if code == FLOAT:  # all numbers so far are 0
                 numbers.by_slot = array(code, numbers.by_slot)
                 numbers.values = numbers.fired = array(code)
                 place = self._numbers.index(numbers)
@@ -433,41 +385,21 @@ class KernelFold:
         places[entries] = -1 - entries
 
 
-def _in_python(
-    form: KernelForm, codes: str, columns: Sequence[NDArray[Any]], touched: NDArray[np.int64] | None
-) -> list[Any]:
-    """Return outputs as Python values, with the outputs of kernels for an empty input."""
-    parts = [
-        _with_nothing(outputs, touched, kernel, _NO_NUMBERS if kernel == "mean" else code)
-        for kernel, code, outputs in zip(form.kernels, codes, columns, strict=True)
-    ]
-    return (
-        parts[0]
-        if form.row is None
-        else list(map(functools.partial(tuple.__new__, form.row), zip(*parts, strict=True)))
-    )
-
-
-def _decoded(bits: NDArray[np.int64], code: str) -> NDArray[Any]:
-    """Return the numbers of a stored column."""
-    return bits.view(np.float64) if code == _FLOAT else bits
-
-
 def _numbers_of(values: Sequence[Any] | NDArray[Any]) -> Numbers | None:
     """Return values as an array, if all are Python ints of 64 bits, or all are floats."""
     if isinstance(values, np.ndarray):
         if values.dtype not in (np.int64, np.float64):
             return None
-        numbers: Numbers = array(_WHOLE if values.dtype == np.int64 else _FLOAT)
+        numbers: Numbers = array(WHOLE if values.dtype == np.int64 else FLOAT)
         numbers.frombytes(np.ascontiguousarray(values).view(np.uint8).data)
         return numbers
     kinds = set(map(type, values))
     if kinds == {float}:
-        return array(_FLOAT, values)
+        return array(FLOAT, values)
     if not kinds <= {int}:
         return None
     try:
-        return array(_WHOLE, values)
+        return array(WHOLE, values)
     except OverflowError:
         return None
 
@@ -477,21 +409,6 @@ def _by_place(values: Sequence[Any] | NDArray[Any], count: int) -> list[Sequence
     if isinstance(values, np.ndarray) or set(map(type, values)) != {tuple} or set(map(len, values)) != {count}:
         return None
     return list(zip(*values, strict=True))
-
-
-def _with_nothing(numbers: NDArray[Any], touched: NDArray[np.int64] | None, kernel: str, code: str) -> list[Any]:
-    """Return numbers as Python values, with the value of nothing where there has been no element."""
-    values: list[Any] = numbers.tolist()
-    if touched is not None and (kernel in _SIGNS or code == _FLOAT):
-        nothing = _nothing_of(kernel)
-        for place in np.flatnonzero(touched == 0).tolist():
-            values[place] = nothing
-    return values
-
-
-def _nothing_of(kernel: str) -> int | None:
-    """Return the accumulator of an empty input; for a mean, without its count."""
-    return None if kernel in _SIGNS else 0
 
 
 def _is_nothing(number: Any, nothing: int | None) -> bool:

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.core.columns import column, column_of
-from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
+from dataflow_model.runners.engine.core.kernel_columns import KernelColumns
 from dataflow_model.runners.engine.core.moving import read_packed
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
     "HEADER",
     "IN_COLUMNS",
     "PACKED",
+    "STANDING_COLUMNS",
     "Column",
     "KeyObjects",
     "Layout",
@@ -59,7 +60,8 @@ _CODE_BITS: Final = 2
 _BOUNDS: Final = ((1, -(2**7), 2**7), (2, -(2**31), 2**31))
 CELL_COLUMNS: Final = 11
 """The number of columns of cells before the bits, counters and deadlines of their trigger trees."""
-_STANDING_COLUMNS: Final = 7
+STANDING_COLUMNS: Final = 7
+"""The number of columns of emitted values before those of kernels."""
 
 
 @attrs.define
@@ -168,4 +170,4 @@ def column_counts(core: CoreGrouping, codes: bytes | None) -> tuple[int, int]:
         assert core.form is not None, "its accumulators are in columns of kernels"  # noqa: S101 - the plan is the same
         accumulators, outputs = KernelColumns.counts(core.form, codes.decode())
     sets = 3 * program.words
-    return CELL_COLUMNS + sets + program.counters + program.deadlines + accumulators, _STANDING_COLUMNS + outputs
+    return CELL_COLUMNS + sets + program.counters + program.deadlines + accumulators, STANDING_COLUMNS + outputs

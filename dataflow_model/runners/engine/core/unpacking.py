@@ -10,13 +10,14 @@ import numpy as np
 
 from dataflow_model.runners.engine.core.cells import COLUMNS
 from dataflow_model.runners.engine.core.columns import column, column_of, leading
-from dataflow_model.runners.engine.core.kernel_fold import KernelColumns
+from dataflow_model.runners.engine.core.kernel_columns import KernelColumns
 from dataflow_model.runners.engine.core.moving import divided, number_alike, to_rows
 from dataflow_model.runners.engine.core.packed_form import (
     CELL_COLUMNS,
     FURTHER,
     HEADER,
     IN_COLUMNS,
+    STANDING_COLUMNS,
     KeyObjects,
     Layout,
     column_counts,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dataflow_model.runners.engine.core.cells import CellTable
     from dataflow_model.runners.engine.core.grouping import CoreGrouping
     from dataflow_model.runners.engine.core.joined import Joined
     from dataflow_model.runners.engine.core.packed_form import Column
@@ -37,6 +39,8 @@ __all__ = ["unpack"]
 
 _RESTORED: Final = ("flags", "pending", "elements", "index", "on_time_index", "earliest", "latest", "standing")
 """The last of the `CELL_COLUMNS`, by their names in `CellTable`."""
+_KIND: Final = 2
+"""The column with the kind of a window, among those of cells and those of emitted values."""
 
 
 @attrs.frozen
@@ -95,6 +99,30 @@ class _Alike:
         return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest, places)
 
 
+@attrs.frozen(eq=False)
+class _Rows:
+    """The cells of keys of one form, or their emitted values.
+
+    Attributes:
+        packed: the columns, one after the other.
+        columns: views of them.
+        counts: the number of rows of each key.
+        bounds: where the rows of each key begin, and where those of the last one end.
+    """
+
+    packed: array[int]
+    columns: list[Column]
+    counts: Column
+    bounds: list[int]
+
+    @classmethod
+    def read(cls, layout: Layout, stored: Joined, begins: Column, counts: Column) -> _Rows:
+        """Return the rows of keys whose bytes begin at some places."""
+        packed = layout.columns(stored.whole, begins, counts)
+        columns = leading(packed, len(packed)).reshape(len(layout.codes), -1)
+        return cls(packed, list(columns), counts, [0, *np.cumsum(counts).tolist()])
+
+
 def unpack(core: CoreGrouping, stored: Joined, begin: int = 0) -> None:
     """Create the cells of keys, which must have none yet.
 
@@ -148,89 +176,108 @@ def _numbered(core: CoreGrouping, stored: Joined, group: _Alike) -> tuple[list[i
 def _unpack_form(core: CoreGrouping, form: _Form, stored: Joined, groups: Sequence[_Alike]) -> None:
     """Create the cells of keys of one form."""
     machine = core.machine
+    keys, objects_of = _key_numbers(core, stored, groups)
+    cells, standing = _read_rows(form, stored, groups)
+    _renumber_windows(core, objects_of, (cells, standing))
+    of_trees = _places_of_trees(machine.cells)
+    opened = _open_cells(core, keys, cells, of_trees)
+    slots = leading(opened, len(opened))
+    entries = _open_standing(core, keys, standing)
+    _link(core, slots, cells.columns[CELL_COLUMNS - 1], entries)
+    if form.codes is not None:
+        assert core.form is not None  # noqa: S101 - it was read with one
+        accumulators, outputs = cells.columns[CELL_COLUMNS + len(of_trees) :], standing.columns[STANDING_COLUMNS:]
+        core.restore_columns(KernelColumns(core.form, form.codes.decode(), accumulators, outputs), slots, entries)
+    if objects_of:
+        _restore_objects(core, objects_of, slots.tolist(), cells.bounds, entries.tolist(), standing.bounds)
+    machine.restore_all(opened)
+
+
+def _key_numbers(
+    core: CoreGrouping, stored: Joined, groups: Sequence[_Alike]
+) -> tuple[NDArray[np.int64], dict[int, KeyObjects]]:
+    """Return the numbers of the keys of groups, and their contents that are not integers by the place of the key."""
     objects_of: dict[int, KeyObjects] = {}
     numbers: list[int] = []
     for group in groups:
         of_group, objects = _numbered(core, stored, group)
         objects_of.update({len(numbers) + place: of_key for place, of_key in objects.items()})
         numbers += of_group
-    machine.cells.admit_keys(len(core.keys))
-    keys = np.array(numbers, np.int64)
+    core.machine.cells.admit_keys(len(core.keys))
+    return np.array(numbers, np.int64), objects_of
+
+
+def _read_rows(form: _Form, stored: Joined, groups: Sequence[_Alike]) -> tuple[_Rows, _Rows]:
+    """Return the cells and the emitted values of the keys of groups."""
     firsts = stored.begins[np.concatenate([group.places for group in groups])]
     keys_of_groups = [len(group.places) for group in groups]
     counts, standing_counts, rows, standing_rows = np.repeat(
         np.array([(*group.counts, group.rows, group.standing_rows) for group in groups]).T, keys_of_groups, axis=1
     )
-    in_columns = form.cells.columns(stored.whole, firsts + rows, counts)
-    columns = _divided(in_columns, form.cells)
-    in_standing_columns = form.standing.columns(stored.whole, firsts + standing_rows, standing_counts)
-    standing_columns = _divided(in_standing_columns, form.standing)
-    start, length, kind, *_, on_time_index, earliest, latest, standing = columns[:CELL_COLUMNS]
-    entry_start, entry_length, entry_kind, time, flags_of_panes, indexes, on_time_indexes, *outputs = standing_columns
-    bounds, standing_bounds = ([0, *np.cumsum(of).tolist()] for of in (counts, standing_counts))
-    _renumber_windows(core, objects_of, ((kind, bounds), (entry_kind, standing_bounds)))
-    cells = machine.cells
-    opened = column(len(start))
-    cells.open_all(
-        column_of(np.repeat(keys, counts)), column_of(start), column_of(start + length), column_of(kind), opened
+    return (
+        _Rows.read(form.cells, stored, firsts + rows, counts),
+        _Rows.read(form.standing, stored, firsts + standing_rows, standing_counts),
     )
-    slots = leading(opened, len(start))
-    entries = _open_standing(core, np.repeat(keys, standing_counts), entry_start, entry_length, entry_kind)
-    panes = machine.standing.panes
-    of_entries = _as_places(entries)
-    _put(panes.time, of_entries, time + entry_start)
-    _put(panes.flags, of_entries, flags_of_panes)
-    _put(panes.index, of_entries, indexes)
-    _put(panes.on_time_index, of_entries, on_time_indexes - 1)
-    on_time_index -= 1
-    earliest += start
-    latest += start
-    further = *range(cells.first_bit, cells.first_queued), *range(cells.first_deadline, cells.width)
-    places_in_row = array("q", [*map(COLUMNS.__getitem__, _RESTORED), *further])
-    first, end = CELL_COLUMNS - len(_RESTORED), CELL_COLUMNS + len(further)
-    of_rows: Any = memoryview(in_columns)[first * len(slots) : end * len(slots)]
-    to_rows(cells.rows, cells.width, opened, places_in_row, of_rows)
-    _link(core, slots, standing, entries)
-    if form.codes is not None:
-        assert core.form is not None  # noqa: S101 - it was read with one
-        of_kernels = KernelColumns(core.form, form.codes.decode(), columns[end:], outputs)
-        core.restore_columns(of_kernels, slots, entries)
-    if objects_of:
-        _restore_objects(core, objects_of, slots.tolist(), bounds, entries.tolist(), standing_bounds)
-    machine.restore_all(opened)
 
 
-def _divided(columns: array[int], layout: Layout) -> list[Column]:
-    """Return views of columns that follow each other."""
-    values = np.frombuffer(columns, np.int64) if len(columns) else np.empty(0, np.int64)
-    return list(values.reshape(len(layout.codes), -1))
-
-
-def _renumber_windows(
-    core: CoreGrouping, objects_of: Mapping[int, KeyObjects], columns: Iterable[tuple[Column, Sequence[int]]]
-) -> None:
-    """Replace the kinds of windows of users' classes in columns, each with the bounds of the keys' rows in it."""
+def _renumber_windows(core: CoreGrouping, objects_of: Mapping[int, KeyObjects], tables: Iterable[_Rows]) -> None:
+    """Replace the kinds of windows of users' classes in rows."""
     for place, objects in objects_of.items():
         numbers = {kind: core.kind(window) for kind, window in objects.windows.items()}
-        for kinds, bounds in columns if numbers else ():
-            for row in range(bounds[place], bounds[place + 1]):
+        for rows in tables if numbers else ():
+            kinds = rows.columns[_KIND]
+            for row in range(rows.bounds[place], rows.bounds[place + 1]):
                 kind = int(kinds[row])
                 known = numbers.get(~kind if kind < 0 else kind)
                 if known is not None:
                     kinds[row] = ~known if kind < 0 else known
 
 
-def _open_standing(core: CoreGrouping, key: Column, start: Column, length: Column, kind: Column) -> Column:
-    """Return new entries for emitted values of windows."""
+def _places_of_trees(cells: CellTable) -> list[int]:
+    """Return the places in a row of a table of the bits, counters and deadlines of trigger trees."""
+    return [*range(cells.first_bit, cells.first_queued), *range(cells.first_deadline, cells.width)]
+
+
+def _open_cells(core: CoreGrouping, keys: NDArray[np.int64], rows: _Rows, of_trees: Sequence[int]) -> array[int]:
+    """Return the slots of new cells, which are filled with everything but accumulators.
+
+    Args:
+        core: the grouping.
+        keys: the numbers of the keys.
+        rows: the cells; the times in them become absolute.
+        of_trees: see `_places_of_trees`.
+    """
+    cells = core.machine.cells
+    start, length, kind, *_, on_time_index, earliest, latest, _ = rows.columns[:CELL_COLUMNS]
+    opened = column(len(start))
+    key = np.repeat(keys, rows.counts)
+    cells.open_all(column_of(key), column_of(start), column_of(start + length), column_of(kind), opened)
+    on_time_index -= 1
+    earliest += start
+    latest += start
+    places_in_row = array("q", [*map(COLUMNS.__getitem__, _RESTORED), *of_trees])
+    first, end = CELL_COLUMNS - len(_RESTORED), CELL_COLUMNS + len(of_trees)
+    of_rows: Any = memoryview(rows.packed)[first * len(start) : end * len(start)]
+    to_rows(cells.rows, cells.width, opened, places_in_row, of_rows)
+    return opened
+
+
+def _open_standing(core: CoreGrouping, keys: NDArray[np.int64], rows: _Rows) -> Column:
+    """Return new entries for emitted values, which are filled with everything but the values."""
     table = core.machine.standing
-    opened = column(len(key))
+    start, length, kind, time, flags, index, on_time_index = rows.columns[:STANDING_COLUMNS]
+    opened = column(len(start))
     table.open_all(opened)
-    entries = leading(opened, len(key))
-    places = _as_places(entries)
-    _put(table.panes.key, places, key)
-    _put(table.panes.start, places, start)
-    _put(table.panes.end, places, start + length)
-    _put(table.panes.kind, places, kind)
+    entries = leading(opened, len(start))
+    places, panes = _as_places(entries), table.panes
+    _put(panes.key, places, np.repeat(keys, rows.counts))
+    _put(panes.start, places, start)
+    _put(panes.end, places, start + length)
+    _put(panes.kind, places, kind)
+    _put(panes.time, places, time + start)
+    _put(panes.flags, places, flags)
+    _put(panes.index, places, index)
+    _put(panes.on_time_index, places, on_time_index - 1)
     return entries
 
 
