@@ -14,8 +14,10 @@ import pendulum
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.time import (
     MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
     Duration,
     DurationLike,
+    EventTime,
     InstantLike,
     duration,
     duration_text,
@@ -109,7 +111,7 @@ def instant(value: InstantLike, timezone: str | None) -> int:
     naive = _without_zone(value)
     if naive is not None:
         return _from_local(naive, timezone)
-    micros = int(processing_time(value) if not _is_event_time(value) else event_time(value))
+    micros = int(event_time(value) if isinstance(value, EventTime) else processing_time(value))
     if not _FIRST <= micros <= _LAST:
         raise InvalidArgument(
             f"`reference` must be in the years 1 to 9999, got {value!r}",
@@ -176,7 +178,7 @@ def _nth(start: datetime.datetime, offset: int, timezone: str | None, *, months:
             day = min(start.day, calendar.monthrange(year, month + 1)[1])
             wall = start.replace(year=year, month=month + 1, day=day)
     except (OverflowError, ValueError, calendar.IllegalMonthError):
-        return -(2**63) if offset < 0 else int(MAX_TIMESTAMP)
+        return int(MIN_TIMESTAMP) if offset < 0 else int(MAX_TIMESTAMP)
     return _from_local(wall, timezone)
 
 
@@ -203,9 +205,3 @@ def _without_zone(value: object) -> datetime.datetime | None:
     if isinstance(value, datetime.datetime) and value.tzinfo is None:
         return datetime.datetime.combine(value.date(), value.time())  # a plain datetime, also for a pendulum datetime
     return None
-
-
-def _is_event_time(value: object) -> bool:
-    from dataflow_model.time import EventTime
-
-    return isinstance(value, EventTime)

@@ -31,6 +31,9 @@ CREATE TABLE IF NOT EXISTS parts (depth, shard, sequence, part, payload BLOB,
 CREATE TABLE IF NOT EXISTS commits (number INTEGER PRIMARY KEY, is_published, record BLOB);
 CREATE TABLE IF NOT EXISTS done (source, origin, entry, PRIMARY KEY (source, origin)) WITHOUT ROWID;
 """
+_PART: Final = "FROM parts WHERE depth = ? AND shard = ? AND sequence = ? AND part = ?"
+_GET_PART: Final = f"SELECT payload {_PART}"
+_REMOVE_PART: Final = f"DELETE {_PART}"
 _PAGE_BYTES: Final = 16_384
 """Micro-batches write megabytes: with SQLite's 4,096, a transaction took half as long again."""
 
@@ -227,9 +230,7 @@ class ShardStore:
 
     def get(self, sequence: int, part: int) -> bytes | None:
         """Return one part of a record."""
-        where = "depth = ? AND shard = ? AND sequence = ? AND part = ?"
-        place = (self.depth, self.shard, sequence, part)
-        return _only(self.file.execute(f"SELECT payload FROM parts WHERE {where}", place))  # noqa: S608 - our own text
+        return _only(self.file.execute(_GET_PART, (self.depth, self.shard, sequence, part)))
 
     def put(self, sequence: int, part: int, payload: bytes) -> None:
         """Write one part of a record."""
@@ -238,9 +239,7 @@ class ShardStore:
 
     def remove(self, sequence: int, part: int) -> None:
         """Delete one part of a record."""
-        where = "depth = ? AND shard = ? AND sequence = ? AND part = ?"
-        place = (self.depth, self.shard, sequence, part)
-        self.file.execute(f"DELETE FROM parts WHERE {where}", place)  # noqa: S608 - our own text
+        self.file.execute(_REMOVE_PART, (self.depth, self.shard, sequence, part))
 
 
 def _only(rows: list[tuple[Any, ...]]) -> bytes | None:

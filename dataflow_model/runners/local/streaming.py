@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalStreamResult", "Options", "open_stream", "opened_stream", "start"]
 
-_LABELS = (0,)
-"""The labels of the shards: one process gains nothing from several."""
+_SHARDS: Final = 1  # one process gains nothing from several
 _SHORTEST_SECONDS: Final = 0.001
 """How long a stream waits at least; on a clock of the user's that stands still, the next moment may stay near."""
 _EAGER_SECONDS: Final = 1.0
@@ -89,7 +88,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
     lock.take()
     with contextlib.ExitStack() as undone:
         undone.callback(lock.release)
-        checkpoint = Checkpoint.open(options.checkpoint, staged, len(_LABELS), HOST, is_input_over)
+        checkpoint = Checkpoint.open(options.checkpoint, staged, _SHARDS, HOST, is_input_over)
         request_end(checkpoint, staged, until)
         wall = None if options.clock is None else int(options.clock.now())
         sides = static_sides(staged, wall)

@@ -172,7 +172,7 @@ def frame_rows(
     counts = {"elements_out": good, "dead_letters": dead}
     if source.is_bounded:
         metrics = {"depth": 0, "shard": task.home, "counters": {}, "sources": {label: counts}}
-        metrics |= {"watermarks": {label: int(MAX_TIMESTAMP)}, "cache": "void"}
+        metrics["watermarks"] = {label: int(MAX_TIMESTAMP)}
         yield Row(task.home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
         return
     for _, observer in sorted(observers.items()):

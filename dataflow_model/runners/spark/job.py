@@ -144,6 +144,5 @@ def _metrics(task: Task, counters: Any, sources: Any) -> Row:
         "counters": counters,
         "sources": {label: dict(counts) for label, counts in sources.items()},
         "watermarks": dict.fromkeys([*counters, *sources], int(MAX_TIMESTAMP)),
-        "cache": "void",
     }
     return Row(task.home, len(task.program.staged.stages) + 1, Kind.METRICS, dump(metrics))

@@ -18,7 +18,7 @@ from dataflow_model.runners.options import (
 )
 from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.installation import check_pyspark
-from dataflow_model.runners.spark.session import active, setting
+from dataflow_model.runners.spark.session import active, shuffle_partitions
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.runners.spark.worker_python import quick_workers
 from dataflow_model.time import Duration, DurationLike, duration
@@ -188,7 +188,7 @@ class SparkRunner:
 
     def shards(self) -> int:
         """Return the number of shards of a new run."""
-        return self._shards or min(int(setting(self.spark, "spark.sql.shuffle.partitions", "2")), _MOST_SHARDS)
+        return self._shards or min(shuffle_partitions(self.spark), _MOST_SHARDS)
 
     def __repr__(self) -> str:
         return f"SparkRunner(spark, mode={self.mode!r})"

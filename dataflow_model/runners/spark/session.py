@@ -19,9 +19,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["ROCKSDB", "active", "is_local", "local_session", "setting", "settings_of", "stream_settings"]
+__all__ = [
+    "ROCKSDB",
+    "SHUFFLE_PARTITIONS",
+    "active",
+    "is_local",
+    "local_session",
+    "settings_of",
+    "shuffle_partitions",
+    "stream_settings",
+]
 
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+"""The setting with the number of partitions of a shuffle, and so of shards."""
 _STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     # From version 2 on, state files have unique ids, so that an attempt believed dead cannot overwrite another's files.
@@ -40,6 +51,8 @@ _LOCAL_SETTINGS: Final = {
 }
 """What a stream does not need whose driver and executors are one process: its shuffles and checkpoint are local."""
 
+_WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+"""The environment variable with the Python of workers, which PySpark reads when a session is built."""
 _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for short jobs: thorough compilation takes more of the processor than it saves."""
 
@@ -68,10 +81,10 @@ def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
                     spark.conf.set(name, known)
 
 
-def setting(spark: SparkSession, name: str, default: str) -> str:
-    """Return a setting of a session, as it is outside all `settings_of` blocks."""
+def shuffle_partitions(spark: SparkSession) -> int:
+    """Return a session's number of shuffle partitions, as it is outside all `settings_of` blocks."""
     with _changing:
-        return str(spark.conf.get(name, default))
+        return int(str(spark.conf.get(SHUFFLE_PARTITIONS, "2")))
 
 
 @contextlib.contextmanager
@@ -133,13 +146,13 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
     check_pyspark()
     from pyspark.sql import SparkSession
 
-    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers use the python3 on the PATH
+    python = os.environ.setdefault(_WORKER_PYTHON, sys.executable)  # otherwise workers use the python3 on the PATH
     builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName(app_name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", str(cores))
+        .config(SHUFFLE_PARTITIONS, str(cores))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
@@ -148,7 +161,7 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
     )
     options = [_QUICK_JVM, archive_options(), "" if log is not None else _short_errors()]
     builder = builder.config("spark.driver.defaultJavaOptions", " ".join(options))
-    with _standard_error_to(log), _variable("PYSPARK_PYTHON", quick_python(python)):
+    with _standard_error_to(log), _worker_python(quick_python(python)):
         return builder.getOrCreate()
 
 
@@ -159,14 +172,14 @@ def _short_errors() -> str:
 
 
 @contextlib.contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable in the `with` block, for the processes started there, and restore it afterwards."""
-    before = os.environ[name]
-    os.environ[name] = value
+def _worker_python(path: str) -> Iterator[None]:
+    """Set the Python of the workers of a session that is built in the `with` block, and restore it afterwards."""
+    before = os.environ[_WORKER_PYTHON]
+    os.environ[_WORKER_PYTHON] = path
     try:
         yield
     finally:
-        os.environ[name] = before
+        os.environ[_WORKER_PYTHON] = before
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, check_streaming, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
 from dataflow_model.runners.spark.labels import shard_labels
-from dataflow_model.runners.spark.session import settings_of, stream_settings
+from dataflow_model.runners.spark.session import SHUFFLE_PARTITIONS, settings_of, stream_settings
 from dataflow_model.runners.spark.shipping import (
     processor,
     register_sink,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamingResult", "start"]
 
-_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _SHORT_TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 """By default on for stateful processors and off for sources and sinks; with one value, all share their workers."""
@@ -110,7 +109,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         directory=checkpoint.ours,
         begin=json.dumps(checkpoint.begins),
     )
-    settings = {**stream_settings(spark), _PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
+    settings = {**stream_settings(spark), SHUFFLE_PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
     ours = spark.readStream.format(OUR_SOURCE).options(**options)
     sources = program.staged.sources
     named = not any(read.source.as_dataframe is not None for read in sources)

@@ -18,8 +18,9 @@ from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of, wall_clock
-from dataflow_model.runners.local.workers.messages import Assignment, Part
+from dataflow_model.runners.local.workers.messages import Assignment
 from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.feed.slices import Slice
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.unpicklable import check_functions
 from dataflow_model.values.pickles import dump
@@ -123,7 +124,7 @@ def _directory() -> str:
         ) from error
 
 
-def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Part, ...]]:
+def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Slice, ...]]:
     """Divide the rows of sources among workers: each reads one range of all rows.
 
     Example:
@@ -135,7 +136,7 @@ def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Part, ..
         [('a', 0, 5)]
         [('a', 5, 6), ('b', 0, 4)]
     """
-    shares: list[list[Part]] = [[] for _ in range(workers)]
+    shares: list[list[Slice]] = [[] for _ in range(workers)]
     origins = [(source.label, origin) for source in listed for origin in source.origins[: source.read]]
     total = sum(origin.row_count for _, origin in origins)
     before = 0
@@ -144,6 +145,6 @@ def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Part, ..
             first, last = (total * bound // workers - before for bound in (number, number + 1))
             start, stop = max(first, 0), min(last, origin.row_count)
             if start < stop:
-                share.append(Part(label, origin.name, start, stop))
+                share.append(Slice(label, origin.name, start, stop))
         before += origin.row_count
     return [tuple(share) for share in shares]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from dataflow_model.runners.engine.bounded.files import ListedSource
+    from dataflow_model.runners.sharded.feed.slices import Slice
 
 __all__ = [
     "Arrived",
@@ -22,23 +23,12 @@ __all__ = [
     "Done",
     "Failed",
     "Go",
-    "Part",
     "Progress",
     "Report",
     "Stop",
     "receive",
     "send",
 ]
-
-
-@attrs.frozen
-class Part:
-    """Rows `[start, stop)` of one origin of a source."""
-
-    label: str
-    origin: str
-    start: int
-    stop: int
 
 
 @attrs.frozen
@@ -60,7 +50,7 @@ class Assignment:
     folder: str
     program: str
     listed: tuple[ListedSource, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[Slice, ...]
     path: tuple[str, ...]
     directory: str
     environment: dict[str, str] = attrs.field(repr=False)
