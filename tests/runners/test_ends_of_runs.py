@@ -173,10 +173,10 @@ def followed(folder: Path) -> Callable[[dm.Pipeline], Any]:
 def test_a_stream_whose_end_cannot_be_recorded_fails_and_releases_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def touch(path: Path) -> None:
+    def fail(path: Path) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(results, "touch", touch)
+    monkeypatch.setattr(results, "note_drained", fail)
     checkpoint = tmp_path / "checkpoint"
     result = start(dm.LocalRunner(checkpoint=checkpoint), followed(tmp_path), until="drained")
     with pytest.raises(dm.SinkError, match=r"(?s)cannot be written: .*No space left on device.*start the run again"):

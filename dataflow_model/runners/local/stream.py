@@ -21,7 +21,7 @@ import attrs
 
 from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
-from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
+from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, forget_signals, pending_signals
 from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.pending import write_pending
 from dataflow_model.runners.sharded.progress import read_progress
@@ -111,7 +111,7 @@ class LocalStream:
     def step(self) -> bool:
         """Run a micro-batch if there is anything to do; return whether there was."""
         requests = self.checkpoint.requests
-        drain, until_drained = ((requests / name).exists() for name in ("drain", "until_drained"))
+        drain, until_drained = drain_requests(requests)
         start = self.offset
         end = self.feed.next(
             start,

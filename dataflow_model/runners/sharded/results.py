@@ -11,8 +11,13 @@ from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import make_report
-from dataflow_model.runners.sharded.checkpoint.durable import touch, writing
-from dataflow_model.runners.sharded.checkpoint.requests import request_signal
+from dataflow_model.runners.sharded.checkpoint.durable import writing
+from dataflow_model.runners.sharded.checkpoint.requests import (
+    drain_requests,
+    note_drained,
+    request_drain,
+    request_signal,
+)
 from dataflow_model.runners.sharded.progress import read_counters, read_measured, read_watermarks
 from dataflow_model.runners.sharded.publishing import read_collected
 
@@ -65,7 +70,7 @@ class StreamResult(BackgroundRun, abc.ABC):
             )
         if self._state is RunnerState.RUNNING:
             with writing(self._checkpoint.requests):
-                touch(self._checkpoint.requests / "drain")
+                request_drain(self._checkpoint.requests)
         if not self._is_own_thread():
             self.wait_until_finish()
 
@@ -103,7 +108,7 @@ class StreamResult(BackgroundRun, abc.ABC):
         """Return the wall-clock time at which the current micro-batch started; `None` if there is none."""
 
     def _leave(self) -> None:
-        if self._is_drained() or not unbounded_collections(self._staged.plan):
+        if self._is_to_drain() or not unbounded_collections(self._staged.plan):
             super()._leave()
         else:
             LOG.warning(
@@ -113,14 +118,14 @@ class StreamResult(BackgroundRun, abc.ABC):
             )
             self.stop()
 
-    def _is_drained(self) -> bool:
+    def _is_to_drain(self) -> bool:
         """Return whether the run ends at the current end of its inputs."""
-        return any((self._checkpoint.requests / name).exists() for name in ("drain", "until_drained"))
+        return any(drain_requests(self._checkpoint.requests))
 
     def _finished(self) -> RunnerState:
         """Record that the input has ended; return whether it was drained or has ended by itself."""
-        if not self._is_drained():
+        if not self._is_to_drain():
             return RunnerState.DONE
         with writing(self._checkpoint.requests):
-            touch(self._checkpoint.requests / "drained")
+            note_drained(self._checkpoint.requests)
         return RunnerState.DRAINED

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.checkpoint.columns import with_recorded_columns
-from dataflow_model.runners.sharded.checkpoint.durable import touch, writing
+from dataflow_model.runners.sharded.checkpoint.durable import writing
+from dataflow_model.runners.sharded.checkpoint.requests import request_until_drained
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.upgrade.adopting import upgrade_command
@@ -25,12 +26,9 @@ __all__ = ["request_end", "stream_program"]
 
 def request_end(checkpoint: Checkpoint, staged: StagedPlan, until: str | None) -> None:
     """Request that unbounded inputs end at their current position, or remove the request of an earlier start."""
-    request = checkpoint.requests / "until_drained"
-    with writing(request):
-        if until == "drained" and any(not read.source.is_bounded for read in staged.sources):
-            touch(request)
-        else:
-            request.unlink(missing_ok=True)
+    wanted = until == "drained" and any(not read.source.is_bounded for read in staged.sources)
+    with writing(checkpoint.requests):
+        request_until_drained(checkpoint.requests, wanted=wanted)
 
 
 def stream_program(

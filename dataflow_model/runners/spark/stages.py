@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
-from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals
+from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, forget_signals, pending_signals
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.keyed_stage import run_shard
@@ -94,7 +94,7 @@ class StreamReader:
         del limit
         check_newest(self.directory, this_program(self.packed).fence)
         check_format(start.get("format"), f"the offset in {self.directory!r}")
-        drain, until_drained = ((self.requests / name).exists() for name in ("drain", "until_drained"))
+        drain, until_drained = drain_requests(self.requests)
         return self._feed().next(
             start,
             drain=drain,

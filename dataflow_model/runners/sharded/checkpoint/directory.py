@@ -13,6 +13,7 @@ from dataflow_model.plan.lifting import lift_by_elements
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, writing
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
+from dataflow_model.runners.sharded.checkpoint.requests import is_drained
 from dataflow_model.runners.sharded.feed.offsets import begin
 from dataflow_model.runners.sharded.upgrade.adopting import adopt, seed_in, upgrade_command
 from dataflow_model.runners.sharded.upgrade.seed import Seed
@@ -220,7 +221,7 @@ class Checkpoint:
                 f"the checkpoint {path!r} was made by another pipeline:\n  " + "\n  ".join(changed),
                 hint=f"restore the old pipeline; or {way_out}",
             )
-        if (self.requests / "drained").exists():
+        if is_drained(self.requests):
             raise CheckpointMismatch(
                 f"the run in {path!r} was drained and cannot be resumed: its windows have emitted their last panes",
                 hint="pass a new directory as checkpoint=",

@@ -13,9 +13,51 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-__all__ = ["copy_signals", "forget_signals", "pending_signals", "request_signal", "signal_of"]
+__all__ = [
+    "copy_signals",
+    "drain_requests",
+    "forget_signals",
+    "is_drained",
+    "note_drained",
+    "pending_signals",
+    "request_drain",
+    "request_signal",
+    "request_until_drained",
+    "signal_of",
+]
 
+_DRAIN: Final = "drain"
+_UNTIL_DRAINED: Final = "until_drained"
+_DRAINED: Final = "drained"
 _SIGNALS: Final = "signals"
+
+
+def request_drain(requests: Path) -> None:
+    """Request that the input ends at once, for good."""
+    touch(requests / _DRAIN)
+
+
+def request_until_drained(requests: Path, *, wanted: bool) -> None:
+    """Request that unbounded inputs end once the data that exist now have been read, or withdraw the request."""
+    if wanted:
+        touch(requests / _UNTIL_DRAINED)
+    else:
+        (requests / _UNTIL_DRAINED).unlink(missing_ok=True)
+
+
+def drain_requests(requests: Path) -> tuple[bool, bool]:
+    """Return whether `request_drain` and `request_until_drained` have requested the end of the input."""
+    return (requests / _DRAIN).exists(), (requests / _UNTIL_DRAINED).exists()
+
+
+def note_drained(requests: Path) -> None:
+    """Record that the run has ended as requested, so that it is not resumed."""
+    touch(requests / _DRAINED)
+
+
+def is_drained(requests: Path) -> bool:
+    """Return whether the run has ended as requested."""
+    return (requests / _DRAINED).exists()
 
 
 def request_signal(requests: Path, name: str) -> None:

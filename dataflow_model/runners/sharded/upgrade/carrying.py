@@ -16,7 +16,7 @@ from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, c
 from dataflow_model.runners.sharded.checkpoint.directory import our_part
 from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
-from dataflow_model.runners.sharded.checkpoint.requests import copy_signals
+from dataflow_model.runners.sharded.checkpoint.requests import copy_signals, drain_requests, is_drained
 from dataflow_model.runners.sharded.feed.followed import rows_read
 from dataflow_model.runners.sharded.progress import read_progress, write_progress
 from dataflow_model.runners.sharded.restoring import check_progress
@@ -104,12 +104,13 @@ def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int,
     who = stopped.who_runs()
     if who is not None:
         raise _refusal(f"the run in {old!r} is running, in {who}", "stop it first: result.stop()")
-    for request in ("drained", "drain"):
-        if (our_part(before) / "requests" / request).exists():
-            raise _refusal(
-                f"the run in {old!r} was drained: its windows have emitted their last panes",
-                "start the new pipeline with a new checkpoint",
-            )
+    requests = our_part(before) / "requests"
+    is_draining, _ = drain_requests(requests)
+    if is_draining or is_drained(requests):
+        raise _refusal(
+            f"the run in {old!r} was drained: its windows have emitted their last panes",
+            "start the new pipeline with a new checkpoint",
+        )
     batch, published = stopped.last_committed(), stopped.half_published()
     if published is None:
         check_progress(old, read_progress(folder), batch)
