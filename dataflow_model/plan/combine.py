@@ -115,9 +115,15 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         """Whether the combiner defines `subtract_input`."""
         return type(self).subtract_input is not CombineFn.subtract_input
 
+    @property
+    def own_kernel(self) -> str | None:
+        """The kernel that the combiner's own class names; `None` in a subclass, which may compute something else."""
+        kernel: str | None = vars(type(self)).get("kernel")
+        return kernel
+
     def kernel_form(self) -> KernelForm | None:
         """Return how the combiner is computed from kernels; `None` if only its methods can compute it."""
-        kernel = vars(type(self)).get("kernel")  # a subclass may compute something else
+        kernel = self.own_kernel
         return None if kernel is None else KernelForm((kernel,))
 
 

@@ -187,7 +187,7 @@ def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:
     ]
     return [
         f"where: {strategy.window_fn!r}{merged}",
-        f"when: {_when(strategy, plan.late_data if strategy.late_data is None else strategy.late_data)}",
+        f"when: {_when(strategy, plan.late_data_of(strategy))}",
         *(f"  {line}" for line in inherited),
         f"how: {how}{at}",
     ]

@@ -56,6 +56,10 @@ class Plan:
         """Return the windowing strategy of a collection."""
         return self.strategies.get(ref, DEFAULT_STRATEGY)
 
+    def late_data_of(self, strategy: WindowingStrategy) -> LateData:
+        """Return what happens to elements whose window has expired: by the strategy, else by the pipeline's default."""
+        return self.late_data if strategy.late_data is None else strategy.late_data
+
     def consumers(self, ref: Ref) -> tuple[Node, ...]:
         """Return the nodes that read a collection, in order."""
         return tuple(node for node in self.nodes if ref in node.inputs)

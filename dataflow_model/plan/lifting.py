@@ -95,11 +95,13 @@ def lifts(staged: StagedPlan, *, streaming: bool, by_instant: bool = False) -> M
 
 def lift_by_elements(node: GroupByKeyAndWindow) -> Lift:
     """Return the lift of a grouping that keeps its state in columns, but no longer gets input in columns."""
-    return Lift(node.label, "", "", None, type(node.combine).__dict__["kernel"])
+    kernel = node.combine.own_kernel
+    assert kernel is not None  # noqa: S101 - with it the grouping got its columns
+    return Lift(node.label, "", "", None, kernel)
 
 
 def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | None:
-    kernel = type(node.combine).__dict__.get("kernel")  # a subclass may compute something else
+    kernel = node.combine.own_kernel
     if kernel is None or not _suits(plan, node, streaming=streaming):
         return None
     pairs: ToPairs | None = None
@@ -137,12 +139,11 @@ def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
         and trigger.late is None
         and trigger.percentile == LOW_WATERMARK
     )
-    late_data = plan.late_data if strategy.late_data is None else strategy.late_data
     return (
         plain
         and strategy.allowed_lateness == Duration(0)
         and strategy.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
-        and late_data is LateData.DROP
+        and plan.late_data_of(strategy) is LateData.DROP
         and not strategy.merged
         and not strategy.retracting
         and _assigns_columns(strategy.window_fn, streaming=streaming)

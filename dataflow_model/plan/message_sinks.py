@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from dataflow_model.plan.features import Feature
-from dataflow_model.plan.record_columns import KeptRecords, RecordColumns
+from dataflow_model.plan.record_columns import KeptRecords, RecordColumns, records_of_kept
 from dataflow_model.plan.sinks import Sink, SinkWriter
 from dataflow_model.values.pickles import dump, load
 
@@ -74,11 +74,7 @@ class MessageSink(Sink):
             >>> [record.value for record in sink.records([writer.close()])]
             [1, 2]
         """
-        records: list[Record] = []
-        for kept in self.kept(messages):
-            records += kept.records() if isinstance(kept, KeptRecords) else [kept]
-        records.sort(key=lambda record: record.order)
-        return records
+        return records_of_kept(self.kept(messages))
 
     def count_records(self, messages: Sequence[bytes]) -> int:
         """Return the number of records, without loading them."""

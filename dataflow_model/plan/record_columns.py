@@ -20,13 +20,13 @@ from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["KeptRecords", "LazyRecords", "PaneColumns", "RecordColumns", "columns_of", "values_of"]
+__all__ = ["KeptRecords", "LazyRecords", "PaneColumns", "RecordColumns", "columns_of", "records_of_kept", "values_of"]
 
 
 @attrs.frozen(eq=False)
@@ -176,6 +176,18 @@ class KeptRecords:
         """Return the records."""
         parts: list[RecordColumns] = load(self.content)
         return list(itertools.chain.from_iterable(part.records() for part in parts))
+
+
+def records_of_kept(kept: Iterable[Record | KeptRecords]) -> list[Record]:
+    """Return the records that the messages of a sink hold, in emission order.
+
+    Earlier versions pickled records one by one, which checkpoints may still contain.
+    """
+    records: list[Record] = []
+    for part in kept:
+        records += part.records() if isinstance(part, KeptRecords) else [part]
+    records.sort(key=lambda record: record.order)
+    return records
 
 
 class LazyRecords(Sequence[Record]):

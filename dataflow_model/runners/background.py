@@ -98,6 +98,11 @@ class BackgroundRun(abc.ABC):
             raise error
         return self._state
 
+    def drain(self) -> None:
+        """Wait for the end, except in a function of the run itself: a bounded run drains by itself."""
+        if not self._is_own_thread():
+            self.wait_until_finish()
+
     @abc.abstractmethod
     def report(self) -> RunReport:
         """Return a report of the run so far."""

@@ -27,11 +27,6 @@ class BoundedRun(BackgroundRun):
         super().__init__(staged, runner)
         self._began = time.time_ns() // 1_000
 
-    def drain(self) -> None:
-        """Wait for the end, except in a function of the run itself: a bounded run drains by itself."""
-        if not self._is_own_thread():
-            self.wait_until_finish()
-
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label."""
         return {label: dict(counters) for label, counters in self._counters().items()}

@@ -12,7 +12,7 @@ import attrs
 from dataflow_model.errors import SupersededRun
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.metrics.tally import BUNDLE_SIZE, Readings, Tally
-from dataflow_model.plan.record_columns import KeptRecords
+from dataflow_model.plan.record_columns import records_of_kept
 from dataflow_model.runners.removing import remove_all
 from dataflow_model.runners.sharded.checkpoint.durable import (
     corrupt,
@@ -32,6 +32,7 @@ from dataflow_model.runners.sharded.stageless import follow_sources
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dataflow_model.plan.record_columns import KeptRecords
     from dataflow_model.plan.records import Record
     from dataflow_model.runners.sharded.pending import Pending
     from dataflow_model.runners.sharded.program import Program
@@ -170,12 +171,10 @@ def half_published(directory: str, committed: int | None) -> int | None:
 
 def read_collected(directory: str, label: str) -> list[Record]:
     """Return the kept records of a sink, in emission order."""
-    records: list[Record] = []
+    kept: list[Record | KeptRecords] = []
     for path in sorted(_collected(directory, label).glob("*.pickle")):
-        for kept in unseal(path.read_bytes(), repr(str(path))):
-            records += kept.records() if isinstance(kept, KeptRecords) else [kept]
-    records.sort(key=lambda record: record.order)
-    return records
+        kept += unseal(path.read_bytes(), repr(str(path)))
+    return records_of_kept(kept)
 
 
 def take_followed(pending: Pending, program: Program, before: Mapping[str, Any]) -> None:

@@ -169,11 +169,6 @@ class BatchResult(BackgroundRun):
             self._spark.interruptTag(self._tag)
             self._thread.join(_INTERRUPTED_EVERY)
 
-    def drain(self) -> None:
-        """Wait for the end, except in a function of the run itself: a bounded run drains by itself."""
-        if not self._is_own_thread():
-            self.wait_until_finish()
-
     def signal(self, name: str) -> None:
         """Raise an error: a bounded job has no ticks at which a signal could take effect."""
         BATCH.require(Feature.SIGNALS, f"signal({name!r})")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.features import Feature
-from dataflow_model.plan.record_columns import KeptRecords
+from dataflow_model.plan.record_columns import records_of_kept
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.local.bounded_run import BoundedRun
@@ -81,11 +81,7 @@ class WorkersResult(BoundedRun):
             return []  # nothing before the end
         if label not in self._collected:
             sink = next(node.sink for node in self._staged.sinks if node.label == label)
-            records: list[Record] = []
-            for kept in sink.kept(messages):
-                records += kept.records() if isinstance(kept, KeptRecords) else [kept]
-            records.sort(key=lambda record: record.order)
-            self._collected[label] = records
+            self._collected[label] = records_of_kept(sink.kept(messages))
         return self._collected[label]
 
     def _note(self, number: int, progress: Progress) -> None:
