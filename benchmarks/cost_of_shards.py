@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 import numpy as np
@@ -38,6 +38,7 @@ from dataflow_model.values.pickles import dump, load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.rows import Row
 
 __all__ = ["SHARDS", "Cost", "build", "growth", "measured", "shards_table", "write_files"]
@@ -92,7 +93,7 @@ class _Cluster:
 
     folder: Path
     program: Program
-    offset: dict[str, Any] = attrs.field(factory=begin)
+    offset: Offset = attrs.field(factory=begin)
     stores: dict[tuple[int, int], MemoryStore] = attrs.field(factory=dict)
     workers: dict[tuple[int, int], Worker] = attrs.field(factory=dict)
     feed: Feed = attrs.field(init=False)

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.records import Record
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.state.log import StateStore
     from dataflow_model.runners.sharded.task import Task
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
 __all__ = ["MemoryStore", "MicroBatchRunner", "MicroBatches", "Schedule", "can_stream"]
 
@@ -102,13 +104,13 @@ class MicroBatch:
     """
 
     records: dict[str, list[Record]]
-    metrics: list[dict[str, Any]]
+    metrics: list[TaskMetrics]
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> MicroBatch:
         """Unpack the rows that a micro-batch returned."""
         records: dict[str, list[Record]] = {}
-        metrics: list[dict[str, Any]] = []
+        metrics: list[TaskMetrics] = []
         for row in rows:
             match row.kind:
                 case Kind.OUTPUT:
@@ -214,11 +216,11 @@ class MicroBatches(InProcess[MemoryStore]):
         cuts = self._schedule.cuts
         return Feed(self.program.staged.sources, cuts[turn % len(cuts)], 1, self.program.awaited)
 
-    def end_of_next(self, feed: Feed, *, drain: bool = False) -> dict[str, Any]:
+    def end_of_next(self, feed: Feed, *, drain: bool = False) -> Offset:
         """Return the offset at which the next micro-batch ends."""
         return feed.next(self.offset, drain=drain)
 
-    def commit(self, end: dict[str, Any], rows: list[Row]) -> None:
+    def commit(self, end: Offset, rows: list[Row]) -> None:
         """Store the output of a micro-batch."""
         del end
         self.micro_batches.append(MicroBatch.of(rows))

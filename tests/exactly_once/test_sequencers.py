@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -27,7 +27,9 @@ from tests.support.written_files import visible
 if TYPE_CHECKING:
     from pathlib import Path
 
-METRICS: dict[str, Any] = {"counters": {}, "sources": {}, "watermarks": {}, "depth": 1, "shard": 0, "cache": "void"}
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
+
+METRICS: TaskMetrics = {"depth": 1, "shard": 0, "counters": {}, "sources": {}, "watermarks": {}}
 
 
 @attrs.define

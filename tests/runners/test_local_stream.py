@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dataflow_model.runners.local.stream import LocalStream
+    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 SUMS = pa.schema({"key": pa.string(), "value": pa.int64()})
 IDLE = 20
@@ -445,7 +446,7 @@ def _done(commit: Commit) -> dict[str, Any]:
     return done
 
 
-def _put(file: RunFile, offset: dict[str, Any], before: Commit | None) -> Commit:
+def _put(file: RunFile, offset: Offset, before: Commit | None) -> Commit:
     commit = Commit(0 if before is None else before.number + 1, offset, (), None, ())
     with file.transaction():
         file.put_commit(commit, before)

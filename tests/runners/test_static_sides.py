@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from dataflow_model.runners.sharded.feed.offsets import Offset
+
 HOSTS = on_hosts("local", "workers", "process", "batch", slow=("streaming",))
 
 
@@ -147,7 +149,7 @@ def test_a_micro_batch_of_an_earlier_release_reads_no_rows_of_a_static_side_inpu
     p = dm.Pipeline()
     _looked_up(p | "numbers" >> dm.Create([1]), _names(p, tmp_path))
     staged = bound_plan(cut_into_stages(p.plan()))
-    end = {**begin(), "rows": {"names": {"names.csv": 2}}, "totals": {"names": {"names.csv": 2}}}
+    end: Offset = {**begin(), "rows": {"names": {"names.csv": 2}}, "totals": {"names": {"names.csv": 2}}}
     assert Feed(staged.sources, 10, 1).slices(begin(), end) == []
 
 

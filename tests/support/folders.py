@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import pyarrow as pa
@@ -20,6 +20,8 @@ from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 __all__ = ["SCHEMA", "Folder", "Reader", "content", "tick"]
 
@@ -73,7 +75,7 @@ class Folder:
 class Reader:
     """Reads a folder in micro-batches, as the streaming runner does; what it knows goes through JSON, as in Spark."""
 
-    def __init__(self, folder: Folder, offset: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Folder, offset: Offset | None = None) -> None:
         p = dm.Pipeline()
         make = dm.io.ReadParquet if folder.kind == "parquet" else dm.io.ReadCsv
         _ = p | "rows" >> make(str(folder.path), event_time="at", follow=True, schema=SCHEMA) | dm.io.Collect()
@@ -89,7 +91,7 @@ class Reader:
     def micro_batch(self, rows: int = 1_000_000) -> list[int]:
         """Read one micro-batch and return its numbers."""
         feed = Feed([pickle.loads(self._read)], rows, 1)
-        end = json.loads(json.dumps(feed.next(self.offset, drain=False)))
+        end: Offset = json.loads(json.dumps(feed.next(self.offset, drain=False)))
         numbers = []
         parts = feed.slices(self.offset, end)
         assert feed.slices(self.offset, end) == parts

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.records import Record
-    from dataflow_model.runners.sharded.feed.offsets import Feed
+    from dataflow_model.runners.sharded.feed.offsets import Feed, Offset
     from dataflow_model.runners.sharded.rows import Row
 
 
@@ -88,12 +88,12 @@ class Streamed(MicroBatches):
         """Return what decides what a micro-batch reads, in two tasks; `rows` may change between micro-batches."""
         return attrs.evolve(super().feed(turn), parallelism=2, rows_per_batch=self.rows)
 
-    def end_of_next(self, feed: Feed, *, drain: bool = False) -> dict[str, Any]:
+    def end_of_next(self, feed: Feed, *, drain: bool = False) -> Offset:
         """Return the offset at which the next micro-batch ends, with the requests that are there."""
         signals, committed = pending_signals(self.folder), read_progress(self.directory)
         return feed.next(self.offset, drain=drain, signals=signals, committed=committed)
 
-    def commit(self, end: dict[str, Any], rows: list[Row]) -> None:
+    def commit(self, end: Offset, rows: list[Row]) -> None:
         """Publish what has reached the sinks."""
         number = end["batch"]
         pending = write_pending(Task(self.program, self.worker, micro_batch=number), rows)

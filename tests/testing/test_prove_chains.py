@@ -18,6 +18,8 @@ from dataflow_model.testing.runner_proof import RESTART
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
+
 DATA = [(("a", 3), 1), (("a", 5), 8), (("g", 2), 12), (("d", 7), 4), (("g", 1), 25)]
 EAGER = dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1))
 TENS = dm.Window.into(dm.FixedWindows(10)).trigger(EAGER).allowed_lateness(15)
@@ -115,7 +117,12 @@ def test_a_pane_behind_the_watermark_of_its_own_collection_is_found() -> None:
     result = dm.LocalRunner(clock=0).run(Subject(numbered).plan(ARRIVING)[0])
     result.wait_until_finish()
     [pane, *_] = result.collected("what is compared")
-    metrics = {"watermarks": {"second": int(pane.event_time) + 1}, "counters": {"second": {}}}
+    metrics: TaskMetrics = {
+        "depth": 1,
+        "counters": {"second": {}},
+        "sources": {},
+        "watermarks": {"second": int(pane.event_time) + 1},
+    }
     before, after = MicroBatch({}, [metrics]), MicroBatch({"panes": [pane]}, [metrics])
     laws.check_on_time(node, [after, before], "panes")
     with pytest.raises(Broken, match="not late behind its output watermark"):

@@ -164,7 +164,7 @@ class LocalStream:
             rows = self._shards.run(number, works)
             pending = write_pending(Task(self.program, self._worker, micro_batch=number), rows)
             take_followed(pending, self.program, self._progress)
-            moments = [part["moment"] for part in pending.metrics if part.get("moment") is not None]
+            moments = [moment for part in pending.metrics if (moment := part.get("moment")) is not None]
             commit = Commit(
                 number,
                 end,

@@ -99,13 +99,11 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
             range(checkpoint.shards),
             max_state_memory=options.max_state_memory,
         )
-        feed = Feed(
-            program.staged.sources,
-            options.rows_per_batch,
-            1,
-            program.awaited,
-            _reading(program, options.clock),
-            program.sequencer,
+        feed = Feed.of(
+            program,
+            rows_per_batch=options.rows_per_batch,
+            parallelism=1,
+            read_clock=_reading(program, options.clock),
         )
         file = RunFile.create(checkpoint.own)
         undone.callback(file.close)

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Control
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.state.meta import ShardMeta
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
-__all__ = ["make_timeline", "progress_of_sources"]
+__all__ = ["make_timeline", "note_sources"]
 
 
 def make_timeline(
@@ -62,13 +63,14 @@ def make_timeline(
     return replay.timeline(sources, open_origins, control.ended, control.wall, program.awaited)
 
 
-def progress_of_sources(
+def note_sources(
+    metrics: TaskMetrics,
     program: Program,
     meta: ShardMeta,
     control: Control | None,
     reads: Sequence[tuple[Observations, Mapping[str, int]]],
-) -> dict[str, Any]:
-    """Return what the driver needs for its next decision: how far origins have come, and whether the run may end."""
+) -> None:
+    """Add what the driver needs for its next decision: how far origins have come, and whether the run may end."""
     replay = meta.replay
     reach: dict[str, dict[str, int]] = {}
     for (label, origin), names in replay.names.items():
@@ -79,7 +81,10 @@ def progress_of_sources(
     for label, names_read in control.finished if control is not None else ():
         for entries in (clocks, versions):
             entries.setdefault(label, {}).update(dict.fromkeys(names_read))
-    return {"reach": reach, "clocks": clocks, "versions": versions, "enough": replay.enough}
+    metrics["reach"] = reach
+    metrics["clocks"] = clocks
+    metrics["versions"] = versions
+    metrics["enough"] = replay.enough
 
 
 def _clocks_read(program: Program, seen: Sequence[Observations]) -> dict[str, dict[str, tuple[int, float] | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -18,7 +18,7 @@ from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.watermarks import WatermarkLane
 from dataflow_model.runners.reporting import state_sizes
 from dataflow_model.runners.sharded.feed.slices import FIRST, NOW
-from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
+from dataflow_model.runners.sharded.instants import make_timeline, note_sources
 from dataflow_model.runners.sharded.moments import next_moment
 from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row, unpacked
@@ -27,6 +27,7 @@ from dataflow_model.runners.sharded.state.counted import CountedStore
 from dataflow_model.runners.sharded.state.draws import KeptDraws
 from dataflow_model.runners.sharded.state.shard import ShardState
 from dataflow_model.runners.sharded.tallies import tally_row
+from dataflow_model.runners.sharded.task_metrics import metrics_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Control
     from dataflow_model.runners.sharded.state.log import StateStore
     from dataflow_model.runners.sharded.task import Task
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
 __all__ = ["run_shard"]
 
@@ -91,11 +93,12 @@ def _run_open(
     yield from counted_rows(tally, _run_staged(task, depth, label, state, timeline, inbox, draws))
     metrics = _metrics(depth, label, state)
     if depth == 1:
-        metrics |= progress_of_sources(task.program, state.meta, inbox.control, inbox.seen)
+        note_sources(metrics, task.program, state.meta, inbox.control, inbox.seen)
     state.commit(task, depth, label)
-    metrics |= {"state": state_sizes(state.shard.machines), "clock": timeline.at[-1][0] if timeline.at else None}
-    metrics |= {"moment": None if state.shard.is_over else next_moment(task.program, state.meta, state.shard.machines)}
-    yield Row(label, len(task.program.staged.stages) + 1, Kind.METRICS, task.packed(metrics))
+    metrics["state"] = state_sizes(state.shard.machines)
+    metrics["clock"] = timeline.at[-1][0] if timeline.at else None
+    metrics["moment"] = None if state.shard.is_over else next_moment(task.program, state.meta, state.shard.machines)
+    yield metrics_row(task, metrics)
     tally.of_stage(depth, {**counted.counts(), f"cache_{state.how}": 1})
     yield from tally_row(task, tally)
 
@@ -229,7 +232,7 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
     return inboxes
 
 
-def _metrics(depth: int, label: int, state: ShardState) -> dict[str, Any]:
+def _metrics(depth: int, label: int, state: ShardState) -> TaskMetrics:
     counters = {name: dict(machine.counters) for name, machine in state.shard.machines.items()}
     sources = {name: dict(counts) for name, counts in state.meta.counters.items() if name not in counters}
     watermarks = {

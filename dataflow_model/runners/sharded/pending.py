@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Control
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.task import Task
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
 __all__ = ["Pending", "PendingWriter", "fenced", "write_pending"]
 
@@ -46,7 +47,7 @@ class Pending:
     messages: dict[str, bytes] = attrs.field(factory=dict)
     published: dict[str, bytes] = attrs.field(factory=dict)
     parts: list[Pending] = attrs.field(factory=list)
-    metrics: list[dict[str, Any]] = attrs.field(factory=list)
+    metrics: list[TaskMetrics] = attrs.field(factory=list)
     tallies: list[Tally] = attrs.field(factory=list)
     control: Control | None = None
     reads: list[tuple[Observations, dict[str, int]]] = attrs.field(factory=list)

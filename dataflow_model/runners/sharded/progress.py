@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
 __all__ = [
     "progress_after",
@@ -97,7 +98,7 @@ def read_measured(directory: str, plan: Plan, pending_since: int | None = None) 
 def progress_after(
     before: Mapping[str, Any],
     batch: int,
-    metrics: Sequence[dict[str, Any]],
+    metrics: Sequence[TaskMetrics],
     rows: dict[str, Counter[str]],
     tally: Tally,
 ) -> dict[str, Any]:
@@ -124,13 +125,14 @@ def progress_after(
         cache.update([part["cache"]] if "cache" in part else [])
         for label, size in part.get("state", {}).items():
             state[label] = [had + increase for had, increase in zip(state.get(label, (0, 0)), size, strict=True)]
-        sources.update({name: part[name] for name in _OF_SOURCES if name in part})  # every shard reports the same
+        entries: dict[str, Any] = {**part}
+        sources.update({name: entries[name] for name in _OF_SOURCES if name in part})  # every shard reports the same
         for name in _BY_ORIGIN:
-            by_origin[name].update(part.get(name, {}))
+            by_origin[name].update(entries.get(name, {}))
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
     for label, counts in rows.items():
         sinks[label].update(counts)
-    ticks = [part["clock"] for part in metrics if part.get("clock") is not None]
+    ticks = [clock for part in metrics if (clock := part.get("clock")) is not None]
     return {
         "batch": batch,
         "counters": counters or before.get("counters", {}),

@@ -11,7 +11,7 @@ import base64
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, unseal
-from dataflow_model.runners.sharded.instants import make_timeline, progress_of_sources
+from dataflow_model.runners.sharded.instants import make_timeline, note_sources
 from dataflow_model.runners.sharded.moments import next_moment
 from dataflow_model.runners.sharded.state.meta import ShardMeta
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.observing import Observations
     from dataflow_model.runners.sharded.feed.offsets import Control
     from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
 __all__ = ["FOLLOWED", "follow_sources", "followed_in"]
 
@@ -33,7 +34,7 @@ def follow_sources(
     control: Control | None,
     reads: Sequence[tuple[Observations, Mapping[str, int]]],
     before: Mapping[str, Any],
-) -> list[dict[str, Any]]:
+) -> list[TaskMetrics]:
     """Return the metrics of a micro-batch of a program without keyed stages, in the form of those of a shard.
 
     Args:
@@ -54,7 +55,7 @@ def follow_sources(
     if len(timeline):
         meta.latest = max(timeline.at[-1], meta.latest or timeline.at[-1])
         meta.watermarks |= {label: lane[-1].low for label, lane in timeline.watermarks.items()}
-    metrics = {
+    metrics: TaskMetrics = {
         "depth": 1,
         "counters": {},
         "sources": {label: dict(counts) for label, counts in meta.counters.items()},
@@ -63,7 +64,8 @@ def follow_sources(
         "moment": None if control.last else next_moment(program, meta, {}),
         FOLLOWED: base64.b64encode(seal(meta)).decode(),
     }
-    return [metrics | progress_of_sources(program, meta, control, reads)]
+    note_sources(metrics, program, meta, control, reads)
+    return [metrics]
 
 
 def followed_in(progress: Mapping[str, Any], run_id: str) -> ShardMeta | None:

@@ -19,6 +19,7 @@ from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches
 from dataflow_model.runners.sharded.stage0 import pack_arrivals
 from dataflow_model.runners.sharded.tallies import counting
+from dataflow_model.runners.sharded.task_metrics import metrics_row
 from dataflow_model.runners.spark.collected import numbered_columns
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.support import STREAMING
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.sharded.program import PackedProgram, Program
     from dataflow_model.runners.sharded.task import Task
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
 __all__ = ["ROW_TYPE", "check_streaming", "frame_rows", "with_dataframes"]
 
@@ -171,9 +173,14 @@ def frame_rows(
         row += batch.num_rows
     counts = {"elements_out": good, "dead_letters": dead}
     if source.is_bounded:
-        metrics = {"depth": 0, "shard": task.home, "counters": {}, "sources": {label: counts}}
-        metrics["watermarks"] = {label: int(MAX_TIMESTAMP)}
-        yield Row(task.home, len(program.staged.stages) + 1, Kind.METRICS, dump(metrics))
+        metrics: TaskMetrics = {
+            "depth": 0,
+            "shard": task.home,
+            "counters": {},
+            "sources": {label: counts},
+            "watermarks": {label: int(MAX_TIMESTAMP)},
+        }
+        yield metrics_row(task, metrics)
         return
     for _, observer in sorted(observers.items()):
         payload = dump((observer.seen(), counts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -19,18 +19,20 @@ from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row
 from dataflow_model.runners.sharded.stage0 import pack_arrivals, pack_panes, read_slice, read_static, run_through
+from dataflow_model.runners.sharded.task_metrics import metrics_row
 from dataflow_model.runners.sharded.work import share_out
 from dataflow_model.time import MAX_TIMESTAMP
-from dataflow_model.values.pickles import dump, load
+from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dataflow_model.plan.sources import Origin
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.task import Task
+    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
 __all__ = ["JobWork", "do_work", "plan_work", "run_buckets"]
 
@@ -137,12 +139,12 @@ def _first_order(bundle: Bundle) -> Order:
     return bundle.orders[0]
 
 
-def _metrics(task: Task, counters: Any, sources: Any) -> Row:
-    metrics = {
+def _metrics(task: Task, counters: Mapping[str, Mapping[str, int]], sources: Mapping[str, Mapping[str, int]]) -> Row:
+    metrics: TaskMetrics = {
         "depth": 0,
         "shard": task.home,
         "counters": counters,
         "sources": {label: dict(counts) for label, counts in sources.items()},
         "watermarks": dict.fromkeys([*counters, *sources], int(MAX_TIMESTAMP)),
     }
-    return Row(task.home, len(task.program.staged.stages) + 1, Kind.METRICS, dump(metrics))
+    return metrics_row(task, metrics)

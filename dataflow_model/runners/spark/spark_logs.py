@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
+
+if TYPE_CHECKING:
+    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 __all__ = ["HOST", "is_input_over", "last_committed", "last_started", "offset_of", "own_offset"]
 
@@ -24,7 +27,7 @@ def last_committed(spark: str) -> int | None:
     return _last(spark, "commits")
 
 
-def last_started(spark: str) -> tuple[int, dict[str, Any]] | None:
+def last_started(spark: str) -> tuple[int, Offset] | None:
     """Return the number of the last micro-batch whose offset Spark has logged, and that offset; `None` if none is."""
     last = _last(spark, "offsets")
     return None if last is None else (last, offset_of(spark, last)[0])
@@ -36,14 +39,14 @@ def is_input_over(spark: str) -> bool:
     return started is not None and bool(started[1]["last"])
 
 
-def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
+def offset_of(spark: str, batch: int) -> tuple[Offset, int]:
     """Return the offset of our source after a micro-batch, and the number of Spark's other sources.
 
     Raises:
         CheckpointMismatch: if the log cannot be read, or another version of the package wrote it in another format.
     """
     path = pathlib.Path(spark, "offsets", str(batch))
-    own_offsets: list[dict[str, Any]] = []
+    own_offsets: list[Offset] = []
     others = 0
     try:
         for line in path.read_text(encoding="utf-8").splitlines()[2:]:  # after the version and Spark's own metadata
@@ -62,7 +65,7 @@ def offset_of(spark: str, batch: int) -> tuple[dict[str, Any], int]:
     return own, others
 
 
-def own_offset(text: str) -> dict[str, Any] | None:
+def own_offset(text: str) -> Offset | None:
     """Return an offset of our source as it is in Spark's logs, or `None` if it is another source's.
 
     Example:
@@ -73,9 +76,9 @@ def own_offset(text: str) -> dict[str, Any] | None:
     Raises:
         ValueError: if it is not JSON.
     """
-    offset = json.loads(text)
+    offset: Any = json.loads(text)
     is_ours = isinstance(offset, dict) and {"rows", "totals", "step"} <= offset.keys()
-    return offset if is_ours else None
+    return cast("Offset", offset) if is_ours else None
 
 
 def _last(spark: str, log: str) -> int | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.program import PackedProgram
     from dataflow_model.runners.sharded.work import Work
 
@@ -71,25 +72,19 @@ class StreamReader:
         self.parallelism = int(options["parallelism"])
         self.requests = pathlib.Path(options["requests"])
         self.directory = options["directory"]
-        self.begin: dict[str, Any] = json.loads(options["begin"])
+        self.begin: Offset = json.loads(options["begin"])
 
     def _feed(self) -> Feed:
         program = this_program(self.packed)
-        return Feed(
-            program.staged.sources,
-            self.rows,
-            self.parallelism,
-            program.awaited,
-            program.fault.read_clock,
-            program.sequencer,
-        )
+        read_clock = program.fault.read_clock
+        return Feed.of(program, rows_per_batch=self.rows, parallelism=self.parallelism, read_clock=read_clock)
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return where a new stream begins."""
         return self.begin
 
     @reported
-    def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:  # noqa: N802
         """Return where the micro-batch ends that begins at `start`."""
         del limit
         check_newest(self.directory, this_program(self.packed).fence)
@@ -104,7 +99,7 @@ class StreamReader:
         )
 
     @reported
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Part]:
+    def partitions(self, start: Offset, end: Offset) -> list[_Part]:
         """Return the tasks of a micro-batch."""
         return [_Part(number, work) for number, work in enumerate(plan_work(self._feed(), start, end))]
 
@@ -117,7 +112,7 @@ class StreamReader:
             yield from arrow_batches(counting(task, read_work(task, partition.work)))
 
     @reported
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Offset) -> None:
         """Delete the requests that were taken."""
         forget_signals(self.requests, end["signals"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 __all__ = ["Checkpoint", "our_part"]
 
@@ -84,10 +85,10 @@ class Checkpoint:
         return Seed(str(seed_in(self.ours)), frozenset(upgraded["known"]), frozenset(upgraded["anew"]))
 
     @property
-    def begins(self) -> dict[str, Any]:
+    def begins(self) -> Offset:
         """The offset at which the sources start."""
         upgraded = self.record.upgraded
-        offset: dict[str, Any] = begin() if upgraded is None else upgraded["offset"]
+        offset: Offset = begin() if upgraded is None else upgraded["offset"]
         return offset
 
     @staticmethod

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import ColumnSource, Known
 
-__all__ = ["BY_SOURCE", "Followed", "rows_read"]
+__all__ = ["BY_SOURCE", "Entry", "Followed", "rows_read"]
 
 BY_SOURCE: Final = ("rows", "totals", "versions", "done", "completed", "passed", "changes")
 """The parts of an offset that have an entry for each source."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 import attrs
 
@@ -24,12 +24,55 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import Read
     from dataflow_model.plan.sources import Alarm
     from dataflow_model.runners.engine.order import At
+    from dataflow_model.runners.sharded.feed.followed import Entry
     from dataflow_model.runners.sharded.feed.script_places import ScriptPlace
+    from dataflow_model.runners.sharded.program import Program
 
-__all__ = ["Control", "Feed", "begin"]
+__all__ = ["Control", "Feed", "Offset", "begin"]
 
-Offset = dict[str, Any]
 NOTHING_COMMITTED: Final[dict[str, Any]] = {}
+_WORTH_A_TASK: Final = 20_000
+"""A row range is divided among tasks that read this many rows or more."""
+
+
+class Offset(TypedDict):
+    """How far the sources have been read after a micro-batch; Spark and the checkpoint log it as JSON.
+
+    Keys:
+        format: the format of the checkpoint.
+        batch: the number of micro-batches.
+        sequencer: the sequencer of the start that planned the micro-batch; 0 without a checkpoint.
+        clock: the wall clock of the micro-batch; it increases with each.
+        begun: the labels of the sources that have started.
+        listed: under `until="drained"`, the sequencer of the start that has listed the sources since; else `None`.
+        step: the number of steps that scripts have made.
+        last: whether the input ends with the micro-batch.
+        signals: the requests for signals that the micro-batch has taken.
+        rows: by source, the number of rows read of each open origin; see `followed` for this and the following keys.
+        totals: by source, the number of rows of each open origin; of a bounded source, of all its origins.
+        versions: by source, the base and the version of each open origin.
+        done: by unbounded source, the number of rows, the base and the version of each origin that is done.
+        completed: by unbounded source, the origins that the micro-batch has finished; earlier releases did not log it.
+        passed: by unbounded source, the number of rows read of origins that are not open.
+        changes: by unbounded source, the changes that are reported to users.
+    """
+
+    format: int
+    batch: int
+    sequencer: int
+    clock: int
+    begun: list[str]
+    listed: int | None
+    step: int
+    last: bool
+    signals: list[str]
+    rows: dict[str, dict[str, int]]
+    totals: dict[str, dict[str, int]]
+    versions: dict[str, dict[str, Entry]]
+    done: dict[str, dict[str, Entry]]
+    completed: dict[str, list[str]]
+    passed: dict[str, int]
+    changes: dict[str, dict[str, int]]
 
 
 @attrs.frozen(kw_only=True)
@@ -70,11 +113,17 @@ def begin() -> Offset:
         "sequencer": 0,
         "clock": 0,
         "begun": [],
-        "listed": None,  # the start that was to drain and has listed the sources since, by its sequencer
+        "listed": None,
         "step": 0,
         "last": False,
         "signals": [],
-        **{name: {} for name in BY_SOURCE},
+        "rows": {},
+        "totals": {},
+        "versions": {},
+        "done": {},
+        "completed": {},
+        "passed": {},
+        "changes": {},
     }
 
 
@@ -97,6 +146,11 @@ class Feed:
     awaited: Awaited = NOTHING_AWAITED
     read_clock: Callable[[int], int] = NO_FAULT.read_clock
     sequencer: int = 0
+
+    @classmethod
+    def of(cls, program: Program, *, rows_per_batch: int, parallelism: int, read_clock: Callable[[int], int]) -> Feed:
+        """Return the feed of a program; see `Feed` for the arguments."""
+        return cls(program.staged.sources, rows_per_batch, parallelism, program.awaited, read_clock, program.sequencer)
 
     @property
     def replays(self) -> bool:
@@ -129,7 +183,7 @@ class Feed:
         if start["last"]:
             return start
         wall = self.wall()
-        end = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, wall)}
+        end: Offset = {**start, "batch": start["batch"] + 1, "clock": max(start["clock"] + 1, wall)}
         end["sequencer"] = self.sequencer
         end["begun"] = [read.label for read in self.reads]
         end["signals"] = list(signals)
@@ -147,7 +201,8 @@ class Feed:
         if not drain and not enough:
             advance(rows, totals, self.rows_per_batch, self.reads, committed)
         over = not (follows or self._left(start["rows"], totals))
-        end["last"] = enough or (not begins and (over or drain) if totals or not drain else True)
+        nothing_listed = drain and not totals
+        end["last"] = enough or nothing_listed or (not begins and (over or drain))
         self._complete(end)
         return end
 
@@ -283,7 +338,7 @@ class Feed:
         An origin of a bounded source may change before its first row is read, for example if a damaged file is
         repaired. From then on it has the version that was read. A source that holds its rows always has its own.
         """
-        end.update({name: {} for name in BY_SOURCE})
+        _by_source(end).update({name: {} for name in BY_SOURCE})
         for read in self.reads:
             source, label = read.source.as_columns, read.label
             if source is None:
@@ -322,8 +377,11 @@ class Feed:
 
 
 def _store(end: Offset, label: str, followed: Followed) -> None:
+    entries = _by_source(end)
     for name in BY_SOURCE:
-        end[name][label] = getattr(followed, name)
+        entries[name][label] = getattr(followed, name)
 
 
-_WORTH_A_TASK = 20_000
+def _by_source(offset: Offset) -> dict[str, dict[str, Any]]:
+    """Return an offset for access to the keys in `BY_SOURCE` by name."""
+    return cast("dict[str, dict[str, Any]]", offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -15,10 +15,11 @@ from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
+    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 __all__ = ["adopt", "seed_in", "upgrade_command"]
 
@@ -129,10 +130,12 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
         )
 
 
-def _offset(offset: dict[str, Any], labels: set[str]) -> dict[str, Any]:
+def _offset(offset: Offset, labels: set[str]) -> Offset:
     """Return the offset without sources that no longer exist or start again."""
+    before: Mapping[str, Any] = offset
     by_source = {
-        name: {label: known for label, known in offset.get(name, {}).items() if label in labels}
+        name: {label: known for label, known in before.get(name, {}).items() if label in labels}
         for name in BY_SOURCE  # offsets of earlier releases lack some of them
     }
-    return {**offset, **by_source, "begun": [label for label in offset["begun"] if label in labels], "listed": None}
+    begun = [label for label in offset["begun"] if label in labels]
+    return cast("Offset", {**before, **by_source, "begun": begun, "listed": None})

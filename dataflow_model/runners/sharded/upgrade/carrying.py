@@ -28,6 +28,7 @@ from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.state.meta import ShardMeta
     from dataflow_model.runners.sharded.upgrade.carried import Carried
     from dataflow_model.runners.sharded.upgrade.reading import ShardFound, StoppedRun
@@ -98,7 +99,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
     return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch)
 
 
-def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, dict[str, Any]]:
+def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, Offset]:
     """Return the last committed micro-batch and its offset; raise if the run cannot be upgraded from there."""
     folder = str(our_part(before))
     who = stopped.who_runs()
@@ -160,7 +161,7 @@ def write_seed(
     fresh: pathlib.Path,
     record: RunRecord,
     batch: int,
-    offset: dict[str, Any],
+    offset: Offset,
     drop: Collection[str],
 ) -> Manifest:
     """Write our part of a new checkpoint, in which no run has started, and return its manifest.

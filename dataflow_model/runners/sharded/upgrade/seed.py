@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dataflow_model.runners.engine.shard import StageShard
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.state.log import Delta
     from dataflow_model.runners.sharded.state.meta import ShardMeta
@@ -76,7 +77,7 @@ class Manifest:
     columns: list[str]
     keys: dict[str, int]
     waiting: dict[str, int]
-    offset: dict[str, Any]
+    offset: Offset
     drop: list[str]
     checksums: dict[str, int]
     format: int = FORMAT
