@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
+from dataflow_model.plan.scripts import AddStep, ClockStep, WatermarkStep
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 

@@ -12,7 +12,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
-from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
+from dataflow_model.plan.scripts import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
 from dataflow_model.plan.triggering import awaited_signals
 from dataflow_model.testing.micro_batches import Schedule
 from dataflow_model.testing.streams import TestStream

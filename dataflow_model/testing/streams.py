@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import element_time
 from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.sources import (
-    AddStep,
-    ClockStep,
-    ScriptSource,
-    SignalStep,
-    Step,
-    WatermarkStep,
-)
+from dataflow_model.plan.scripts import AddStep, ClockStep, ScriptSource, SignalStep, Step, WatermarkStep
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.time import (
     MAX_TIMESTAMP,

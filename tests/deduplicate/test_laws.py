@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep, WatermarkStep
+from dataflow_model.plan.scripts import AddStep, WatermarkStep
 from dataflow_model.runners.engine import id_store
 from tests.support.deduplicate.redelivery import HORIZONS, numbered, redelivered, run_locally
 from tests.support.laws.drawing import windowing_strategies

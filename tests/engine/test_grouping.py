@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
-from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
+from dataflow_model.plan.scripts import AddStep, ClockStep, WatermarkStep
 from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.testing import strategies
 from tests.support.reference.grouping import GroupingEngine

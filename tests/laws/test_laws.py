@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep
+from dataflow_model.plan.scripts import AddStep
 from dataflow_model.testing import TestStream, assert_panes, panes_of, run_script, strategies
 from tests.support.laws.answers import batch_answer, elements_of
 from tests.support.laws.drawing import ENDLESS, FOREVER, scripts, windowing_strategies

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep, WatermarkStep
+from dataflow_model.plan.scripts import AddStep, WatermarkStep
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.triggers import OrFinally
 

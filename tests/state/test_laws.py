@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import ClockStep, WatermarkStep
+from dataflow_model.plan.scripts import ClockStep, WatermarkStep
 from dataflow_model.testing import TestStream
 from tests.support.laws.recutting import recut
 from tests.support.micro_batches import in_micro_batches

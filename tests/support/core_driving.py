@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref
-from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep
+from dataflow_model.plan.scripts import AddStep, ClockStep, SignalStep, WatermarkStep
 from dataflow_model.runners.engine.bundle import Bundle, Update
 from dataflow_model.runners.engine.chunk import Bucket, Chunk, Instants, PlacedBundle
 from dataflow_model.runners.engine.core.keyed import CoreMachine

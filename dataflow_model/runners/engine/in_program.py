@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.plan.sources import AddStep, ClockStep, events_of, watermark_after
+from dataflow_model.plan.scripts import AddStep, ClockStep, events_of, watermark_after
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.order import event_of, of_rows
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dataflow_model.plan.nodes import Read
-    from dataflow_model.plan.sources import Step
+    from dataflow_model.plan.scripts import Step
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.order import Order
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref, Write
-from dataflow_model.plan.sources import events_of
+from dataflow_model.plan.scripts import events_of
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bad_rows import BadRows
 from dataflow_model.runners.engine.bundle import Bundle
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dataflow_model.plan.lifting import Lift
-    from dataflow_model.plan.sources import Step
+    from dataflow_model.plan.scripts import Step
     from dataflow_model.runners.engine.lanes import Lane
     from dataflow_model.runners.engine.order import At, Order
     from dataflow_model.runners.engine.shard import Arrivals, StageShard

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.sources import events_of
+from dataflow_model.plan.scripts import events_of
 from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.chunk import Bucket
 from dataflow_model.runners.engine.in_program import script_bundle

@@ -19,7 +19,7 @@ from apache_beam.transforms import window as beam_window
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, Duration, Timestamp
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep, WatermarkStep
+from dataflow_model.plan.scripts import AddStep, WatermarkStep
 from dataflow_model.triggers import OrFinally
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep, WatermarkStep
+from dataflow_model.plan.scripts import AddStep, WatermarkStep
 from dataflow_model.testing import TestStream
 from dataflow_model.testing.chains import Chain, ChainedGrouping, all_together
 from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule

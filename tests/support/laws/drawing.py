@@ -8,7 +8,7 @@ import attrs
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import WatermarkStep
+from dataflow_model.plan.scripts import WatermarkStep
 from dataflow_model.testing import TestStream, strategies
 
 if TYPE_CHECKING:

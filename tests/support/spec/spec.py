@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
+from dataflow_model.plan.scripts import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
 from dataflow_model.values.keys import encode_key
 from tests.support.spec.spec_triggers import BEFORE_ALL, INFINITY, Event, Node, Watermark, begin, merge, see
 

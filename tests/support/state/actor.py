@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import AddStep
+from dataflow_model.plan.scripts import AddStep
 from dataflow_model.testing import TestStream
 from dataflow_model.testing import strategies as drawn
 

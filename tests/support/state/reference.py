@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.sources import AddStep, ClockStep, WatermarkStep
+from dataflow_model.plan.scripts import AddStep, ClockStep, WatermarkStep
 from tests.support.state.actor import Mourner, Sorter
 
 if TYPE_CHECKING:

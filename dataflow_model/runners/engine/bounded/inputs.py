@@ -12,10 +12,7 @@ import attrs
 import numpy as np
 
 from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.sources import (
-    SignalStep,
-    WatermarkStep,
-)
+from dataflow_model.plan.scripts import SignalStep, WatermarkStep
 from dataflow_model.runners.engine.bounded.files import RowReader, list_sources, timeline_of
 from dataflow_model.runners.engine.chunk import PlacedBundle
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundle

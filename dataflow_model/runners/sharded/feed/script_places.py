@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.plan.sources import SignalStep, WatermarkStep
+from dataflow_model.plan.scripts import SignalStep, WatermarkStep
 from dataflow_model.runners.engine.in_program import script_events
 from dataflow_model.runners.sharded.feed.slices import STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP

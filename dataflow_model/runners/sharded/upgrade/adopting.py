@@ -10,7 +10,7 @@ import attrs
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.sources import ScriptSource
+from dataflow_model.plan.scripts import ScriptSource
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
 
