@@ -70,13 +70,16 @@ class AfterEach(_ManyTriggers):
         """Pass the element to the child whose turn it is."""
         for child in range(len(self.parts)):
             if not context.is_finished(child):
-                self.on_child_timer(context, child)
+                self._pass_to(context, child)
                 return
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Fire when the child fires; finish when the last child finishes."""
-        if not all(context.is_finished(earlier) for earlier in range(child)):
-            return  # its turn has not begun
+        """Pass the timer to the child, if its turn has begun."""
+        if all(context.is_finished(earlier) for earlier in range(child)):
+            self._pass_to(context, child)
+
+    def _pass_to(self, context: TriggerContext, child: int) -> None:
+        """Pass the event to the child; fire when it fires, and finish when the last child finishes."""
         result = context.invoke_child(child)
         if result.fired:
             context.trigger(result.mode)

@@ -26,10 +26,14 @@ class _Repetition(CompositeTrigger, BuiltInTree):
 
     def on_element(self, context: TriggerContext) -> None:
         """Pass the element to the child."""
-        self.on_child_timer(context, 0)
+        self._pass_to(context, 0)
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
-        """Pass on the timer, and fire if the child fires."""
+        """Pass the timer to the child."""
+        self._pass_to(context, child)
+
+    def _pass_to(self, context: TriggerContext, child: int) -> None:
+        """Pass the event to the child, and fire if the child fires."""
         result = context.invoke_child(child)
         if result.fired:
             context.trigger(result.mode)
