@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import platform
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-import attrs
 import pytest
 
-from dataflow_model.runners.spark import sink, stages, worker_memory
+import dataflow_model as dm
+from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.feed.offsets import begin
+from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.spark import worker_memory
+from dataflow_model.runners.spark.sink import StreamWriter
+from dataflow_model.runners.spark.stages import KeyedStage, StreamReader, program_options
 from dataflow_model.runners.spark.worker_memory import returning_memory
+from tests.support.inputs import write_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@attrs.frozen
-class _Task:
-    part: int = 0
-
+    from pathlib import Path
 
 FREED_MIB = 100
 PROGRAM = f"""
@@ -57,44 +59,33 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         pass
 
 
-def test_each_kind_of_task_returns_its_memory_once_its_output_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
+def test_each_kind_of_task_returns_its_memory_once_its_output_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    returned: list[int] = []
+    monkeypatch.setattr(worker_memory, "_trim", lambda: returned.append)
+    write_rows(tmp_path / "rows" / "1.parquet", 0, 5)
+    p = dm.Pipeline()
+    pairs = p | dm.io.ReadParquet(tmp_path / "rows", event_time="at") | dm.WithKeys("key", value="n")
+    _ = pairs | dm.Sum.per_key() | dm.io.Collect()
+    packed = Program(bound_plan(cut_into_stages(p.plan())), {}, (0,), "run").pack()
+    places = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(begin())}
+    options = program_options(packed, rows_per_batch="10", parallelism="1", **places)
 
-    @contextlib.contextmanager
-    def recording() -> Iterator[None]:
-        events.append("begins")
-        yield
-        events.append("returns")
+    reader = StreamReader(options)
+    start = reader.initialOffset()
+    [part] = reader.partitions(start, reader.latestOffset(start))
+    batches = reader.read(part)
+    assert next(batches).num_rows > 0
+    assert not returned
+    assert list(batches) == []
+    assert len(returned) == 1
 
-    def output(*_: Any) -> list[Any]:
-        events.append("works")
-        return []
-
-    task = _Task()
-    for module in (stages, sink):
-        monkeypatch.setattr(module, "returning_memory", recording)
-        monkeypatch.setattr(module, "this_task", lambda _: task)
-    monkeypatch.setattr(stages, "counting", output)
-    monkeypatch.setattr(stages, "read_work", output)
-    monkeypatch.setattr(stages, "run_shard", output)
-    monkeypatch.setattr(sink, "write_pending", output)
-    unused: Any = None
-
-    reader = object.__new__(stages.StreamReader)
-    reader.packed = unused
-    assert list(reader.read(stages._Part(0, unused))) == []
-    assert (events[0], events[-1]) == ("begins", "returns")
-    events.clear()
-
-    stage = stages.KeyedStage(unused, 1, unused, unused)
-    frames = stage.run((0,), iter(()))
-    next(frames)
-    assert events == ["begins", "works"]
+    frames = KeyedStage(packed, 1, SimpleNamespace(get=lambda: None), None).run((0,), iter(()))
+    assert next(frames).empty
+    assert len(returned) == 1
     assert list(frames) == []
-    assert events == ["begins", "works", "returns"]
-    events.clear()
+    assert len(returned) == 2
 
-    writer = object.__new__(sink.StreamWriter)
-    writer.packed = unused
-    writer.write(iter(()))
-    assert events == ["begins", "works", "returns"]
+    StreamWriter(options).write(iter(()))
+    assert len(returned) == 3
