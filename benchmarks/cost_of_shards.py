@@ -30,7 +30,7 @@ from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.publishing import Publisher
 from dataflow_model.runners.sharded.tallies import counting
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.runners.sharded.work import plan_work, read_work
 from dataflow_model.testing.micro_batches import MemoryStore
 from dataflow_model.values.pickles import dump, load
@@ -95,16 +95,16 @@ class _Cluster:
     program: Program
     offset: Offset = attrs.field(factory=begin)
     stores: dict[tuple[int, int], MemoryStore] = attrs.field(factory=dict)
-    workers: dict[tuple[int, int], Worker] = attrs.field(factory=dict)
+    workers: dict[tuple[int, int], ProcessCache] = attrs.field(factory=dict)
     feed: Feed = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        shards = len(self.program.labels)
+        shards = len(self.program.shard_ids)
         self.feed = Feed(self.program.staged.sources, ELEMENTS * shards, shards, self.program.awaited)
 
     def step(self) -> Cost:
         """Run a micro-batch."""
-        shards, offset = self.program.labels, self.offset
+        shards, offset = self.program.shard_ids, self.offset
         committed = read_progress(self._directory)
         end, choosing = _timed(lambda: self.feed.next(offset, drain=False, committed=committed))
         works, dividing = _timed(lambda: plan_work(self.feed, offset, end))
@@ -128,7 +128,7 @@ class _Cluster:
 
     def _task(self, stage: int, part: int) -> Task:
         """Return a task in a process of its own."""
-        worker = self.workers.setdefault((stage, part), Worker())
+        worker = self.workers.setdefault((stage, part), ProcessCache())
         return Task(self.program, worker, part, self.offset["batch"])
 
     def _run(

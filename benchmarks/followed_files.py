@@ -72,7 +72,7 @@ def _stream(folder: Path) -> MicroBatches:
 
 
 def _cost(stream: MicroBatches, files: int, folder: Path) -> Cost:
-    state = ShardState.open(Task(stream.program, stream.worker), 1, _SHARD, stream.stores[1, _SHARD])
+    state = ShardState.open(Task(stream.program, stream.cache), 1, _SHARD, stream.stores[1, _SHARD])
     idle = min(_poll(stream) for _ in range(_POLLS))
     arrivals = []
     for number in range(files, files + _POLLS):

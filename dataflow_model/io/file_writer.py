@@ -23,7 +23,7 @@ from dataflow_model.io.shapes import (
     infer_schema_of_values,
     pane_arrays,
 )
-from dataflow_model.plan.record_columns import columns_of, values_of
+from dataflow_model.plan.record_columns import columns_of_records, values_of_records
 from dataflow_model.plan.records import Record
 from dataflow_model.plan.shapes import infinities
 from dataflow_model.plan.sinks import SinkWriter
@@ -143,17 +143,17 @@ class FileSinkWriter(SinkWriter):
         """Return the schema of some records; those in columns are not looked at one by one if their types tell it."""
         sink = self._sink
         added = {"panes": sink.panes, "retractions": sink.retractions}
-        tables = [columns_of(records) for records in unseen]
+        tables = [columns_of_records(records) for records in unseen]
         schemas = [None if table is None else infer_schema_of_columns(table, **added) for table in tables]
         if schemas and schemas[0] is not None and all(schema == schemas[0] for schema in schemas):
             return schemas[0]
-        values = [value for records in unseen for value in values_of(records)]
+        values = [value for records in unseen for value in values_of_records(records)]
         return infer_schema_of_values(values, panes=sink.panes, retractions=sink.retractions)
 
     def _add_columns(self, records: Sequence[Record]) -> bool:
         """Write records whose values are columns of the schema's types; return whether they are."""
         sink = self._sink
-        table = columns_of(records)
+        table = columns_of_records(records)
         if table is None or not table.num_columns:
             return False
         added = pane_arrays(records, panes=sink.panes, retractions=sink.retractions)

@@ -8,7 +8,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, added_fields
-from dataflow_model.plan.record_columns import PaneColumns, values_of
+from dataflow_model.plan.record_columns import PaneColumns, values_of_records
 from dataflow_model.plan.shapes import MISSING, columns_of_values, fitted_columns, inferred_type
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -48,7 +48,7 @@ def infer_schema(records: Sequence[Record], *, panes: bool = False, retractions:
         key: string
         value: int64
     """
-    return infer_schema_of_values(values_of(records), panes=panes, retractions=retractions)
+    return infer_schema_of_values(values_of_records(records), panes=panes, retractions=retractions)
 
 
 def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool) -> pa.Schema | None:
@@ -100,7 +100,7 @@ def fit_places(
     records: Sequence[Record], schema: pa.Schema, *, panes: bool, retractions: bool = False
 ) -> tuple[pa.RecordBatch, list[int], list[Misfit]]:
     """Return what `fit` does and, between the two, the places of the records that fit."""
-    columns, kept, shapeless = columns_of_values(values_of(records), schema)
+    columns, kept, shapeless = columns_of_values(values_of_records(records), schema)
     misfits = [_misfit(records[place], reason) for place, reason in shapeless]
     bad: dict[int, str] = {}
     made = pane_arrays(records, panes=panes, retractions=retractions) if kept else {}

@@ -27,9 +27,9 @@ __all__ = [
     "DecodedRows",
     "at_the_beginning",
     "check_time_column",
-    "columns_of",
     "decode_columns",
     "instants",
+    "split_columns",
 ]
 
 BAD_COLUMN: Final = "__bad__"
@@ -182,11 +182,11 @@ def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
         )
 
 
-def columns_of(batch: pa.RecordBatch, event_time: str | Arrival | None, processing_time: str | None) -> Columns:
+def split_columns(batch: pa.RecordBatch, event_time: str | Arrival | None, processing_time: str | None) -> Columns:
     """Split a batch into columns, event times and clock, and find its bad rows.
 
     Example:
-        >>> columns = columns_of(pa.record_batch({"at": [5, None], "carrier": ["UA", "AA"]}), "at", None)
+        >>> columns = split_columns(pa.record_batch({"at": [5, None], "carrier": ["UA", "AA"]}), "at", None)
         >>> columns.event_times, columns.valid
         (array([5, 0]), array([ True, False]))
         >>> columns.bad[0].reason
@@ -245,7 +245,7 @@ def decode_columns(columns: Columns) -> DecodedRows:
     """Turn columns into elements.
 
     Example:
-        >>> decode_columns(columns_of(pa.record_batch({"at": [5], "carrier": ["UA"]}), "at", None)).values
+        >>> decode_columns(split_columns(pa.record_batch({"at": [5], "carrier": ["UA"]}), "at", None)).values
         [Row(at=5, carrier='UA')]
     """
     if columns.valid is None:

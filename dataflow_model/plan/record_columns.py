@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["KeptRecords", "LazyRecords", "PaneColumns", "RecordColumns", "columns_of", "records_of_kept", "values_of"]
+__all__ = [
+    "KeptRecords",
+    "LazyRecords",
+    "PaneColumns",
+    "RecordColumns",
+    "columns_of_records",
+    "records_of_kept",
+    "values_of_records",
+]
 
 
 @attrs.frozen(eq=False)
@@ -234,17 +242,17 @@ class LazyRecords(Sequence[Record]):
         return iter(self._records)
 
 
-def values_of(records: Sequence[Record]) -> list[Any]:
+def values_of_records(records: Sequence[Record]) -> list[Any]:
     """Return the records' values, without creating the records of a lazy sequence.
 
     Example:
         >>> from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-        >>> values_of([Record("UA", EventTime(0), GLOBAL_WINDOW, NO_FIRING)])
+        >>> values_of_records([Record("UA", EventTime(0), GLOBAL_WINDOW, NO_FIRING)])
         ['UA']
     """
     return records.values if isinstance(records, LazyRecords) else [record.value for record in records]
 
 
-def columns_of(records: Sequence[Record]) -> pa.Table | None:
+def columns_of_records(records: Sequence[Record]) -> pa.Table | None:
     """Return the records' values as columns, `None` where they are Python objects."""
     return records.columns if isinstance(records, LazyRecords) else None

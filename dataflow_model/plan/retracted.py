@@ -63,8 +63,8 @@ def memoised(plan: Plan) -> frozenset[str]:
         >>> sorted(memoised(p.plan()))
         ['behind']
     """
-    wishing = [node for node in plan.nodes if isinstance(node, ParDo) and node.retractable == "memoised"]
-    if not wishing:
+    memoising = [node for node in plan.nodes if isinstance(node, ParDo) and node.retractable == "memoised"]
+    if not memoising:
         return frozenset()
     retracted = retracted_collections(plan)
-    return frozenset(node.label for node in wishing if node.input in retracted and not node.is_stateful)
+    return frozenset(node.label for node in memoising if node.input in retracted and not node.is_stateful)

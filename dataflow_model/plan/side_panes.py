@@ -115,5 +115,5 @@ def _doubtful(plan: Plan, ref: Ref) -> Node | None:
 
 
 def _is_one_to_one(node: ParDo) -> bool:
-    may_file = node.tags or node.dead_letters is not None
-    return isinstance(node.fn, MapFn | VectorizedMapFn) and not may_file
+    has_other_outputs = node.tags or node.dead_letters is not None
+    return isinstance(node.fn, MapFn | VectorizedMapFn) and not has_other_outputs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 import attrs
 
 from dataflow_model.errors import SourceError, shown
-from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, columns_of, decode_columns
+from dataflow_model.plan.columns import BadRow, Columns, DecodedRows, decode_columns, split_columns
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.replay_clock import first_clock_from, last_clock_before
@@ -246,7 +246,7 @@ class RowSource(Source):
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch from `read` into columns, event times and clock, without creating a Python object per row."""
-        return columns_of(batch, self.event_time, self.processing_time)
+        return split_columns(batch, self.event_time, self.processing_time)
 
     def decode(self, batch: pa.RecordBatch) -> DecodedRows:
         """Turn a batch from `read` into named tuples with event times and clock, with the bad rows separate."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["asks_for_percentile", "awaited_percentiles", "awaited_signals", "check_percentiles"]
 
-ASKED: Final = "watermark_percentile"
-DISTINGUISHED: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
+WATERMARK_PERCENTILE: Final = "watermark_percentile"
+PERCENTILES_TOLD_APART: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
 """The percentiles below 100 that `watermark_percentile` distinguishes."""
 
 
@@ -33,29 +33,30 @@ def awaited_percentiles(plan: Plan) -> tuple[float, ...]:
     awaited.update(
         percentile for node in plan.nodes if isinstance(node, ParDo) for percentile in node.fn.watermark_percentiles
     )
-    return tuple(sorted(awaited.union(DISTINGUISHED if asks_for_percentile(plan) else ())))
+    return tuple(sorted(awaited.union(PERCENTILES_TOLD_APART if asks_for_percentile(plan) else ())))
 
 
 def asks_for_percentile(plan: Plan) -> bool:
     """Return whether any function requests `watermark_percentile`."""
-    return any(isinstance(node, ParDo) and ASKED in node.metadata for node in plan.nodes)
+    return any(isinstance(node, ParDo) and WATERMARK_PERCENTILE in node.metadata for node in plan.nodes)
 
 
 def check_percentiles(plan: Plan) -> None:
     """Raise `PlanError` for a function that requests `watermark_percentile` where it is not known."""
     for node in plan.nodes:
-        if isinstance(node, ParDo) and ASKED in node.metadata:
+        if isinstance(node, ParDo) and WATERMARK_PERCENTILE in node.metadata:
             if node.is_stateful:
                 raise PlanError(
-                    f"{node.label!r} asks for {ASKED!r}, which functions with state or timers do not get",
+                    f"{node.label!r} asks for {WATERMARK_PERCENTILE!r}, which functions with state or timers do not "
+                    "get",
                     hint="ask for it in a dm.Map between the last grouping or dm.Reshuffle() and this function, and "
                     "pass it on in the value",
                 )
             unknown = _unknown_before(plan, node)
             if unknown is not None:
                 raise PlanError(
-                    f"{node.label!r} asks for {ASKED!r}, but runs after {unknown!r}, where the watermark is not "
-                    "known yet",
+                    f"{node.label!r} asks for {WATERMARK_PERCENTILE!r}, but runs after {unknown!r}, where the "
+                    "watermark is not known yet",
                     hint="put a grouping or dm.Reshuffle() between the two",
                 )
 

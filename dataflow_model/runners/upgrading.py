@@ -10,7 +10,7 @@ from dataflow_model.errors import InvalidType
 from dataflow_model.runners.local.run_file import HOST
 from dataflow_model.runners.local.stopped import StoppedLocalRun
 from dataflow_model.runners.options import checkpoint_path
-from dataflow_model.runners.sharded.checkpoint.directory import our_part
+from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.upgrade.carrying import carry_over
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
 def needs_spark(old: str) -> bool:
     """Return whether only Spark can read the state of a stopped run; if there is no run, nothing needs Spark."""
     checkpoint = pathlib.Path(checkpoint_path(old)).absolute()
-    return our_part(checkpoint).exists() and not (checkpoint / HOST).exists()
+    return common_part(checkpoint).exists() and not (checkpoint / HOST).exists()
 
 
 def _stopped(old: str, spark: SparkSession | None) -> StoppedRun:

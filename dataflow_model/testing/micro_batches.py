@@ -18,7 +18,7 @@ from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, Row
-from dataflow_model.runners.sharded.task import Worker
+from dataflow_model.runners.sharded.task import ProcessCache
 from dataflow_model.runners.sharded.work import plan_work
 from dataflow_model.values.pickles import load
 
@@ -161,9 +161,9 @@ class MicroBatches(InProcess[MemoryStore]):
     def __init__(self, program: Program, schedule: Schedule) -> None:
         self._packed = program.pack()
         depths = range(1, len(program.staged.stages) + 1)
-        stores = {(depth, shard): MemoryStore() for depth in depths for shard in program.labels}
-        worker = Worker()
-        super().__init__(worker.program(self._packed), stores, worker)
+        stores = {(depth, shard): MemoryStore() for depth in depths for shard in program.shard_ids}
+        cache = ProcessCache()
+        super().__init__(cache.program(self._packed), stores, cache)
         self.offset = begin()
         self.micro_batches: list[MicroBatch] = []
         self._schedule = schedule
@@ -201,7 +201,7 @@ class MicroBatches(InProcess[MemoryStore]):
         sent = self.read(end["batch"], plan_work(feed, self.offset, end))
         if turn in self._schedule.restarts:
             self._stop_worker()
-            self.program = self.worker.program(self._packed)
+            self.program = self.cache.program(self._packed)
         if turn in self._schedule.crashes:
             durable = self.stores
             reached = itertools.islice(durable.items(), self._schedule.crashes[turn])
@@ -243,11 +243,11 @@ class MicroBatches(InProcess[MemoryStore]):
                 total[label].update(counts)
         return dict(total)
 
-    def run_shard(self, task: Task, depth: int, label: int, rows: list[Row], store: StateStore) -> Iterable[Row]:
+    def run_shard(self, task: Task, depth: int, shard: int, rows: list[Row], store: StateStore) -> Iterable[Row]:
         """Run one shard, whose rows arrive in any order."""
         self._order.shuffle(rows)
-        return super().run_shard(task, depth, label, rows, store)
+        return super().run_shard(task, depth, shard, rows, store)
 
     def _stop_worker(self) -> None:
         """Discard everything that is not durable."""
-        self.worker.forget(self.program.digest)
+        self.cache.forget(self.program.digest)

@@ -31,7 +31,7 @@ def _check_declarations(cls: type[Trigger]) -> None:
     percentiles, signals = vars(cls).get("percentiles", ()), vars(cls).get("signals", ())
     # Anything else computes what it names, such as a property or a field of attrs.
     if isinstance(percentiles, int | float | Collection):
-        check_named_percentiles(percentiles, f"`percentiles` of {cls.__name__}", low=True)
+        check_named_percentiles(percentiles, f"`percentiles` of {cls.__name__}", allows_low_watermark=True)
     is_one = isinstance(signals, str | int | float)
     if is_one or (isinstance(signals, Collection) and not all(isinstance(name, str) for name in signals)):
         raise InvalidType(

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import FiringMode, TriggerContext
 
-__all__ = ["MET", "AfterAll", "AfterAny", "AfterEach"]
+__all__ = ["CONDITIONS_MET", "AfterAll", "AfterAny", "AfterEach"]
 
-MET: Final = "met"
+CONDITIONS_MET: Final = "met"
 """The state tag of the children whose condition has been met."""
 
 
@@ -189,7 +189,7 @@ class AfterAll(SideBySide, _ManyTriggers):
 
     def show(self, context: TriggerContext, children: Sequence[int]) -> None:
         """Pass on the event, and fire and finish as the class describes."""
-        met: dict[int, FiringMode] = dict(context.lookup_state(MET, {}))
+        met: dict[int, FiringMode] = dict(context.lookup_state(CONDITIONS_MET, {}))
         last: int | None = None
         for child in children:
             result = context.invoke_child(child)
@@ -198,7 +198,7 @@ class AfterAll(SideBySide, _ManyTriggers):
                     last = result.at if last is None else max(last, result.at)
                 met[child] = result.mode
         ready = met and all(child in met or context.is_finished(child) for child in range(len(self.parts)))
-        context.store_state(MET, {} if ready else met)
+        context.store_state(CONDITIONS_MET, {} if ready else met)
         if ready:
             for mode in met.values():
                 context.trigger(mode, last)
@@ -209,8 +209,8 @@ class AfterAll(SideBySide, _ManyTriggers):
         """Keep the children that were ready in any of the windows."""
         met: dict[int, FiringMode] = {}
         for window in context.sources:
-            met |= context.lookup_source_state(window, MET, {})
-        context.store_state(MET, met)
+            met |= context.lookup_source_state(window, CONDITIONS_MET, {})
+        context.store_state(CONDITIONS_MET, met)
 
     def finished_from(self, children: Sequence[bool]) -> bool:
         """Return whether every child has finished."""

@@ -11,13 +11,13 @@ from dataflow_model.triggers.contexts import LOW_WATERMARK
 __all__ = ["check_named_percentiles"]
 
 
-def check_named_percentiles(percentiles: object, of: str, *, low: bool = False) -> None:
+def check_named_percentiles(percentiles: object, of: str, *, allows_low_watermark: bool = False) -> None:
     """Raise if what a class names is not a collection of percentiles of the watermark below 100.
 
     Args:
         percentiles: what the class names.
         of: the name of the attribute, and of the class.
-        low: whether 100 may be named too, which is the low watermark.
+        allows_low_watermark: whether 100 may be named too, which is the low watermark.
 
     Raises:
         InvalidArgument: for one out of range.
@@ -34,7 +34,7 @@ def check_named_percentiles(percentiles: object, of: str, *, low: bool = False) 
     for percentile in percentiles:
         if not isinstance(percentile, SupportsFloat):
             raise InvalidType(f"{of} must be numbers, got {percentile!r}", hint="write (90,), for example")
-        if not 0 < float(percentile) < LOW_WATERMARK and not (low and percentile == LOW_WATERMARK):
+        if not 0 < float(percentile) < LOW_WATERMARK and not (allows_low_watermark and percentile == LOW_WATERMARK):
             raise InvalidArgument(
                 f"{of} must lie between 0 and 100, got {percentile!r}",
                 hint="leave out 100, which is the low watermark and always available",

@@ -61,7 +61,7 @@ def test_the_factors_of_a_micro_batch_are_what_its_run_counts(micro_batch: Micro
     with opened(micro_batch, tmp_path) as stream:
         write_input(micro_batch, tmp_path, 0)
         stream.step()
-        counts = read_counters(stream.checkpoint.ours, stream.program.staged.plan)
+        counts = read_counters(stream.checkpoint.common_part, stream.program.staged.plan)
         written = list((tmp_path / "out").glob("part-*"))
     factors = micro_batch.factors()
     sums = [counts[f"sums {stage}"] for stage in range(micro_batch.stages)]

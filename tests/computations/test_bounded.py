@@ -15,7 +15,7 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.runners.spark.batch import pending_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.values.pickles import load
@@ -48,7 +48,7 @@ def job(topology: dm.Topology, directory: str) -> Bounded:
     """Run the tasks of a bounded job on two shards, with two buckets each."""
     staged = bound_plan(cut_into_stages(topology.pipeline().plan()))
     program = Program(staged, {}, SHARDS, "run", buckets=2).pack().unpack()
-    worker = Worker()
+    worker = ProcessCache()
     rows = [row for work in plan_work(program, 2) for row in do_work(Task(program, worker, work.number), work)]
     for depth in range(1, len(staged.stages) + 1):
         shuffled = sorted(rows, key=lambda row: (row.shard, row.stage, row.bucket))

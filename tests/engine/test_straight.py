@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dataflow_model.io.shapes import fit
-from dataflow_model.plan.record_columns import values_of
+from dataflow_model.plan.record_columns import values_of_records
 from dataflow_model.runners.engine.order import of_row
 from dataflow_model.runners.engine.straight import FreshRecords
 
@@ -36,7 +36,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> FreshRecords:
 
 
 def test_values_are_read_without_making_a_record_for_each_element(unread: FreshRecords) -> None:
-    assert values_of(unread) == [("a", 1), ("b", 2), ("c", 3)]
+    assert values_of_records(unread) == [("a", 1), ("b", 2), ("c", 3)]
     assert len(unread) == 3
 
 

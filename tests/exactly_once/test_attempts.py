@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.runners.sharded import in_process
 from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.task import Worker
+from dataflow_model.runners.sharded.task import ProcessCache
 from tests.support.exactly_once.job import SCRIPT
 from tests.support.laws.examples import share_of_examples
 from tests.support.micro_batches import Streamed
@@ -61,7 +61,7 @@ class Cluster:
     """Workers with a memory each, which run shards as the turns say."""
 
     turns: list[tuple[list[Attempt], int]]
-    workers: list[Worker] = attrs.field(factory=lambda: [Worker() for _ in range(WORKERS)])
+    workers: list[ProcessCache] = attrs.field(factory=lambda: [ProcessCache() for _ in range(WORKERS)])
     turn: int = 0
 
     def run(self, task: Task, depth: int, shard: int, rows: Iterable[Row], store: Any) -> list[Row]:
@@ -83,7 +83,7 @@ class Cluster:
         return out
 
     def task(self, task: Task, worker: int) -> Task:
-        return attrs.evolve(task, worker=self.workers[worker])
+        return attrs.evolve(task, cache=self.workers[worker])
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.publishing import Publisher
 from dataflow_model.runners.sharded.restoring import claim_sinks
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from tests.support.exactly_once.databases import rows
 from tests.support.exactly_once.tables import PAIRS, record
 from tests.support.written_files import visible
@@ -75,7 +75,7 @@ class Start:
         return Publisher(self.program, self.directory)
 
     def written(self, batch: int, value: int) -> Pending:
-        with PendingWriter(Task(self.program, Worker(), micro_batch=batch), "part") as writer:
+        with PendingWriter(Task(self.program, ProcessCache(), micro_batch=batch), "part") as writer:
             for label in ("WriteJson", "WriteTable"):
                 writer.write(label, [record(1, ("a", value))])
             return attrs.evolve(writer.close(), metrics=[METRICS])

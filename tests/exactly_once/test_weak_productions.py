@@ -74,7 +74,7 @@ def test_what_repeats_is_just_what_the_micro_batch_that_did_not_commit_had_publi
     weak.step()  # published, and then the driver dies: neither offset nor state of it is committed
     once, batch = printed(tmp_path)[before:], weak.offset["batch"]
     weak.offset, weak.stores = lost
-    weak.worker.forget_shards()
+    weak.cache.forget_shards()
     weak.finish()
     lines = printed(tmp_path)
     twice = [line for place, line in enumerate(lines) if line in lines[:place]]

@@ -16,7 +16,7 @@ from dataflow_model.errors import InvalidArgument, SourceError
 from dataflow_model.io import Collect, ReadJson, ReadParquet
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.text_sources import CsvSource, JsonSource
-from dataflow_model.plan.columns import columns_of, decode_columns, instants
+from dataflow_model.plan.columns import decode_columns, instants, split_columns
 from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.watermarks import ARRIVAL
 from dataflow_model.transforms.pipeline import Pipeline
@@ -83,7 +83,7 @@ BEYOND = {
 @pytest.mark.parametrize("kind", BEYOND)
 def test_a_time_that_python_cannot_hold_makes_a_bad_row(kind: str) -> None:
     column, shown = BEYOND[kind]
-    rows = columns_of(pa.record_batch({"n": [10, 20, 30], "t": column}), ARRIVAL, None)
+    rows = split_columns(pa.record_batch({"n": [10, 20, 30], "t": column}), ARRIVAL, None)
     [bad] = rows.bad
     assert (bad.index, decode_columns(rows).positions.tolist()) == (2, [0, 1])
     assert bad.reason.startswith(f"column 't' is {column.type} and holds {shown}")
@@ -98,7 +98,7 @@ def test_a_time_that_python_cannot_hold_makes_a_bad_row(kind: str) -> None:
 @pytest.mark.parametrize("name", ["event_time", "processing_time"])
 def test_a_time_column_beyond_64_bits_of_microseconds_makes_a_bad_row(name: str) -> None:
     times = pa.array([1, 2**60]).cast(pa.timestamp("s"))
-    rows = columns_of(pa.record_batch({"at": times}), **{"event_time": "at", "processing_time": None} | {name: "at"})
+    rows = split_columns(pa.record_batch({"at": times}), **{"event_time": "at", "processing_time": None} | {name: "at"})
     assert [bad.row for bad in rows.bad] == [{"at": 2**60}]
 
 
@@ -283,7 +283,7 @@ def test_a_replay_clock_that_goes_back_is_an_error_with_row_and_values(tmp_path:
 
 def test_a_row_without_clock_is_bad_and_takes_its_predecessors_clock() -> None:
     batch = pa.record_batch({"at": [1, 2, 3], "seen": [10, None, 30]})
-    actual = decode_columns(columns_of(batch, "at", "seen"))
+    actual = decode_columns(split_columns(batch, "at", "seen"))
     assert [row.at for row in actual.values] == [1, 3]
     assert actual.clock is not None
     assert actual.clock.tolist() == [10, 30]

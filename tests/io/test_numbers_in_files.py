@@ -12,7 +12,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.io.text_sources import CsvSource
-from dataflow_model.plan.columns import columns_of
+from dataflow_model.plan.columns import split_columns
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
@@ -101,14 +101,14 @@ def test_an_event_time_at_infinity_is_a_bad_row(tmp_path: pathlib.Path, micros: 
     ids=lambda column: str(column.type),
 )
 def test_no_instant_is_taken_for_infinity(column: pa.Array) -> None:
-    columns = columns_of(pa.record_batch({"at": column, "v": [1, 2]}), "at", None)
+    columns = split_columns(pa.record_batch({"at": column, "v": [1, 2]}), "at", None)
     assert [bad.index for bad in columns.bad] == [0, 1]
-    clocked = columns_of(pa.record_batch({"at": [1, 2], "seen": column}), "at", "seen")
+    clocked = split_columns(pa.record_batch({"at": [1, 2], "seen": column}), "at", "seen")
     assert [bad.index for bad in clocked.bad] == [0, 1]
 
 
 def test_the_last_instants_before_infinity_are_event_times() -> None:
-    columns = columns_of(pa.record_batch({"at": [2**63 - 2, -(2**63) + 1]}), "at", None)
+    columns = split_columns(pa.record_batch({"at": [2**63 - 2, -(2**63) + 1]}), "at", None)
     assert columns.event_times is not None
     assert columns.event_times.tolist() == [2**63 - 2, -(2**63) + 1]
     assert not columns.bad
@@ -158,7 +158,7 @@ def test_a_value_that_is_nested_too_deep_is_a_dead_letter_of_a_sink(tmp_path: pa
 
 def test_a_time_beyond_datetime_in_a_clock_is_shown_as_a_number() -> None:
     column = pa.array([2**63 - 1, 0]).cast(pa.timestamp("us", "UTC"))
-    [bad] = columns_of(pa.record_batch({"at": column}), "at", None).bad
+    [bad] = split_columns(pa.record_batch({"at": column}), "at", None).bad
     assert bad.reason.startswith(f"column 'at' holds {2**63 - 1}, which is not an instant")
     assert bad.row == {"at": 2**63 - 1}
 

@@ -12,7 +12,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.record_columns import values_of
+from dataflow_model.plan.record_columns import values_of_records
 from dataflow_model.plan.sinks import Sink, SinkWriter
 from tests.support.micro_batches import Streamed
 
@@ -30,7 +30,7 @@ class _Lines(SinkWriter):
         self._lines: list[str] = []
 
     def write(self, records: Sequence[Record]) -> None:
-        self._lines += [f"record {value}" for value in values_of(records)]
+        self._lines += [f"record {value}" for value in values_of_records(records)]
 
     def close(self) -> bytes:
         pathlib.Path(self._sink.folder, self._name).write_text("".join(f"{line}\n" for line in self._lines))

@@ -126,7 +126,7 @@ def test_a_stateful_function_gives_the_same_with_any_bound(
 def memory_of(stream: MicroBatches) -> int:
     """Return the bytes of state that the cached shards hold in memory: those of entries, and of cells in columns."""
     held = 0
-    for state in stream.worker._shards.values():
+    for state in stream.cache._shards.values():
         for machine in state.shard.machines.values():
             if isinstance(machine, DurableMachine):
                 used = machine._grouping.machine.cells.used
@@ -181,7 +181,7 @@ def test_accumulators_that_are_objects_do_not_stay_in_columns_under_a_bound_that
     stream = MicroBatches.of(pipeline.plan(), Schedule(cuts=(1,), max_state_memory=1_000_000))
     for _ in range(3):
         stream.step()
-    (state,) = stream.worker._shards.values()
+    (state,) = stream.cache._shards.values()
     machine = state.shard.machines["lists"]
     assert isinstance(machine, DurableMachine)
     assert isinstance(machine._stored.entries, SettledKeys)

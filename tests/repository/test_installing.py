@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.errors import UnsupportedOnRunner
-from dataflow_model.runners.sharded.checkpoint.directory import our_part
+from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.spark import installation, local_session
 from tests.support.environments import build, environment_of, run_in
 
@@ -105,7 +105,7 @@ def test_a_command_that_needs_pyspark_ends_with_the_way_out(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    our_part(tmp_path / "old").mkdir(parents=True)  # a checkpoint, not of a run in process
+    common_part(tmp_path / "old").mkdir(parents=True)  # a checkpoint, not of a run in process
     assert main(arguments) == 1
     printed = capsys.readouterr().err
     assert "PySpark is not installed" in printed

@@ -20,7 +20,7 @@ from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.commit_ids import commit_id
 from dataflow_model.runners.sharded.faults import NO_FAULT, Crash
 from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.task import Worker
+from dataflow_model.runners.sharded.task import ProcessCache
 from dataflow_model.testing import CrashPoint, TestStream
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import run as run_to_end
@@ -98,7 +98,7 @@ class Mortal(Streamed):
 
     def begin(self, death: Crash | None = None, build: Callable[[dm.Pipeline], Any] | None = None) -> None:
         """Start, or start again."""
-        self.worker = Worker()
+        self.cache = ProcessCache()
         made = self.program if build is None else Streamed(build, self.folder).program
         pathlib.Path(self.directory).mkdir(exist_ok=True)
         sequencer = take_sequencer(self.directory)
@@ -201,7 +201,7 @@ def test_of_two_attempts_at_once_only_the_quicker_goes_on(mortal: Mortal, monkey
     def run_two(task: Any, depth: int, shard: int, rows: Any, store: Any) -> list[Any]:
         slow = run_shard(task, depth, shard, rows, copy.deepcopy(store))
         first_rows = [row for _, row in zip(range(1), slow, strict=False)]
-        task.worker.forget_shards()
+        task.cache.forget_shards()
         records = list(run_shard(task, depth, shard, rows, store))
         try:
             list(slow)

@@ -64,10 +64,10 @@ def staged() -> StagedPlan:
 def test_only_the_owner_can_read_what_a_run_keeps_whatever_the_umask(umask: int, tmp_path: Path) -> None:
     del umask
     checkpoint = Checkpoint.open(str(tmp_path / "parent" / "checkpoint"), staged(), 2, HOST, is_input_over)
-    take_sequencer(checkpoint.ours)
-    mark = RunningMark(checkpoint.ours)
+    take_sequencer(checkpoint.common_part)
+    mark = RunningMark(checkpoint.common_part)
     mark.start()
-    write_progress(checkpoint.ours, {"batch": 0})
+    write_progress(checkpoint.common_part, {"batch": 0})
     permissions = modes(tmp_path)
     assert {mode for name, mode in permissions.items() if (tmp_path / name).is_dir()} == {0o700}
     files = {name: mode for name, mode in permissions.items() if (tmp_path / name).is_file()}
@@ -226,7 +226,7 @@ def test_an_offset_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(
         dm.CheckpointMismatch, match=f"offsets/0' was written in format {FORMAT + 1} by a newer version"
     ):
-        offset_of(checkpoint.own, 0)
+        offset_of(checkpoint.host_part, 0)
 
 
 def test_a_seed_of_another_format_is_refused_by_name(tmp_path: Path) -> None:

@@ -318,7 +318,7 @@ def test_a_shard_that_leaves_the_cache_tears_down_and_one_that_comes_back_is_set
     stream, steps = streamed(tmp_path, *range(10))
     for _ in range(5):
         stream.step()
-    stream.worker.forget_shards()
+    stream.cache.forget_shards()
     assert counted(steps) == {"setup": 1, "teardown": 1}
     stream.finish()
     assert counted(steps) == {"setup": 2, "teardown": 2}

@@ -493,7 +493,7 @@ def test_a_bounded_stream_keeps_no_grouping_in_columns_which_are_always_in_memor
     def engine(name: str, bound: int | None) -> Any:
         with Stepped(build, tmp_path / name, max_state_memory=bound).opened() as stream:
             stream.step()
-            (state,) = stream._worker._shards.values()
+            (state,) = stream._cache._shards.values()
             return state.shard.machines["sums"]
 
     assert isinstance(engine("free", None), ColumnarMachine)

@@ -19,7 +19,7 @@ from pyspark.sql.types import IntegerType, StructType
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.program import PackedProgram, Program
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.runners.spark import shipping
 from dataflow_model.runners.spark.job import do_work, plan_work
 from dataflow_model.runners.spark.run_folder import RunFolder
@@ -236,7 +236,7 @@ def test_an_element_that_a_function_returns_and_nobody_can_pickle_is_named_with_
         match=r"^an element cannot be pickled on its way to a transform: TypeError: cannot pickle '_thread\.lock' "
         r"object\n  transform: 'target'\n  element: \('b', Guarded\(name='b'.*\)\)\nHint: emit plain values; a lock",
     ):
-        list(do_work(Task(program, Worker()), work))
+        list(do_work(Task(program, ProcessCache()), work))
 
 
 class Locks(dm.CombineFn[Any, Any, Any]):

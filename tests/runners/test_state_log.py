@@ -378,7 +378,7 @@ def task() -> Task:
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key() | dm.io.Collect()
     packed = Program(cut_into_stages(p.plan()), {}, (0,), "run").pack()
-    return Task(packed.unpack(), tasks.Worker())
+    return Task(packed.unpack(), tasks.ProcessCache())
 
 
 def open_shard(task: Task, store: MemoryStore) -> ShardState:
@@ -402,9 +402,9 @@ def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_af
     stale.commit(task, 1, 0)  # an attempt whose state never became durable
     assert open_shard(task, store).how == "void"
 
-    other = attrs.evolve(task, worker=tasks.Worker())
+    other = attrs.evolve(task, cache=tasks.ProcessCache())
     first.token = _first_token(store)
-    other.worker.keep_shard(task.program, 1, 0, first)
+    other.cache.keep_shard(task.program, 1, 0, first)
     state = open_shard(other, store)
     assert (state.how, state.meta.latest) == ("behind", (5, 0))
 
@@ -417,5 +417,5 @@ def test_a_shard_that_fails_midway_is_out_of_the_cache(task: Task) -> None:
     store = MemoryStore()
     open_shard(task, store).commit(task, 1, 0)
     open_shard(task, store)  # and then the task dies
-    assert task.worker.take_shard(task.program, 1, 0) is None
+    assert task.cache.take_shard(task.program, 1, 0) is None
     assert open_shard(task, store).how == "void"

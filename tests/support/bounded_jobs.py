@@ -14,7 +14,7 @@ from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_counters
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.runners.spark.batch import pending_of
 from dataflow_model.runners.spark.dataframes import _rows_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
@@ -65,7 +65,7 @@ def run_as_job(
     cut = cut_into_stages(plan)
     staged = bound_plan(cut)
     program = Program(staged, static_sides(cut).values, tuple(range(shards)), "run", buckets).pack().unpack()
-    worker = Worker()
+    worker = ProcessCache()
     rows = [row for work in plan_work(program, shards) for row in do_work(Task(program, worker, work.number), work)]
     for label, partitions in (frames or {}).items():
         for number, batch in enumerate(partitions):

@@ -21,7 +21,7 @@ from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.task import Task
 from dataflow_model.runners.sharded.upgrade.carrying import write_seed
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
-from dataflow_model.runners.spark.labels import shard_labels
+from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over
 from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule
 
@@ -96,7 +96,7 @@ class Streamed(MicroBatches):
     def commit(self, end: Offset, rows: list[Row]) -> None:
         """Publish what has reached the sinks."""
         number = end["batch"]
-        pending = write_pending(Task(self.program, self.worker, micro_batch=number), rows)
+        pending = write_pending(Task(self.program, self.cache, micro_batch=number), rows)
         Publisher(self.program, self.directory).commit(number, [pending])
         forget_signals(self.folder, end["signals"])
 
@@ -131,7 +131,7 @@ class Run(Streamed):
         return Program(
             bound_plan(staged),
             {},
-            shard_labels(checkpoint.shards),
+            shard_ids(checkpoint.shards),
             checkpoint.run_id,
             lifts=fed,
             edition=checkpoint.record.edition,
@@ -155,7 +155,7 @@ class Run(Streamed):
     def carried_over(self, folder: Path, drop: Collection[str] = ()) -> Path:
         """Upgrade the run's checkpoint; it stays as it is."""
         record = self.checkpoint.record
-        labels = self.program.labels
+        labels = self.program.shard_ids
         seeds = [read_shard(record, labels, shard, store) for (_, shard), store in self.stores.items()]
         batch = self.offset["batch"] - 1
         write_seed(seeds, self.folder, folder, record, batch, self.offset, drop)

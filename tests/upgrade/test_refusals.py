@@ -42,7 +42,7 @@ def old(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     write_progress(run.directory, {**run.progress(), "batch": batch})
 
     def shards(_self: Any, _batch: int, record: Any) -> Iterator[ShardFound]:
-        labels = run.program.labels
+        labels = run.program.shard_ids
         yield from (read_shard(record, labels, shard, store) for (_, shard), store in run.stores.items())
 
     monkeypatch.setattr(StoppedSparkRun, "shards", shards)

@@ -14,7 +14,7 @@ from dataflow_model.plan.sources import ColumnSource, Origin
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 from dataflow_model.runners.sharded.state.shard import ShardState
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from tests.support.folders import Folder
 from tests.support.micro_batches import Streamed
 from tests.support.watermarks.files import summed, write
@@ -36,7 +36,7 @@ def hour_of(folder: Path, number: int) -> None:
 
 def metas(streamed: Streamed) -> list[Any]:
     return [
-        ShardState.open(Task(streamed.program, Worker()), *place, store).meta
+        ShardState.open(Task(streamed.program, ProcessCache()), *place, store).meta
         for place, store in streamed.stores.items()
     ]
 

@@ -88,7 +88,7 @@ def test_rows_that_wait_stay_in_columns(tmp_path: Path) -> None:
 
     streamed = Streamed(build, tmp_path, 120)
     streamed.step()
-    shards = [streamed.worker.take_shard(streamed.program, 1, label) for label in streamed.program.labels]
+    shards = [streamed.cache.take_shard(streamed.program, 1, label) for label in streamed.program.shard_ids]
     bundles = [packed.bundle for state in shards if state is not None for packed in state.meta.waiting]
     assert bundles
     for bundle in bundles:

@@ -18,7 +18,7 @@ from dataflow_model.runners.sharded.feed.pacing import held_back
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.rows import Kind
 from dataflow_model.runners.sharded.state.log import StateLog
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.runners.spark.dataframes import frame_rows
 from dataflow_model.testing import TestStream
 from dataflow_model.values.pickles import load
@@ -202,7 +202,7 @@ def test_a_dataframe_tells_of_each_of_its_partitions() -> None:
     _ = pipeline | "rows" >> dm.Read(source) | dm.Map(lambda row: (row.partition, row.at)) | FIXED | dm.Sum.per_key()
     program = Program(cut_into_stages(pipeline.plan()), {}, (0,), "run").pack().unpack()
     batch = pa.RecordBatch.from_pydict({"at": [5, 9, 7], "partition": [0, 1, 0]})
-    rows = list(frame_rows(Task(program, Worker(), 3), "rows", [batch]))
+    rows = list(frame_rows(Task(program, ProcessCache(), 3), "rows", [batch]))
     [(observations, counts)] = [load(row.payload) for row in rows if row.kind == Kind.SEEN]
     assert counts["elements_out"] == 3
     observed = {part.name: (part.greatest.tolist(), part.counts.tolist()) for part in observations.parts}

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dataflow_model.plan.record_columns import LazyRecords, PaneColumns, RecordColumns, columns_of, values_of
+from dataflow_model.plan.record_columns import (
+    LazyRecords,
+    PaneColumns,
+    RecordColumns,
+    columns_of_records,
+    values_of_records,
+)
 from dataflow_model.runners.engine import value_lanes
 from dataflow_model.runners.engine.bundle import retracted, windows_apart
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
@@ -110,12 +116,12 @@ class JoinedRecords(LazyRecords):
     @functools.cached_property
     def values(self) -> list[Any]:
         """The elements."""
-        return list(itertools.chain.from_iterable(map(values_of, self.chunks)))
+        return list(itertools.chain.from_iterable(map(values_of_records, self.chunks)))
 
     @functools.cached_property
     def columns(self) -> pa.Table | None:
         """The elements as columns, if all are columns of the same types."""
-        tables = [table for table in map(columns_of, self.chunks) if table is not None]
+        tables = [table for table in map(columns_of_records, self.chunks) if table is not None]
         if not tables or len(tables) < len(self.chunks):
             return None
         alike = all(table.schema.equals(tables[0].schema) for table in tables)

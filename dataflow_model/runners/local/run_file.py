@@ -194,7 +194,7 @@ class RunFile:
         return ShardStore(self, depth, shard)
 
     def shards(self) -> list[tuple[int, int]]:
-        """Return the stage and the label of each shard that has state."""
+        """Return the stage and the id of each shard that has state."""
         return [(depth, shard) for depth, shard in self.execute("SELECT depth, shard FROM heads ORDER BY depth, shard")]
 
     @contextlib.contextmanager
@@ -246,13 +246,13 @@ def _only(rows: list[tuple[Any, ...]]) -> bytes | None:
     return None if not rows else bytes(rows[0][0])
 
 
-def is_input_over(own: str) -> bool:
+def is_input_over(host_part: str) -> bool:
     """Return whether the last commit of a run ends its input.
 
     Args:
-        own: this host's part of its checkpoint.
+        host_part: this host's part of its checkpoint.
     """
-    file = RunFile.read_only(own)
+    file = RunFile.read_only(host_part)
     if file is None:
         return False
     with contextlib.closing(file):

@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.local.lock import who_holds
 from dataflow_model.runners.local.run_file import HOST, RunFile
-from dataflow_model.runners.sharded.checkpoint.directory import our_part
+from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
@@ -39,7 +39,7 @@ class StoppedLocalRun:
 
     def who_runs(self) -> str | None:
         """Return the process that holds the lock, or has marked the run as running on another machine."""
-        return who_holds(self.checkpoint / HOST) or who_runs(self._ours)
+        return who_holds(self.checkpoint / HOST) or who_runs(self._common_part)
 
     def last_committed(self) -> int | None:
         """Return the last committed micro-batch."""
@@ -51,7 +51,7 @@ class StoppedLocalRun:
         commit, is_published = self._last()
         if commit is None or is_published:
             return None
-        progress = read_progress(self._ours)
+        progress = read_progress(self._common_part)
         return None if progress.get("batch", -1) >= commit.number else commit.number
 
     def offset(self, batch: int) -> tuple[Offset, int]:
@@ -63,32 +63,33 @@ class StoppedLocalRun:
 
     def shards(self, batch: int, record: RunRecord) -> Iterator[ShardFound]:
         """Yield every shard's state."""
-        file = RunFile.read_only(self._own)
+        file = RunFile.read_only(self._host_part)
         assert file is not None  # noqa: S101 - there is a commit
-        labels = range(record.shards)
+        shard_ids = range(record.shards)
         with contextlib.closing(file):
-            expected = {(depth, label) for depth in range(1, len(record.stages) + 1) for label in labels}
+            expected = {(depth, shard) for depth in range(1, len(record.stages) + 1) for shard in shard_ids}
             missing = expected - set(file.shards())
             if missing:
                 raise StateCorruption(
-                    f"the state in {self._own!r} lacks (stage, shard) {sorted(missing)} after micro-batch {batch}",
+                    f"the state in {self._host_part!r} lacks (stage, shard) {sorted(missing)} after micro-batch "
+                    f"{batch}",
                     hint="restore the checkpoint from a copy",
                 )
-            for depth, label in sorted(expected):
-                yield read_shard(record, labels, label, file.store(depth, label))
+            for depth, shard in sorted(expected):
+                yield read_shard(record, shard_ids, shard, file.store(depth, shard))
 
     def _last(self) -> tuple[Commit | None, bool]:
         """Return the last commit, and whether it is marked as published."""
-        file = RunFile.read_only(self._own)
+        file = RunFile.read_only(self._host_part)
         if file is None:
             return None, False
         with contextlib.closing(file):
             return file.last_commit(), file.is_published()
 
     @property
-    def _own(self) -> str:
+    def _host_part(self) -> str:
         return str(self.checkpoint / HOST)
 
     @property
-    def _ours(self) -> str:
-        return str(our_part(self.checkpoint))
+    def _common_part(self) -> str:
+        return str(common_part(self.checkpoint))

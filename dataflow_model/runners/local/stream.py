@@ -27,8 +27,8 @@ from dataflow_model.runners.sharded.pending import write_pending
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.publishing import Publisher, take_followed
 from dataflow_model.runners.sharded.restoring import check_progress, check_rows_held
-from dataflow_model.runners.sharded.task import Task, Worker
-from dataflow_model.runners.sharded.work import brings_something, plan_work
+from dataflow_model.runners.sharded.task import ProcessCache, Task
+from dataflow_model.runners.sharded.work import has_work, plan_work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ class LocalStream:
     feed: Feed
     counted: CountedAhead = attrs.field(factory=CountedAhead)
     began: int | None = None
-    _worker: Worker = attrs.field(init=False, factory=Worker)
+    _cache: ProcessCache = attrs.field(init=False, factory=ProcessCache)
     _shards: InProcess[ShardStore] = attrs.field(init=False)
     _last: Commit | None = attrs.field(init=False, default=None)
     _pending: Commit | None = attrs.field(init=False, default=None)
@@ -78,7 +78,7 @@ class LocalStream:
             SourceError: if a table has other rows than those with which the run began.
         """
         self._last = self.file.last_commit()
-        self._progress = read_progress(self.checkpoint.ours)
+        self._progress = read_progress(self.checkpoint.common_part)
         number = None if self._last is None else self._last.number
         published = number if number is None or self.file.is_published() else number - 1
         check_progress(str(self.checkpoint.path), self._progress, number, published)
@@ -90,8 +90,8 @@ class LocalStream:
             if self._progress.get("batch", -1) < self._last.number:
                 self._pending = self._last
         depths = range(1, len(self.program.staged.stages) + 1)
-        stores = {(depth, label): self.file.store(depth, label) for depth in depths for label in self.program.labels}
-        self._shards = InProcess(self.program, stores, self._worker, stays=True)
+        stores = {(depth, shard): self.file.store(depth, shard) for depth in depths for shard in self.program.shard_ids}
+        self._shards = InProcess(self.program, stores, self._cache, stays=True)
 
     @property
     def offset(self) -> Offset:
@@ -125,7 +125,7 @@ class LocalStream:
         works = plan_work(self.feed, start, end)
         ended = () if self._last is None else self._last.ended
         is_listed = end["listed"] != start["listed"]
-        if not (self._is_due() or is_listed or brings_something(works, ended)):
+        if not (self._is_due() or is_listed or has_work(works, ended)):
             return False
         self.began = time.time_ns() // 1_000
         try:
@@ -147,7 +147,7 @@ class LocalStream:
                 self.file.note_published()
         finally:
             self.file.close()
-            self._worker.forget(self.program.digest)
+            self._cache.forget(self.program.digest)
 
     def _is_due(self) -> bool:
         """Return whether the wall clock has reached the moment at which something happens without new data.
@@ -162,7 +162,7 @@ class LocalStream:
         fault = self.program.fault
         with self.file.transaction():
             rows = self._shards.run(number, works)
-            pending = write_pending(Task(self.program, self._worker, micro_batch=number), rows)
+            pending = write_pending(Task(self.program, self._cache, micro_batch=number), rows)
             take_followed(pending, self.program, self._progress)
             moments = [moment for part in pending.metrics if (moment := part.get("moment")) is not None]
             commit = Commit(
@@ -189,4 +189,4 @@ class LocalStream:
 
     @property
     def _publisher(self) -> Publisher:
-        return Publisher(self.program, self.checkpoint.ours, syncs=True, reruns=False)
+        return Publisher(self.program, self.checkpoint.common_part, syncs=True, reruns=False)

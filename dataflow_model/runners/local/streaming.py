@@ -105,7 +105,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
             parallelism=1,
             read_clock=_reading(program, options.clock),
         )
-        file = RunFile.create(checkpoint.own)
+        file = RunFile.create(checkpoint.host_part)
         undone.callback(file.close)
         stream = LocalStream(checkpoint, program, file, feed, sides.counted)
         claim_sinks(stream.program, options.checkpoint)
@@ -151,7 +151,7 @@ class LocalStreamResult(StreamResult):
         self._poll_seconds = poll_seconds
         self._stopping = threading.Event()
         self._doorbell = Doorbell(stream.feed.alarms())
-        self._mark = RunningMark(stream.checkpoint.ours)
+        self._mark = RunningMark(stream.checkpoint.common_part)
         self._start()
 
     def stop(self) -> None:

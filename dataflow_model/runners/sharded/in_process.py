@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.rows import Row
     from dataflow_model.runners.sharded.state.log import StateStore
-    from dataflow_model.runners.sharded.task import Worker
+    from dataflow_model.runners.sharded.task import ProcessCache
     from dataflow_model.runners.sharded.work import Work
 
 __all__ = ["InProcess"]
@@ -31,14 +31,14 @@ class InProcess(Generic[StoreT]):
 
     Args:
         program: the program.
-        stores: the state store of each shard, by stage and label.
-        worker: the process's cache.
+        stores: the state store of each shard, by stage and id.
+        cache: the cache of the process.
         stays: whether tasks pass objects to each other unchanged; otherwise these are pickled, as between processes.
     """
 
     program: Program
     stores: dict[tuple[int, int], StoreT]
-    worker: Worker
+    cache: ProcessCache
     stays: bool = False
 
     def run(self, number: int, works: Sequence[Work]) -> list[Row]:
@@ -54,7 +54,7 @@ class InProcess(Generic[StoreT]):
         """Return the rows that stage 0 sends."""
         rows: list[Row] = []
         for part, work in enumerate(works):
-            task = Task(self.program, self.worker, part, number, self.stays)
+            task = Task(self.program, self.cache, part, number, self.stays)
             rows += counting(task, read_work(task, work))
         return rows
 
@@ -64,12 +64,12 @@ class InProcess(Generic[StoreT]):
         outputs: list[Row] = []
         for row in sent:
             inboxes.get((row.stage, row.shard), outputs).append(row)
-        task = Task(self.program, self.worker, micro_batch=number, stays=self.stays)
-        for (depth, label), store in self.stores.items():
-            for row in self.run_shard(task, depth, label, inboxes[depth, label], store):
+        task = Task(self.program, self.cache, micro_batch=number, stays=self.stays)
+        for (depth, shard), store in self.stores.items():
+            for row in self.run_shard(task, depth, shard, inboxes[depth, shard], store):
                 inboxes.get((row.stage, row.shard), outputs).append(row)
         return outputs
 
-    def run_shard(self, task: Task, depth: int, label: int, rows: list[Row], store: StateStore) -> Iterable[Row]:
+    def run_shard(self, task: Task, depth: int, shard: int, rows: list[Row], store: StateStore) -> Iterable[Row]:
         """Run one shard of one stage."""
-        return run_shard(task, depth, label, rows, store)
+        return run_shard(task, depth, shard, rows, store)

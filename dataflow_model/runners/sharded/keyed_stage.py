@@ -59,13 +59,13 @@ class _Inbox:
     partials: dict[At, dict[str, list[tuple[pa.Table, int]]]] = attrs.field(factory=dict)
 
 
-def run_shard(task: Task, depth: int, label: int, rows: Iterable[Row], store: StateStore) -> Iterator[Row]:
+def run_shard(task: Task, depth: int, shard: int, rows: Iterable[Row], store: StateStore) -> Iterator[Row]:
     """Run one micro-batch of one shard.
 
     Rows for later stages are passed on. The others are put into the total order of events and processed. The state is
     durable once the last row has been consumed.
     """
-    task, fault = task.for_shard(label), task.program.fault
+    task, fault = task.for_shard(shard), task.program.fault
     inbox = _Inbox()
     for row in fault.receive(rows):
         if row.stage > depth:
@@ -73,13 +73,13 @@ def run_shard(task: Task, depth: int, label: int, rows: Iterable[Row], store: St
         else:
             _receive(inbox, row)
     counted = CountedStore(fault.keep(store))
-    state = ShardState.open(task, depth, label, counted)
+    state = ShardState.open(task, depth, shard, counted)
     with torn_down_if_failed(state.shard):
-        yield from _run_open(task, depth, label, inbox, state, counted)
+        yield from _run_open(task, depth, shard, inbox, state, counted)
 
 
 def _run_open(
-    task: Task, depth: int, label: int, inbox: _Inbox, state: ShardState, counted: CountedStore
+    task: Task, depth: int, shard: int, inbox: _Inbox, state: ShardState, counted: CountedStore
 ) -> Iterator[Row]:
     """Run the micro-batch on the shard's durable state, and make the changes durable."""
     timeline = inbox.timeline
@@ -88,13 +88,13 @@ def _run_open(
             state.shard.tear_down()
             return  # this shard has no part in the micro-batch: all rows were for later stages
         timeline = make_timeline(task.program, state.meta, inbox.control, inbox.seen)
-    draws = KeptDraws.open(task, depth, label, state.shard.machines.values())
-    tally = Tally(bundles=next(task.worker.runs))  # the sample of timed bundles continues over runs
-    yield from counted_rows(tally, _run_staged(task, depth, label, state, timeline, inbox, draws))
-    metrics = _metrics(depth, label, state)
+    draws = KeptDraws.open(task, depth, shard, state.shard.machines.values())
+    tally = Tally(bundles=next(task.cache.runs))  # the sample of timed bundles continues over runs
+    yield from counted_rows(tally, _run_staged(task, depth, shard, state, timeline, inbox, draws))
+    metrics = _metrics(depth, shard, state)
     if depth == 1:
         note_sources(metrics, task.program, state.meta, inbox.control, inbox.seen)
-    state.commit(task, depth, label)
+    state.commit(task, depth, shard)
     metrics["state"] = state_sizes(state.shard.machines)
     metrics["clock"] = timeline.at[-1][0] if timeline.at else None
     metrics["moment"] = None if state.shard.is_over else next_moment(task.program, state.meta, state.shard.machines)
@@ -106,26 +106,26 @@ def _run_open(
 def _run_staged(
     task: Task,
     depth: int,
-    label: int,
+    shard: int,
     state: ShardState,
     timeline: Timeline,
     inbox: _Inbox,
     draws: KeptDraws | None,
 ) -> Iterator[Row]:
     """Run the instants, store memoised outputs, then publish weak productions."""
-    with _writer(task, depth, label) as writer:
-        yield from _run(task, depth, label, state, timeline, inbox, writer)
+    with _writer(task, depth, shard) as writer:
+        yield from _run(task, depth, shard, state, timeline, inbox, writer)
         if draws is not None:
             draws.keep()
         if writer is not None:
             yield from writer.finish()
 
 
-def _writer(task: Task, depth: int, label: int) -> AbstractContextManager[PendingWriter | None]:
+def _writer(task: Task, depth: int, shard: int) -> AbstractContextManager[PendingWriter | None]:
     """Return the writer that publishes a shard's weak productions before its state is durable; `None` if strong."""
     if not task.program.weak:
         return nullcontext()
-    return PendingWriter(task, f"stage-{depth}-shard-{label}")
+    return PendingWriter(task, f"stage-{depth}-shard-{shard}")
 
 
 def _receive(inbox: _Inbox, row: Row) -> None:
@@ -151,7 +151,7 @@ def _receive(inbox: _Inbox, row: Row) -> None:
 def _run(
     task: Task,
     depth: int,
-    label: int,
+    shard: int,
     state: ShardState,
     timeline: Timeline,
     inbox: _Inbox,
@@ -177,10 +177,10 @@ def _run(
         for name, reports in outputs.items():
             if any(node.label in program.staged.targets(name) for node in program.staged.stages[later - 1]):
                 payload = task.packed((name, reports))
-                yield from (Row(shard, later, Kind.WATERMARK, payload) for shard in program.labels)
-    if depth < last and label == program.labels[0]:
+                yield from (Row(receiver, later, Kind.WATERMARK, payload) for receiver in program.shard_ids)
+    if depth < last and shard == program.shard_ids[0]:
         payload = task.packed(timeline)
-        yield from (Row(shard, depth + 1, Kind.TIMELINE, payload) for shard in program.labels)
+        yield from (Row(receiver, depth + 1, Kind.TIMELINE, payload) for receiver in program.shard_ids)
 
 
 def _partials(timeline: Timeline, partials: Mapping[At, Mapping[str, Partials]]) -> dict[str, dict[int, Partials]]:
@@ -232,7 +232,7 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
     return inboxes
 
 
-def _metrics(depth: int, label: int, state: ShardState) -> TaskMetrics:
+def _metrics(depth: int, shard: int, state: ShardState) -> TaskMetrics:
     counters = {name: dict(machine.counters) for name, machine in state.shard.machines.items()}
     sources = {name: dict(counts) for name, counts in state.meta.counters.items() if name not in counters}
     watermarks = {
@@ -241,7 +241,7 @@ def _metrics(depth: int, label: int, state: ShardState) -> TaskMetrics:
     }
     return {
         "depth": depth,
-        "shard": label,
+        "shard": shard,
         "counters": counters,
         "sources": sources,
         "watermarks": {name: reported.low for name, reported in watermarks.items()},

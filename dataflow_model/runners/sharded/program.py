@@ -42,7 +42,7 @@ class Program:
     Attributes:
         staged: the chain of stages.
         side_values: the static side inputs.
-        labels: the shard labels.
+        shard_ids: the ids of the shards.
         run_id: the id of the run, which commits contain; a resumed run keeps it.
         lifts: the groupings that get columns.
         buckets: the number of parts into which a bounded job divides each shard's keys, so that one fits in memory.
@@ -50,8 +50,8 @@ class Program:
         sequencer: the sequencer of this start of the run; 0 without a checkpoint.
         planned: the micro-batch that an earlier start planned last, and the sequencer of that start: if this start
             finishes or repeats it, its commit keeps its id; `None` if there is none.
-        directory: our part of the checkpoint, which keeps the outputs of memoised functions in case a partly published
-            micro-batch is repeated; empty on a host that never repeats one.
+        directory: the common part of the checkpoint, which keeps the outputs of memoised functions in case a partly
+            published micro-batch is repeated; empty on a host that never repeats one.
         weak: whether sinks that can publish before the micro-batch commits do so.
         fault: the fault that a test injects.
         edition: distinguishes the run's commits from those before an upgrade.
@@ -64,7 +64,7 @@ class Program:
 
     staged: StagedPlan
     side_values: Mapping[SideInput, Callable[[Window], Any]]
-    labels: tuple[int, ...]
+    shard_ids: tuple[int, ...]
     run_id: str
     buckets: int = 1
     lifts: Mapping[str, Lift] = attrs.field(factory=dict)
@@ -100,8 +100,8 @@ class Program:
 
     @property
     def followers(self) -> tuple[int, ...]:
-        """The labels of the shards that follow the sources; without keyed stages the commit does, under one label."""
-        return self.labels if self.staged.stages else self.labels[:1]
+        """The ids of the shards that follow the sources; without keyed stages the commit does, under one id."""
+        return self.shard_ids if self.staged.stages else self.shard_ids[:1]
 
     @functools.cached_property
     def is_on_wall(self) -> bool:
@@ -114,7 +114,7 @@ class Program:
         """The bytes of memory for the state by key of one keyed node on one shard; `None` for no bound."""
         if self.max_state_memory is None:
             return None
-        return self.max_state_memory // max(1, len(self.labels) * len(self.staged.keyed))
+        return self.max_state_memory // max(1, len(self.shard_ids) * len(self.staged.keyed))
 
     @functools.cached_property
     def awaited(self) -> Awaited:
@@ -138,9 +138,9 @@ class Program:
             reached[node.label] = frozenset().union(*(reached[other.label] for other in consumers))
         return reached
 
-    def lifts_from(self, read: str) -> tuple[Lift, ...]:
+    def lifts_from(self, label: str) -> tuple[Lift, ...]:
         """Return the lifted groupings that a source feeds."""
-        return tuple(lift for lift in self.lifts.values() if lift.read == read)
+        return tuple(lift for lift in self.lifts.values() if lift.read == label)
 
     @functools.cached_property
     def only_lifted(self) -> frozenset[str]:
@@ -152,28 +152,28 @@ class Program:
         """Return the nodes whose output does not reach a cut."""
         return frozenset(label for label, cuts in self._reached.items() if cut not in cuts)
 
-    def rest(self, read: str) -> tuple[Node, ...]:
+    def element_consumers(self, label: str) -> tuple[Node, ...]:
         """Return the nodes that take a source's rows as elements."""
-        return tuple(node for node in self.staged.plan.consumers(Ref(read)) if node.label not in self.only_lifted)
+        return tuple(node for node in self.staged.plan.consumers(Ref(label)) if node.label not in self.only_lifted)
 
-    def pairs_of(self, read: str) -> ToPairs | None:
+    def pairs_of(self, label: str) -> ToPairs | None:
         """Return the node that turns the rows into pairs of two columns, if no other node takes them as elements."""
-        rest = self.rest(read)
-        pairs = rest[0] if len(rest) == 1 else None
-        if self.staged.source(read).id_columns:  # the record's id needs its columns
+        consumers = self.element_consumers(label)
+        pairs = consumers[0] if len(consumers) == 1 else None
+        if self.staged.source(label).id_columns:  # the record's id needs its columns
             return None
         return pairs if isinstance(pairs, ToPairs) and isinstance(pairs.key, str) and pairs.value is not None else None
 
-    def source(self, read: str) -> ColumnSource:
+    def projected_source(self, label: str) -> ColumnSource:
         """Return a source with only the columns that are needed."""
-        node = self.staged.read(read)
+        node = self.staged.read(label)
         source = node.source.as_columns
         assert source is not None  # noqa: S101 - only column sources are read by ranges of rows
-        pairs = self.pairs_of(read)
+        pairs = self.pairs_of(label)
         # A dead letter contains the whole row, and text may be bad in any column.
-        if node.dead_letters is not None or not source.is_typed or (self.rest(read) and pairs is None):
+        if node.dead_letters is not None or not source.is_typed or (self.element_consumers(label) and pairs is None):
             return source
-        columns = {name for lift in self.lifts_from(read) for name in (lift.key, lift.value) if name is not None}
+        columns = {name for lift in self.lifts_from(label) for name in (lift.key, lift.value) if name is not None}
         if pairs is not None:
             columns |= {str(pairs.key), str(pairs.value)}
         return source.project(columns) if columns <= set(source.schema().names) else source

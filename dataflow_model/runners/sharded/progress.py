@@ -99,7 +99,7 @@ def progress_after(
     before: Mapping[str, Any],
     batch: int,
     metrics: Sequence[TaskMetrics],
-    rows: dict[str, Counter[str]],
+    sink_counts: dict[str, Counter[str]],
     tally: Tally,
 ) -> dict[str, Any]:
     """Return the progress after a new commit: counters of shards are totals, those of sinks and tasks are added."""
@@ -129,8 +129,8 @@ def progress_after(
         sources.update({name: entries[name] for name in _OF_SOURCES if name in part})  # every shard reports the same
         for name in _BY_ORIGIN:
             by_origin[name].update(entries.get(name, {}))
-    sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in rows}
-    for label, counts in rows.items():
+    sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in sink_counts}
+    for label, counts in sink_counts.items():
         sinks[label].update(counts)
     ticks = [clock for part in metrics if (clock := part.get("clock")) is not None]
     return {

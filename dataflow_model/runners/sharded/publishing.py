@@ -84,7 +84,7 @@ class Publisher:
             publishing = pathlib.Path(self.directory, _PUBLISHING)
             with writing(publishing):
                 write_file(publishing, str(batch).encode())
-        rows: dict[str, Counter[str]] = {}
+        sink_counts: dict[str, Counter[str]] = {}
         tally = Tally()
         self.program.fault.reach("before_publishing", batch)
         for write in self.program.staged.sinks:
@@ -93,7 +93,7 @@ class Publisher:
                 enter(write.label)
                 fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
             published = [part.published[write.label] for part in pending if write.label in part.published]
-            rows[write.label] = Counter(write.sink.counts([*messages, *published]))
+            sink_counts[write.label] = Counter(write.sink.counts([*messages, *published]))
             if write.sink.keeps_records and write.sink.count_records(messages):
                 kept = write.sink.kept(messages)
                 _keep(_collected(self.directory, write.label), commit_id(self.program, batch), kept, sync=self.syncs)
@@ -101,7 +101,7 @@ class Publisher:
         self.program.fault.reach("after_publishing", batch)
         progress = before
         if before.get("batch", -1) < batch:  # otherwise it was noted before the host could record the commit
-            progress = self._progress_after(before, batch, pending, rows, tally)
+            progress = self._progress_after(before, batch, pending, sink_counts, tally)
             check_newest(self.directory, self.program.fence)
             write_progress(self.directory, progress, sync=self.syncs)
         self.program.fault.reach("after_progress", batch)
@@ -112,14 +112,14 @@ class Publisher:
         before: dict[str, Any],
         batch: int,
         pending: Sequence[Pending],
-        rows: dict[str, Counter[str]],
+        sink_counts: dict[str, Counter[str]],
         tally: Tally,
     ) -> dict[str, Any]:
         """Return the progress after a micro-batch that was published for the first time."""
         for part in pending:
             for counted in part.tallies:
                 tally.merge(counted)
-        for label, counts in rows.items():
+        for label, counts in sink_counts.items():
             bundles = tally.own.get(label, Readings()).distributions.get(BUNDLE_SIZE)
             if bundles is not None:
                 counts["elements_in"] += int(bundles.sum)
@@ -127,7 +127,7 @@ class Publisher:
         if self.reruns:
             control = next((part.control for part in pending if part.control is not None), None)
             metrics += follow_sources(self.program, control, [read for part in pending for read in part.reads], before)
-        return progress_after(before, batch, metrics, rows, tally)
+        return progress_after(before, batch, metrics, sink_counts, tally)
 
     def abort(self, batch: int, pending: Sequence[Pending]) -> None:
         """Remove the output of the tasks, unless a newer start of the run may be writing to the same place."""
@@ -158,14 +158,14 @@ def last_published(directory: str) -> int | None:
         raise corrupt(repr(str(path)), f"it does not contain the number of a micro-batch: {error}") from error
 
 
-def half_published(directory: str, committed: int | None) -> int | None:
+def half_published(common_part: str, committed: int | None) -> int | None:
     """Return the micro-batch whose publishing has started but that is not committed; `None` if there is none.
 
     Args:
-        directory: our part of a checkpoint.
+        common_part: the part of a checkpoint that is the same for all hosts.
         committed: the last committed micro-batch.
     """
-    published = last_published(directory)
+    published = last_published(common_part)
     return published if published is not None and (committed is None or committed < published) else None
 
 

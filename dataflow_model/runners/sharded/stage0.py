@@ -72,7 +72,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     """
     program = task.program
     read = program.staged.read(part.label)
-    source = program.source(part.label)
+    source = program.projected_source(part.label)
     reading = _Reading(task, part, wall, writer)
     observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
     bad_rows = BadRows(read, source, part.origin, program.wall if wall is None else wall, part.base)
@@ -101,7 +101,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     if version is not None:  # it may have been replaced while it was read
         source.check_version(part.origin, version)
     payload = task.packed((observer.seen(version), {"elements_out": read_rows, "dead_letters": dead}))
-    yield from (Row(label, 1, Kind.SEEN, payload) for label in program.followers)
+    yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.followers)
 
 
 class _Reading:
@@ -113,7 +113,7 @@ class _Reading:
         self._task, self._label, self._writer = task, part.label, writer
         self._at: At = FIRST if wall is None else (wall, 0)
         self._lifts = program.lifts_from(part.label)
-        self._rest = program.rest(part.label)
+        self._consumers = program.element_consumers(part.label)
         self._pairs = program.pairs_of(part.label)
         self._skip = program.only_lifted
         start = Ref(part.label if self._pairs is None else self._pairs.label)
@@ -123,7 +123,7 @@ class _Reading:
         """Process some rows, and yield the output that is ready."""
         if not len(rows.positions):
             return
-        if self._rest:
+        if self._consumers:
             yield from self._elements(rows)
         for lift in self._lifts:
             yield from self._partials(lift, rows)
@@ -139,13 +139,13 @@ class _Reading:
             yield from run_through(self._task, self._label, MAIN, bundle, skip=program.all_but(lift.label))
             return
         elements = len(rows.event_times)
-        shards = len(program.labels)
+        shards = len(program.shard_ids)
         slots = range(shards * program.buckets)
         parts = [(0, table)] if len(slots) == 1 or not table.num_rows else split_table(table, slots)
         for slot, part in parts:
             packed = PackedPartials(lift.label, self._at, elements, self._task.packed_table(part))
             elements = 0  # counted once, with the first part
-            yield Row(program.labels[slot % shards], 1, Kind.PARTIAL, self._task.packed(packed), slot // shards)
+            yield Row(program.shard_ids[slot % shards], 1, Kind.PARTIAL, self._task.packed(packed), slot // shards)
 
     def _elements(self, rows: GoodRows) -> Iterator[Row]:
         pairs = self._pairs
@@ -259,7 +259,7 @@ def pack_arrivals(
             whole = PackedBundle(cut, _instants(bundle, places), bundle)
             if not isinstance(node, Write):  # every shard receives the whole side input
                 payload = _packed_elements(task, whole)
-                yield from (Row(label, stage, Kind.DATA, payload) for label in program.labels)
+                yield from (Row(shard, stage, Kind.DATA, payload) for shard in program.shard_ids)
             elif writer is not None:
                 writer.write(cut, records_of(bundle, whole.instants()))
             else:
@@ -267,12 +267,12 @@ def pack_arrivals(
             continue
         if isinstance(node, GroupByKeyAndWindow):
             bundle.values = in_columns(bundle.values)
-        for slot, rows in rows_by_shard(node, bundle, len(program.labels) * program.buckets).items():
+        for slot, rows in rows_by_shard(node, bundle, len(program.shard_ids) * program.buckets).items():
             part = bundle if len(rows) == len(bundle) else bundle.take(rows)
             of_part = places if places is None or isinstance(places, tuple) or part is bundle else taken(places, rows)
-            bucket, index = divmod(slot, len(program.labels))
+            bucket, index = divmod(slot, len(program.shard_ids))
             payload = _packed_elements(task, PackedBundle(cut, _instants(part, of_part), part))
-            yield Row(program.labels[index], stage, Kind.DATA, payload, bucket)
+            yield Row(program.shard_ids[index], stage, Kind.DATA, payload, bucket)
 
 
 def _instants(bundle: Bundle, at: Sequence[At] | At | None) -> Sequence[At] | At:

@@ -35,7 +35,7 @@ def stream_program(
     checkpoint: Checkpoint,
     staged: StagedPlan,
     side_values: Mapping[SideInput, Callable[[Window], Any]],
-    labels: Sequence[int],
+    shard_ids: Sequence[int],
     *,
     directory: str = "",
     weak: bool = False,
@@ -47,8 +47,8 @@ def stream_program(
         checkpoint: the checkpoint of the run.
         staged: its plan.
         side_values: the static side inputs.
-        labels: the shard labels.
-        directory: our part of the checkpoint, if the host may repeat a partly published micro-batch.
+        shard_ids: the ids of the shards.
+        directory: the common part of the checkpoint, if the host may repeat a partly published micro-batch.
         weak: whether sinks that can publish before the micro-batch commits do so.
         max_state_memory: the bytes of memory for state by key, over all shards. With it, no grouping of a new run keeps
             its state in columns, which are always in memory.
@@ -60,10 +60,10 @@ def stream_program(
     return Program(
         staged,
         side_values,
-        tuple(labels),
+        tuple(shard_ids),
         checkpoint.run_id,
         lifts=lifted,
-        sequencer=take_sequencer(checkpoint.ours),
+        sequencer=take_sequencer(checkpoint.common_part),
         directory=directory,
         weak=weak,
         edition=checkpoint.record.edition,

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import PackedProgram, Program
     from dataflow_model.runners.sharded.state.shard import ShardState
 
-__all__ = ["Task", "Worker"]
+__all__ = ["ProcessCache", "Task"]
 
 _KEPT_PROGRAMS: Final = 4
 _KEPT_SHARDS: Final = 64
 
 
 @attrs.define(eq=False)
-class Worker:
+class ProcessCache:
     """The cache of one process between tasks: programs, fragments whose DoFns are set up, and shards.
 
     A process without it, such as a new one, restores everything from durable state.
@@ -60,15 +60,15 @@ class Worker:
             self._fragments[place] = Fragment(staged.plan, producer, staged.cuts, program.side_values, skip)
         return self._fragments[place]
 
-    def take_shard(self, program: Program, depth: int, label: int) -> ShardState | None:
+    def take_shard(self, program: Program, depth: int, shard: int) -> ShardState | None:
         """Remove a shard from the cache and return it; `None` if it is not cached."""
-        return self._shards.pop((program.digest, depth, label), None)
+        return self._shards.pop((program.digest, depth, shard), None)
 
-    def keep_shard(self, program: Program, depth: int, label: int, state: ShardState) -> None:
+    def keep_shard(self, program: Program, depth: int, shard: int, state: ShardState) -> None:
         """Put a shard into the cache; if the cache is full, the least recently used shard is discarded."""
         while len(self._shards) >= _KEPT_SHARDS:
             self._shards.pop(next(iter(self._shards))).discard()
-        self._shards[program.digest, depth, label] = state
+        self._shards[program.digest, depth, shard] = state
 
     def forget_shards(self, digest: str | None = None) -> None:
         """Discard the shards of a program, or of all programs, and tear down their functions."""
@@ -89,26 +89,26 @@ class Task:
 
     Attributes:
         program: the program.
-        worker: the cache of the process.
+        cache: the cache of the process.
         part: the index of the part among those that run in parallel.
         micro_batch: the number of the micro-batch; 0 in a bounded job, which commits once.
         stays: whether its rows stay in this process, so that what they carry need not be pickled.
     """
 
     program: Program
-    worker: Worker
+    cache: ProcessCache
     part: int = 0
     micro_batch: int = 0
     stays: bool = False
 
     @property
     def home(self) -> int:
-        """The shard label of rows that do not belong to a shard."""
-        return self.program.labels[self.part % len(self.program.labels)]
+        """The id of the shard that receives rows which belong to none."""
+        return self.program.shard_ids[self.part % len(self.program.shard_ids)]
 
     def fragment(self, producer: str, skip: frozenset[str] = frozenset()) -> Fragment:
         """Return the fragment after a source, without some nodes."""
-        return self.worker.fragment(self.program, producer, skip)
+        return self.cache.fragment(self.program, producer, skip)
 
     def packed(self, value: Any) -> Any:
         """Return a value as the payload of a row."""
@@ -122,6 +122,6 @@ class Task:
         """Pass a named point; the process is killed there if a test has armed a crash."""
         self.program.fault.reach(point, self.micro_batch)
 
-    def for_shard(self, label: int) -> Task:
+    def for_shard(self, shard: int) -> Task:
         """Return the task that runs one shard of the same micro-batch in this process."""
-        return attrs.evolve(self, part=self.program.labels.index(label))
+        return attrs.evolve(self, part=self.program.shard_ids.index(shard))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Control, Feed, Offset
     from dataflow_model.runners.sharded.task import Task
 
-__all__ = ["Work", "brings_something", "plan_work", "read_work", "share_out"]
+__all__ = ["Work", "has_work", "plan_work", "read_work", "share_out"]
 
 
 @attrs.frozen
@@ -49,7 +49,7 @@ def plan_work(feed: Feed, start: Offset, end: Offset) -> list[Work]:
     return [Work(control, number == 0, tuple(parts)) for number, parts in enumerate(shares)]
 
 
-def brings_something(works: Sequence[Work], ended: Collection[str]) -> bool:
+def has_work(works: Sequence[Work], ended: Collection[str]) -> bool:
     """Return whether a micro-batch has anything to do apart from what the passage of time causes.
 
     Args:
@@ -75,7 +75,7 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
     staged = task.program.staged
     if work.leads:
         payload = task.packed(work.control)
-        yield from (Row(label, 1, Kind.CONTROL, payload) for label in task.program.followers)
+        yield from (Row(shard, 1, Kind.CONTROL, payload) for shard in task.program.followers)
         at = FIRST if work.control.steps is None else (0, STATIC_STEP)
         for read in staged.sources:
             held = read.source.as_elements
@@ -110,7 +110,7 @@ def _counted(task: Task, source: str, count: int) -> Iterator[Row]:
     """Yield a row that reports the number of elements of a source without files."""
     none = np.empty(0, np.int64)
     payload = task.packed((Observations(source, "", none), {"elements_out": count}))
-    yield from (Row(label, 1, Kind.SEEN, payload) for label in task.program.followers)
+    yield from (Row(shard, 1, Kind.SEEN, payload) for shard in task.program.followers)
 
 
 def _size(part: Slice) -> int:

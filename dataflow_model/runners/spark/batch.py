@@ -27,8 +27,8 @@ from dataflow_model.runners.spark.dataframes import ROW_TYPE, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
-from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.run_folder import RunFolder
+from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.shipping import ship_package, ship_program
 from dataflow_model.runners.spark.static_sides import spark_static_sides
 from dataflow_model.runners.spark.support import BATCH
@@ -66,7 +66,7 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     spark = runner.spark
     ship_package(spark)
     shards = runner.shards()
-    labels = shard_labels(shards)
+    ids = shard_ids(shards)
     sides = spark_static_sides(runner, staged)
     staged = bound_plan(staged)
     counts = [read.source.row_count() for read in staged.sources]
@@ -78,7 +78,7 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
     program = Program(
         staged,
         sides.values,
-        labels,
+        ids,
         uuid.uuid4().hex[:12],
         buckets,
         lifted,

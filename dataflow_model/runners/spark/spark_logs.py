@@ -18,34 +18,34 @@ HOST: Final = "spark"
 """The name of Spark's part of a checkpoint."""
 
 
-def last_committed(spark: str) -> int | None:
+def last_committed(host_part: str) -> int | None:
     """Return the number of the last micro-batch that Spark committed; `None` if there is none.
 
     Args:
-        spark: Spark's part of a checkpoint.
+        host_part: Spark's part of a checkpoint.
     """
-    return _last(spark, "commits")
+    return _last(host_part, "commits")
 
 
-def last_started(spark: str) -> tuple[int, Offset] | None:
+def last_started(host_part: str) -> tuple[int, Offset] | None:
     """Return the number of the last micro-batch whose offset Spark has logged, and that offset; `None` if none is."""
-    last = _last(spark, "offsets")
-    return None if last is None else (last, offset_of(spark, last)[0])
+    last = _last(host_part, "offsets")
+    return None if last is None else (last, offset_of(host_part, last)[0])
 
 
-def is_input_over(spark: str) -> bool:
+def is_input_over(host_part: str) -> bool:
     """Return whether the last micro-batch that has started ends the input."""
-    started = last_started(spark)
+    started = last_started(host_part)
     return started is not None and bool(started[1]["last"])
 
 
-def offset_of(spark: str, batch: int) -> tuple[Offset, int]:
+def offset_of(host_part: str, batch: int) -> tuple[Offset, int]:
     """Return the offset of our source after a micro-batch, and the number of Spark's other sources.
 
     Raises:
         CheckpointMismatch: if the log cannot be read, or another version of the package wrote it in another format.
     """
-    path = pathlib.Path(spark, "offsets", str(batch))
+    path = pathlib.Path(host_part, "offsets", str(batch))
     own_offsets: list[Offset] = []
     others = 0
     try:
@@ -81,7 +81,7 @@ def own_offset(text: str) -> Offset | None:
     return cast("Offset", offset) if is_ours else None
 
 
-def _last(spark: str, log: str) -> int | None:
-    folder = pathlib.Path(spark, log)
+def _last(host_part: str, log: str) -> int | None:
+    folder = pathlib.Path(host_part, log)
     numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
     return max(numbers, default=None)

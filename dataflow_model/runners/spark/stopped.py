@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import StateCorruption
-from dataflow_model.runners.sharded.checkpoint.directory import our_part
+from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
-from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.session import local_session, settings_of, stream_settings
+from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.spark_logs import last_committed, offset_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class StoppedSparkRun:
 
     def who_runs(self) -> str | None:
         """Return the driver that has marked the run as running."""
-        return who_runs(self._ours)
+        return who_runs(self._common_part)
 
     def last_committed(self) -> int | None:
         """Return the last committed micro-batch."""
@@ -51,7 +51,7 @@ class StoppedSparkRun:
 
     def half_published(self) -> int | None:
         """Return the micro-batch whose publishing has started but whose commit Spark has not logged."""
-        return half_published(self._ours, self.last_committed())
+        return half_published(self._common_part, self.last_committed())
 
     def offset(self, batch: int) -> tuple[Offset, int]:
         """Return our sources' offset, and the number of streaming DataFrames."""
@@ -60,26 +60,26 @@ class StoppedSparkRun:
     def shards(self, batch: int, record: RunRecord) -> Iterator[ShardFound]:
         """Yield every shard's state."""
         spark = self.spark or local_session("dataflow-model upgrade")
-        labels = shard_labels(record.shards)
+        ids = shard_ids(record.shards)
         for operator in range(len(record.stages)):
             with settings_of(spark, stream_settings(spark)):
                 heads = {row[0][0]: bytes(row[1][0]) for row in self._state(spark, batch, operator, "head").collect()}
                 log = self._state(spark, batch, operator, "log")
                 parts = log.select("key.shard", "user_map_key", "user_map_value")
-                missing = set(labels) - heads.keys()
+                missing = set(ids) - heads.keys()
                 if missing:
                     raise StateCorruption(
                         f"the state in {self.path!r} lacks the shards {sorted(missing)} after micro-batch {batch}",
                         hint="run the old pipeline for one more micro-batch, or restore the checkpoint from a copy",
                     )
                 # A partition contains one shard.
-                for label, rows in itertools.groupby(parts.toLocalIterator(), key=_shard):
+                for shard, rows in itertools.groupby(parts.toLocalIterator(), key=_shard):
                     records = {(row[1][0], row[1][1]): bytes(row[2][0]) for row in rows}
-                    yield read_shard(record, labels, label, Snapshot(heads[label], records))
+                    yield read_shard(record, ids, shard, Snapshot(heads[shard], records))
 
     @property
-    def _ours(self) -> str:
-        return str(our_part(pathlib.Path(self.path).parent))
+    def _common_part(self) -> str:
+        return str(common_part(pathlib.Path(self.path).parent))
 
     def _state(self, spark: SparkSession, batch: int, operator: int, variable: str) -> DataFrame:
         options = {"operatorId": str(operator), "stateVarName": variable, "batchId": str(batch)}

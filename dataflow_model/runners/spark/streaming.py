@@ -24,8 +24,8 @@ from dataflow_model.runners.sharded.starting import request_end, stream_program
 from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, check_streaming, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
-from dataflow_model.runners.spark.labels import shard_labels
 from dataflow_model.runners.spark.session import SHUFFLE_PARTITIONS, settings_of, stream_settings
+from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.shipping import (
     processor,
     register_sink,
@@ -78,27 +78,27 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards(), HOST, is_input_over)
     ship_package(spark)
     request_end(checkpoint, staged, until)
-    staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.ours))
+    staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.common_part))
     sides = spark_static_sides(runner, staged)
     program = stream_program(
         checkpoint,
         staged,
         sides.values,
-        shard_labels(checkpoint.shards),
-        directory=checkpoint.ours,
+        shard_ids(checkpoint.shards),
+        directory=checkpoint.common_part,
         weak=runner.productions == "weak",
         max_state_memory=runner.max_state_memory,
     )
-    shutil.rmtree(pathlib.Path(checkpoint.ours, _PROGRAMS), ignore_errors=True)  # those of earlier starts
-    started = last_started(checkpoint.own)
+    shutil.rmtree(pathlib.Path(checkpoint.common_part, _PROGRAMS), ignore_errors=True)  # those of earlier starts
+    started = last_started(checkpoint.host_part)
     latest = None
     if started is not None:
         latest = started[0]
         program = attrs.evolve(program, planned=(latest, started[1].get("sequencer", 0)))
         check_rows_held(staged.sources, started[1])
-    check_progress(runner.checkpoint, read_progress(checkpoint.ours), latest)
+    check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
     claim_sinks(program, runner.checkpoint)
-    packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.ours, _PROGRAMS), shared=True)
+    packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.common_part, _PROGRAMS), shared=True)
     register_source(spark, OUR_SOURCE, ROW_TYPE, StreamReader)
     register_sink(spark, OUR_SINK, StreamWriter)
     options = program_options(
@@ -106,7 +106,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         rows_per_batch=str(runner.max_rows_per_batch),
         parallelism=str(checkpoint.shards),
         requests=str(checkpoint.requests),
-        directory=checkpoint.ours,
+        directory=checkpoint.common_part,
         begin=json.dumps(checkpoint.begins),
     )
     settings = {**stream_settings(spark), SHUFFLE_PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
@@ -123,7 +123,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         query = (
             frame.writeStream.format(OUR_SINK)
             .options(**options)
-            .option("checkpointLocation", checkpoint.own)
+            .option("checkpointLocation", checkpoint.host_part)
             .trigger(processingTime=f"{int(runner.trigger_interval) // 1000} milliseconds")
             .start()
         )
@@ -146,7 +146,7 @@ class StreamingResult(StreamResult):
         self._spark = spark
         self._is_stopping = False
         self._fence = program.fence
-        self._mark = RunningMark(checkpoint.ours)
+        self._mark = RunningMark(checkpoint.common_part)
         self._mark.start()
         self._start()
 
@@ -159,7 +159,7 @@ class StreamingResult(StreamResult):
         self._is_stopping = True
         limit = time.monotonic() + _PUBLISHING_SECONDS
         while self.query.isActive and time.monotonic() < limit:
-            if half_published(self._checkpoint.ours, last_committed(self._checkpoint.own)) is None:
+            if half_published(self._checkpoint.common_part, last_committed(self._checkpoint.host_part)) is None:
                 break
             time.sleep(_SOON_SECONDS)
         self.query.stop()
@@ -167,7 +167,7 @@ class StreamingResult(StreamResult):
 
     def cache(self) -> Mapping[str, int]:
         """Return how often a worker's copy of a shard was up to date, had to catch up, or could not be used."""
-        return dict(read_progress(self._checkpoint.ours).get("cache", {}))
+        return dict(read_progress(self._checkpoint.common_part).get("cache", {}))
 
     def _execute(self) -> RunnerState:
         while self.query.isActive and not self._is_last():
@@ -200,15 +200,15 @@ class StreamingResult(StreamResult):
     def _check_newest(self) -> None:
         """Raise an error if a newer start has taken over: in the same session Spark stops the older query silently."""
         with contextlib.suppress(SinkError):  # the checkpoint is gone; the query's own failure is more informative
-            check_newest(self._checkpoint.ours, self._fence)
+            check_newest(self._checkpoint.common_part, self._fence)
 
     def _release(self) -> None:
         self._mark.end(superseded=isinstance(self._error, SupersededRun))
 
     def _pending_since(self) -> int | None:
         """Return when the current micro-batch started, which is when Spark logged its offsets."""
-        committed = read_progress(self._checkpoint.ours).get("batch", -1)
-        offsets = pathlib.Path(self._checkpoint.own, "offsets")
+        committed = read_progress(self._checkpoint.common_part).get("batch", -1)
+        offsets = pathlib.Path(self._checkpoint.host_part, "offsets")
         try:
             logged = [path for path in offsets.iterdir() if path.name.isdigit() and int(path.name) > committed]
             return min((path.stat().st_mtime_ns // 1_000 for path in logged), default=None)

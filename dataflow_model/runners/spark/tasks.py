@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.runners.engine.garbage import collect_rarely, leave_out
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.values.main_classes import stand_in_for_main
 
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import PackedProgram, Program
 
-__all__ = ["WORKER", "this_program", "this_task"]
+__all__ = ["CACHE", "this_program", "this_task"]
 
-WORKER: Final = Worker()
+CACHE: Final = ProcessCache()
 """The cache of this Python process; Spark has no other place to keep anything between tasks."""
 
 
 def this_program(packed: PackedProgram) -> Program:
     """Return a program, whose classes of `__main__` this process can refer to by name from now on."""
-    program = WORKER.program(packed)
+    program = CACHE.program(packed)
     stand_in_for_main(program.main_classes)
     return program
 
@@ -31,8 +31,8 @@ def this_task(packed: PackedProgram) -> Task:
     context: Any = TaskContext.get()
     program = this_program(packed)
     if context is None:
-        return Task(program, WORKER)
+        return Task(program, CACHE)
     collect_rarely()
     leave_out()
     micro_batch = context.getLocalProperty("streaming.sql.batchId")  # a bounded job has none
-    return Task(program, WORKER, int(context.partitionId()), int(micro_batch or 0))
+    return Task(program, CACHE, int(context.partitionId()), int(micro_batch or 0))

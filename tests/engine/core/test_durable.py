@@ -18,7 +18,7 @@ from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.engine.key_store import StoredKey
 from dataflow_model.testing import strategies
 from dataflow_model.time import EventTime
-from dataflow_model.triggers.composites import MET
+from dataflow_model.triggers.composites import CONDITIONS_MET
 from tests.support import scripting
 from tests.support.core_driving import (
     COMBINERS,
@@ -166,7 +166,7 @@ def _in_full(value: Any) -> Any:
 
 
 def _says_nothing(tag: str, value: Any) -> bool:
-    return (tag == MET and not value) or (type(value) is int and value == 0)
+    return (tag == CONDITIONS_MET and not value) or (type(value) is int and value == 0)
 
 
 def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners: Sequence[Any] = COMBINERS) -> None:

@@ -17,7 +17,7 @@ import attrs
 
 from dataflow_model.runners.sharded import faults, in_process
 from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.task import Task, Worker
+from dataflow_model.runners.sharded.task import ProcessCache, Task
 from tests.support.faults.injected import InjectedFailure
 from tests.support.micro_batches import Streamed
 
@@ -80,7 +80,7 @@ class Simulation:
             self.streamed = Streamed(build, folder, rows)
         finally:
             faults.disarm()
-        self.workers = [Worker() for _ in range(WORKERS)]
+        self.workers = [ProcessCache() for _ in range(WORKERS)]
         self.worker = 0
         self.speculated = 0
 
@@ -127,5 +127,5 @@ class Simulation:
         worker = self.workers[self.worker]
         if self.rng.random() < SHARE_IDLE:  # it was idle, and is another now
             worker.forget_shards()
-        task = attrs.evolve(task, worker=worker)
+        task = attrs.evolve(task, cache=worker)
         return list(run_shard(task, depth, label, self.rng.sample(rows, len(rows)), store))

@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.core.states import TreeColumns, slots_of
 from dataflow_model.runners.engine.core.unpacking import unpack
 from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
-from dataflow_model.triggers.composites import MET as CONDITIONS_MET
+from dataflow_model.triggers.composites import CONDITIONS_MET
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values.pickles import load
 

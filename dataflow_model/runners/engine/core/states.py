@@ -27,7 +27,7 @@ from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS
 from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, TriggerProgram
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.triggers import TreeState
-from dataflow_model.triggers.composites import MET as CONDITIONS_MET
+from dataflow_model.triggers.composites import CONDITIONS_MET
 from dataflow_model.triggers.repetition import COMPLETIONS
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from dataflow_model.runners.engine.order import ELEMENT
 from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState, TriggerMachine
-from dataflow_model.triggers.composites import MET
+from dataflow_model.triggers.composites import CONDITIONS_MET
 from dataflow_model.triggers.event_context import Event, EventContext
 
 if TYPE_CHECKING:
@@ -191,20 +191,20 @@ class UserTriggers:
 
     def meet(self, place: int, slot: int, child: int, mode: int) -> None:
         """Note the mode in which a child of an `AfterAll` has fired."""
-        self._state(slot).store.setdefault((place, MET), {})[child] = _MODES[mode]
+        self._state(slot).store.setdefault((place, CONDITIONS_MET), {})[child] = _MODES[mode]
 
     def take_met(self, place: int, slot: int) -> int:
         """Forget the met conditions; return the mode of the firing: the last one that is not the default."""
-        met = self._state(slot).store.pop((place, MET), {})
+        met = self._state(slot).store.pop((place, CONDITIONS_MET), {})
         return next((_BITS[mode] for mode in reversed(met.values()) if mode is not FiringMode.DEFAULT), 0)
 
     def merge_met(self, place: int, target: int, slots: Sequence[int]) -> None:
         """Unite the met conditions of several cells."""
         met: dict[int, FiringMode] = {}
         for slot in slots:
-            met |= self._state(slot).store.get((place, MET), {})
+            met |= self._state(slot).store.get((place, CONDITIONS_MET), {})
         if met:
-            self._state(target).store[place, MET] = met
+            self._state(target).store[place, CONDITIONS_MET] = met
 
     # Cells ---------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The checkpoint directory: the host's part, and this package's part next to it."""
+"""The checkpoint directory: the part of the host, and next to it the part that is common to all hosts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.sharded.feed.offsets import Offset
 
-__all__ = ["Checkpoint", "our_part"]
+__all__ = ["Checkpoint", "common_part"]
 
 _HOSTS: Final = {"spark": "SparkRunner", "local": "LocalRunner"}
 _NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
-"""The contents of a Spark checkpoint; without our part next to them, it belongs to another query."""
+"""The contents of a Spark checkpoint; without the common part next to them, it belongs to another query."""
 
 
-def our_part(checkpoint: pathlib.Path) -> pathlib.Path:
+def common_part(checkpoint: pathlib.Path) -> pathlib.Path:
     """Return the part of a checkpoint that is the same for all hosts."""
     return checkpoint / "dataflow"
 
@@ -42,7 +42,7 @@ class Checkpoint:
     """The checkpoint of one run.
 
     Attributes:
-        path: the directory; `dataflow/` in it is our part.
+        path: the directory; `dataflow/` in it is the part that is the same for all hosts.
         record: the record of the run and its pipeline.
         host: the name of the other part, which belongs to the host of the run.
     """
@@ -52,19 +52,19 @@ class Checkpoint:
     host: str
 
     @property
-    def own(self) -> str:
+    def host_part(self) -> str:
         """The path of the host's part."""
         return str(self.path / self.host)
 
     @property
-    def ours(self) -> str:
-        """The path of our part."""
-        return str(our_part(self.path))
+    def common_part(self) -> str:
+        """The path of the part that is the same for all hosts."""
+        return str(common_part(self.path))
 
     @property
     def requests(self) -> pathlib.Path:
         """The folder of requests to the run, such as that of `drain`."""
-        return our_part(self.path) / "requests"
+        return common_part(self.path) / "requests"
 
     @property
     def run_id(self) -> str:
@@ -82,7 +82,7 @@ class Checkpoint:
         upgraded = self.record.upgraded
         if upgraded is None:
             return None
-        return Seed(str(seed_in(self.ours)), frozenset(upgraded["known"]), frozenset(upgraded["anew"]))
+        return Seed(str(seed_in(self.common_part)), frozenset(upgraded["known"]), frozenset(upgraded["anew"]))
 
     @property
     def begins(self) -> Offset:
@@ -103,7 +103,7 @@ class Checkpoint:
             CheckpointMismatch: if the checkpoint is not ours, or belongs to another host, whose state differs in form.
         """
         place = pathlib.Path(path).absolute()
-        record = RunRecord.read(str(our_part(place)))
+        record = RunRecord.read(str(common_part(place)))
         if record is None:
             if any((place / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(
@@ -140,11 +140,11 @@ class Checkpoint:
         before = cls.check_place(path, host)
         checkpoint = cls(pathlib.Path(path).absolute(), RunRecord.of(staged, shards), host)
         if before is None:
-            checkpoint.record = adopt(path, checkpoint.ours, staged, checkpoint.record) or checkpoint.record
+            checkpoint.record = adopt(path, checkpoint.common_part, staged, checkpoint.record) or checkpoint.record
             checkpoint._write(path)
             return checkpoint
         added = checkpoint._check(path, before, staged)
-        if added and is_over(checkpoint.own):
+        if added and is_over(checkpoint.host_part):
             raise CheckpointMismatch(
                 f"the input of the run in {path!r} is complete, so {', '.join(map(repr, sorted(added)))} cannot be "
                 "added",
@@ -176,8 +176,8 @@ class Checkpoint:
         columns = {label: self.record.columns.get(label, label in lifted) for label in groupings}
         if columns != self.record.columns:
             self.record = attrs.evolve(self.record, columns=columns)
-            with writing(self.ours):
-                self.record.write(self.ours)
+            with writing(self.common_part):
+                self.record.write(self.common_part)
         kept = [label for label, in_columns in columns.items() if in_columns]
         fed = {label: lifted[label] for label in kept if label in lifted}
         return fed, {label: lift_by_elements(groupings[label]) for label in kept if label not in lifted}
@@ -185,9 +185,9 @@ class Checkpoint:
     def _write(self, path: str) -> None:
         try:
             make_folder(self.requests, sync=True)
-            self.record.write(self.ours)
+            self.record.write(self.common_part)
             make_folder(
-                pathlib.Path(self.own)
+                pathlib.Path(self.host_part)
             )  # after the record, without which the folder would belong to another query
         except OSError as error:
             raise SinkError(

@@ -96,14 +96,14 @@ def file_name(label: str, ending: str = "") -> str:
     return name + ending
 
 
-def kept_rows(ours: pathlib.Path, label: str) -> pathlib.Path:
-    """Return the file in our part of a checkpoint that keeps the rows of a bounded DataFrame.
+def kept_rows(common_part: pathlib.Path, label: str) -> pathlib.Path:
+    """Return the file in the common part of a checkpoint that keeps the rows of a bounded DataFrame.
 
     Args:
-        ours: our part.
+        common_part: that part.
         label: the label of the source.
     """
-    return ours / "inputs" / file_name(label, ".arrow")
+    return common_part / "inputs" / file_name(label, ".arrow")
 
 
 def make_folder(path: pathlib.Path, *, sync: bool = False) -> None:

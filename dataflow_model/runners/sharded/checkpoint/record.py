@@ -65,16 +65,16 @@ class RunRecord:
         )
 
     @classmethod
-    def read(cls, folder: str) -> Self | None:
+    def read(cls, common_part: str) -> Self | None:
         """Return the record in a folder; `None` if no run has started.
 
         Args:
-            folder: our part of a checkpoint.
+            common_part: the part of a checkpoint that is the same for all hosts.
 
         Raises:
             CheckpointMismatch: if it cannot be read, or another version of the package wrote it in another format.
         """
-        path = pathlib.Path(folder, _NAME)
+        path = pathlib.Path(common_part, _NAME)
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
             check_format(fields.get("format"), repr(str(path)))
@@ -87,6 +87,6 @@ class RunRecord:
                 hint="restore it from a copy, or pass a new directory as checkpoint=",
             ) from error
 
-    def write(self, folder: str) -> None:
+    def write(self, common_part: str) -> None:
         """Write the record atomically."""
-        write_file(pathlib.Path(folder, _NAME), json.dumps(attrs.asdict(self), indent=1).encode(), sync=True)
+        write_file(pathlib.Path(common_part, _NAME), json.dumps(attrs.asdict(self), indent=1).encode(), sync=True)

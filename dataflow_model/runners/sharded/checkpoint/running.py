@@ -28,10 +28,10 @@ class RunningMark:
     """The mark of this process; a thread renews it, however long a micro-batch takes.
 
     Args:
-        folder: our part of the checkpoint.
+        common_part: the part of the checkpoint that is the same for all hosts.
     """
 
-    folder: str
+    common_part: str
     _ended: threading.Event = attrs.field(init=False, factory=threading.Event)
     _thread: threading.Thread = attrs.field(init=False)
 
@@ -59,10 +59,10 @@ class RunningMark:
 
     @property
     def _path(self) -> pathlib.Path:
-        return pathlib.Path(self.folder, _NAME)
+        return pathlib.Path(self.common_part, _NAME)
 
 
-def who_runs(folder: str) -> str | None:
+def who_runs(common_part: str) -> str | None:
     """Return the process in which a run is running; `None` if it is stopped or its process is dead.
 
     Example:
@@ -75,7 +75,7 @@ def who_runs(folder: str) -> str | None:
         ...     who_runs(folder)
         True
     """
-    path = pathlib.Path(folder, _NAME)
+    path = pathlib.Path(common_part, _NAME)
     try:
         silent = time.time() - path.stat().st_mtime
         who = Process.read(path.read_bytes())

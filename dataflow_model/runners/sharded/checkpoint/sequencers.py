@@ -1,7 +1,7 @@
 """Sequencers: each start of a run takes a greater number, and only the newest start may write.
 
-They are files in our part of the checkpoint, named by their number. If a process hangs and another start takes its
-place, the old process finds a greater number than its own before its next write, and fails.
+They are files in the common part of the checkpoint, named by their number. If a process hangs and another start takes
+its place, the old process finds a greater number than its own before its next write, and fails.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _KEPT: Final = 8
 """The number of sequencers of older starts that are kept, for the administrator of a checkpoint."""
 
 
-def take_sequencer(directory: str) -> int:
+def take_sequencer(common_part: str) -> int:
     """Return a sequencer that is greater than all before; it is durable when this returns.
 
     It is the time in microseconds since the epoch, so that it is greater in a copy of the checkpoint too; if the clock
     is behind the previous sequencer, it is the previous one plus one.
 
     Args:
-        directory: our part of the checkpoint.
+        common_part: the part of the checkpoint that is the same for all hosts.
 
     Raises:
         SinkError: if the checkpoint cannot be written.
@@ -42,7 +42,7 @@ def take_sequencer(directory: str) -> int:
         ...     take_sequencer(directory) < take_sequencer(directory)
         True
     """
-    folder = pathlib.Path(directory, _FOLDER)
+    folder = pathlib.Path(common_part, _FOLDER)
     with writing(folder):
         return _take(folder)
 
@@ -62,11 +62,11 @@ def _take(folder: pathlib.Path) -> int:
         return sequencer
 
 
-def check_newest(directory: str, fence: Fence | None) -> None:
+def check_newest(common_part: str, fence: Fence | None) -> None:
     """Raise `SupersededRun` if a newer start than this one has taken a sequencer.
 
     Args:
-        directory: our part of the checkpoint.
+        common_part: the part of the checkpoint that is the same for all hosts.
         fence: the fence of this start; `None` for a bounded job, which has no checkpoint.
 
     Raises:
@@ -74,7 +74,7 @@ def check_newest(directory: str, fence: Fence | None) -> None:
     """
     if fence is None:
         return
-    folder = pathlib.Path(directory, _FOLDER)
+    folder = pathlib.Path(common_part, _FOLDER)
     try:
         newest = max(_taken(folder), default=0)
     except OSError as error:

@@ -43,7 +43,7 @@ class KeptDraws:
     _is_there: bool
 
     @classmethod
-    def open(cls, task: Task, depth: int, label: int, machines: Iterable[KeyedMachine]) -> Self | None:
+    def open(cls, task: Task, depth: int, shard: int, machines: Iterable[KeyedMachine]) -> Self | None:
         """Give the shard's functions their kept outputs, and delete those of earlier, committed micro-batches.
 
         Outputs of an older start of the run are used only if they may have been published. Otherwise a user who fixes a
@@ -52,7 +52,7 @@ class KeptDraws:
         Args:
             task: the task.
             depth: the stage, from 1.
-            label: the label of the shard.
+            shard: the id of the shard.
             machines: the machines of the shard.
 
         Returns:
@@ -65,7 +65,7 @@ class KeptDraws:
         program, micro_batch = task.program, task.micro_batch
         if not memoising or not program.directory:
             return None
-        folder, commit = pathlib.Path(program.directory, _FOLDER, f"{depth}-{label}"), commit_id(program, micro_batch)
+        folder, commit = pathlib.Path(program.directory, _FOLDER, f"{depth}-{shard}"), commit_id(program, micro_batch)
         paths = sorted(folder.iterdir()) if folder.exists() else []
         for path in paths:
             if path.name.removeprefix(".") < commit:

@@ -48,7 +48,7 @@ class ShardState:
     _log: StateLog | None = None
 
     @classmethod
-    def open(cls, task: Task, depth: int, label: int, store: StateStore) -> ShardState:
+    def open(cls, task: Task, depth: int, shard: int, store: StateStore) -> ShardState:
         """Return the shard in its durable state, and remove it from the worker's cache until `commit` returns it.
 
         Raises:
@@ -56,13 +56,13 @@ class ShardState:
             StateCorruption: if it is damaged.
         """
         program = task.program
-        log = StateLog(store, f"shard {label} of stage {depth}")
+        log = StateLog(store, f"shard {shard} of stage {depth}")
         token = log.open()
         if not token and program.seed is not None:  # as if a micro-batch had written it before the first one
-            index = program.labels.index(label)
+            index = program.shard_ids.index(shard)
             delta = program.seed.of_shard(program, cls._new(program, depth).shard, index)
             token = log.append(delta, lambda owner: delta.entries[owner].__getitem__, Contents())
-        state = task.worker.take_shard(program, depth, label)
+        state = task.cache.take_shard(program, depth, shard)
         how = "fresh"
         if state is None or state.token != token:
             missed = log.since(state.token) if state is not None and state.token else None
@@ -85,7 +85,7 @@ class ShardState:
                 machine.bound_memory(share)
         return cls(shard)
 
-    def commit(self, task: Task, depth: int, label: int) -> None:
+    def commit(self, task: Task, depth: int, shard: int) -> None:
         """Make the changes durable; then return the shard to the cache, or tear it down if the input has ended."""
         assert self._log is not None  # noqa: S101 - `open` sets it
         entries: Entries = {}
@@ -117,7 +117,7 @@ class ShardState:
         if self.shard.is_over:
             self.shard.tear_down()
             return
-        task.worker.keep_shard(task.program, depth, label, self)
+        task.cache.keep_shard(task.program, depth, shard, self)
 
     def catch_up(self, log: StateLog, missed: list[Record], *, whole: bool) -> None:
         """Apply the records that lead to the log's head, one at a time; with `whole` they are the entire log."""

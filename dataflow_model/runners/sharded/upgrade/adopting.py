@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["adopt", "seed_in", "upgrade_command"]
 
 
-def seed_in(folder: str) -> pathlib.Path:
+def seed_in(common_part: str) -> pathlib.Path:
     """Return the place of a checkpoint's seed, whether or not it has one.
 
     Args:
-        folder: our part of the checkpoint.
+        common_part: the part of the checkpoint that is the same for all hosts.
     """
-    return pathlib.Path(folder, "seed")
+    return pathlib.Path(common_part, "seed")
 
 
 def upgrade_command(old: str, drop: Iterable[str] = ()) -> str:
@@ -49,12 +49,12 @@ def upgrade_command(old: str, drop: Iterable[str] = ()) -> str:
     return shlex.join(words)
 
 
-def adopt(path: str, folder: str, staged: StagedPlan, record: RunRecord) -> RunRecord | None:
+def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) -> RunRecord | None:
     """Return the record of a run that starts from a seed; `None` if there is no seed.
 
     Args:
         path: the checkpoint, as the user has named it.
-        folder: our part of it.
+        common_part: the part of it that is the same for all hosts.
         staged: the new run's plan.
         record: the record of a run that starts without state.
 
@@ -62,7 +62,7 @@ def adopt(path: str, folder: str, staged: StagedPlan, record: RunRecord) -> RunR
         CheckpointMismatch: if some of the state fits no transform of the plan and may not be dropped.
         StateCorruption: if the seed is damaged.
     """
-    manifest = Manifest.read(seed_in(folder))
+    manifest = Manifest.read(seed_in(common_part))
     if manifest is None:
         return None
     fits = {

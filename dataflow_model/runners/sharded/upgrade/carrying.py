@@ -13,7 +13,7 @@ from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
 from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
-from dataflow_model.runners.sharded.checkpoint.directory import our_part
+from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import copy_signals, drain_requests, is_drained
@@ -69,7 +69,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         drop: the labels of transforms whose state may be lost.
     """
     before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
-    record = RunRecord.read(str(our_part(before)))
+    record = RunRecord.read(str(common_part(before)))
     if record is None:
         raise CheckpointMismatch(
             f"{str(old)!r} contains no checkpoint of a dataflow_model run",
@@ -101,11 +101,11 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
 
 def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, Offset]:
     """Return the last committed micro-batch and its offset; raise if the run cannot be upgraded from there."""
-    folder = str(our_part(before))
+    folder = str(common_part(before))
     who = stopped.who_runs()
     if who is not None:
         raise _refusal(f"the run in {old!r} is running, in {who}", "stop it first: result.stop()")
-    requests = our_part(before) / "requests"
+    requests = common_part(before) / "requests"
     is_draining, _ = drain_requests(requests)
     if is_draining or is_drained(requests):
         raise _refusal(
@@ -164,7 +164,7 @@ def write_seed(
     offset: Offset,
     drop: Collection[str],
 ) -> Manifest:
-    """Write our part of a new checkpoint, in which no run has started, and return its manifest.
+    """Write the common part of a new checkpoint, in which no run has started, and return its manifest.
 
     Args:
         shards: the state of each shard of the old run.
@@ -175,7 +175,7 @@ def write_seed(
         offset: the offset of its sources at that time.
         drop: the labels of transforms whose state may be lost.
     """
-    old, target = our_part(before), our_part(fresh)
+    old, target = common_part(before), common_part(fresh)
     writer = SeedWriter(seed_in(str(target)))
     keys = {label: 0 for stage in record.stages for label in stage}
     metas: dict[int, dict[int, ShardMeta]] = {}

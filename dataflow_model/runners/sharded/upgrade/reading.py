@@ -64,19 +64,19 @@ class ShardFound:
     entries: Mapping[str, Mapping[bytes, Any]]
 
 
-def read_shard(record: RunRecord, labels: Sequence[int], label: int, store: StateStore) -> ShardFound:
+def read_shard(record: RunRecord, shard_ids: Sequence[int], shard: int, store: StateStore) -> ShardFound:
     """Return the state of one shard of any stage.
 
     Args:
         record: the record of the run.
-        labels: the labels of all shards.
-        label: the label of the shard.
+        shard_ids: the ids of all shards.
+        shard: the id of the shard.
         store: its durable state.
 
     Raises:
         StateCorruption: if it is damaged.
     """
-    log = StateLog(store, f"shard {label}")
+    log = StateLog(store, f"shard {shard}")
     log.open()
     entries: dict[str, dict[bytes, Any]] = {}
     meta = ShardMeta()
@@ -87,7 +87,7 @@ def read_shard(record: RunRecord, labels: Sequence[int], label: int, store: Stat
             entries.setdefault(name, {}).update(changes)
     # A host may number the stages differently; the transforms in its counters identify a shard's stage.
     depths = [depth for depth, stage in enumerate(record.stages, 1) if set(stage) <= meta.counters.keys()]
-    return ShardFound(depths[0], labels.index(label), meta, without_removed(entries))
+    return ShardFound(depths[0], shard_ids.index(shard), meta, without_removed(entries))
 
 
 @attrs.frozen

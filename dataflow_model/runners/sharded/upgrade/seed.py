@@ -153,7 +153,7 @@ class Seed:
             StateCorruption: if a file is missing or damaged.
         """
         manifest, carried = self._carried(program)
-        own_share = Share(index, len(program.labels))
+        own_share = Share(index, len(program.shard_ids))
 
         def entries(label: str) -> Iterator[Mapping[bytes, Any]]:
             for shard in range(manifest.shards):
