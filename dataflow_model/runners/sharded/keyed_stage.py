@@ -31,10 +31,10 @@ from dataflow_model.runners.sharded.task_metrics import metrics_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
+    from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.chunk import Partials
     from dataflow_model.runners.engine.observing import Observations
     from dataflow_model.runners.engine.order import At
@@ -75,10 +75,10 @@ def run_shard(task: Task, depth: int, shard: int, rows: Iterable[Row], store: St
     counted = CountedStore(fault.keep(store))
     state = ShardState.open(task, depth, shard, counted)
     with torn_down_if_failed(state.shard):
-        yield from _run_open(task, depth, shard, inbox, state, counted)
+        yield from _run_micro_batch(task, depth, shard, inbox, state, counted)
 
 
-def _run_open(
+def _run_micro_batch(
     task: Task, depth: int, shard: int, inbox: _Inbox, state: ShardState, counted: CountedStore
 ) -> Iterator[Row]:
     """Run the micro-batch on the shard's durable state, and make the changes durable."""
@@ -90,7 +90,7 @@ def _run_open(
         timeline = make_timeline(task.program, state.meta, inbox.control, inbox.seen)
     draws = KeptDraws.open(task, depth, shard, state.shard.machines.values())
     tally = Tally(bundles=next(task.cache.runs))  # the sample of timed bundles continues over runs
-    yield from counted_rows(tally, _run_staged(task, depth, shard, state, timeline, inbox, draws))
+    yield from counted_rows(tally, _output_rows(task, depth, shard, state, timeline, inbox, draws))
     metrics = _metrics(depth, shard, state)
     if depth == 1:
         note_sources(metrics, task.program, state.meta, inbox.control, inbox.seen)
@@ -103,7 +103,7 @@ def _run_open(
     yield from tally_row(task, tally)
 
 
-def _run_staged(
+def _output_rows(
     task: Task,
     depth: int,
     shard: int,
@@ -113,19 +113,14 @@ def _run_staged(
     draws: KeptDraws | None,
 ) -> Iterator[Row]:
     """Run the instants, store memoised outputs, then publish weak productions."""
-    with _writer(task, depth, shard) as writer:
-        yield from _run(task, depth, shard, state, timeline, inbox, writer)
+    # Weak productions are published before the state is durable; other output waits for the commit.
+    opened = PendingWriter(task, f"stage-{depth}-shard-{shard}") if task.program.weak else nullcontext()
+    with opened as writer:
+        yield from _run_instants(task, depth, shard, state, timeline, inbox, writer)
         if draws is not None:
             draws.keep()
         if writer is not None:
             yield from writer.finish()
-
-
-def _writer(task: Task, depth: int, shard: int) -> AbstractContextManager[PendingWriter | None]:
-    """Return the writer that publishes a shard's weak productions before its state is durable; `None` if strong."""
-    if not task.program.weak:
-        return nullcontext()
-    return PendingWriter(task, f"stage-{depth}-shard-{shard}")
 
 
 def _receive(inbox: _Inbox, row: Row) -> None:
@@ -148,7 +143,7 @@ def _receive(inbox: _Inbox, row: Row) -> None:
             raise AssertionError(f"unexpected row of kind {row.kind!r}")
 
 
-def _run(
+def _run_instants(
     task: Task,
     depth: int,
     shard: int,
@@ -204,13 +199,7 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
     now = timeline.at[int(ticks[-1])] if len(ticks) else None
     arrivals: defaultdict[str, list[PlacedBundle]] = defaultdict(list)
     for packed in bundles:
-        bundle, at = packed.bundle, InstantLane.of(packed.instants())
-        for stands_for, instant in ((FIRST, first), (NOW, now)):
-            is_meant = (at.clocks == stands_for[0]) & (at.steps == stands_for[1])
-            if instant is not None and is_meant.any():
-                at = InstantLane(np.where(is_meant, instant[0], at.clocks), np.where(is_meant, instant[1], at.steps))
-                produced = Integers(np.where(is_meant, instant[0], array_of(bundle.produced)))
-                bundle = attrs.evolve(bundle, produced=produced)
+        bundle, at = _with_instants(packed, first, now)
         places = timeline.at.places_of(at)
         arrived, waiting = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
         if len(arrived):
@@ -230,6 +219,24 @@ def _inboxes(state: ShardState, timeline: Timeline, bundles: list[PackedBundle])
         inboxes[cut] = PlacedBundle()
         inboxes[cut].extend(*arrived_at_cut)
     return inboxes
+
+
+def _with_instants(packed: PackedBundle, first: At | None, now: At | None) -> tuple[Bundle, InstantLane]:
+    """Return elements and their instants, with `FIRST` and `NOW` replaced by the instants that they stand for.
+
+    Args:
+        packed: the elements.
+        first: the first instant of the micro-batch; `None` if it has none.
+        now: its tick of the wall clock; `None` if it has none.
+    """
+    bundle, at = packed.bundle, InstantLane.of(packed.instants())
+    for stands_for, instant in ((FIRST, first), (NOW, now)):
+        is_meant = (at.clocks == stands_for[0]) & (at.steps == stands_for[1])
+        if instant is not None and is_meant.any():
+            at = InstantLane(np.where(is_meant, instant[0], at.clocks), np.where(is_meant, instant[1], at.steps))
+            produced = Integers(np.where(is_meant, instant[0], array_of(bundle.produced)))
+            bundle = attrs.evolve(bundle, produced=produced)
+    return bundle, at
 
 
 def _metrics(depth: int, shard: int, state: ShardState) -> TaskMetrics:

@@ -139,21 +139,24 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
     with collecting() as tally, PendingWriter(task, f"task-{task.part}") as writer:
         pending.tallies.append(tally)
         for row in rows:
-            if row.kind == Kind.METRICS:
-                pending.metrics.append(unpacked(row.payload))
-            elif row.kind == Kind.TALLY:
-                pending.tallies.append(unpacked(row.payload))
-            elif row.kind == Kind.PENDING:
-                pending.parts.append(unpacked(row.payload))
-            elif row.kind == Kind.OUTPUT:
-                packed: PackedBundle = unpacked(row.payload)
-                writer.write(packed.cut, records_of(packed.bundle, packed.instants()))
-            elif row.kind == Kind.PANES:
-                writer.write_panes(unpacked(row.payload))
-            elif row.kind == Kind.CONTROL:
-                pending.control = unpacked(row.payload)
-            elif row.kind == Kind.SEEN:
-                pending.reads.append(unpacked(row.payload))
+            match row.kind:
+                case Kind.METRICS:
+                    pending.metrics.append(unpacked(row.payload))
+                case Kind.TALLY:
+                    pending.tallies.append(unpacked(row.payload))
+                case Kind.PENDING:
+                    pending.parts.append(unpacked(row.payload))
+                case Kind.OUTPUT:
+                    packed: PackedBundle = unpacked(row.payload)
+                    writer.write(packed.cut, records_of(packed.bundle, packed.instants()))
+                case Kind.PANES:
+                    writer.write_panes(unpacked(row.payload))
+                case Kind.CONTROL:
+                    pending.control = unpacked(row.payload)
+                case Kind.SEEN:
+                    pending.reads.append(unpacked(row.payload))
+                case _:
+                    raise AssertionError(f"unexpected row of kind {row.kind!r}")
         pending.parts.append(writer.close())
         task.reach("after_writing")
     return pending
