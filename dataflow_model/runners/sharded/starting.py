@@ -54,7 +54,7 @@ def stream_program(
             its state in columns, which are always in memory.
     """
     upgrade = f"stop the run, carry its state over, and start with it:\n  {upgrade_command(str(checkpoint.path))}"
-    staged = with_recorded_columns(bound_plan(staged), checkpoint.ours, upgrade)
+    staged = with_recorded_columns(bound_plan(staged), checkpoint.common_part, upgrade)
     could_be_lifted = {} if max_state_memory is not None else lifts(staged, streaming=True)
     lifted, folded = checkpoint.feeding(staged, could_be_lifted)
     return Program(

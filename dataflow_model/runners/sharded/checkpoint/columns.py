@@ -46,7 +46,7 @@ class RecordedColumns:
 
     @classmethod
     def of(cls, directory: str, label: str) -> RecordedColumns:
-        """Return the record of a source in our part of a checkpoint."""
+        """Return the record of a source in the common part of a checkpoint."""
         return cls(pathlib.Path(directory, _FOLDER, file_name(label, ".arrow")))
 
     def read(self) -> pa.Schema | None:
@@ -107,7 +107,7 @@ def with_recorded_columns(staged: StagedPlan, directory: str, way_out: str) -> S
 
     Args:
         staged: the plan; its sources are bound.
-        directory: our part of the checkpoint. What a start has recorded that committed nothing is replaced.
+        directory: the common part of the checkpoint. What a start has recorded that committed nothing is replaced.
         way_out: how to continue with other columns than those of an earlier start.
 
     Raises:
@@ -134,8 +134,8 @@ def carry_columns(old: pathlib.Path, new: pathlib.Path) -> None:
     """Copy the columns that were inferred to the checkpoint of a run that continues this one, with any program.
 
     Args:
-        old: our part of the checkpoint of the run.
-        new: our part of the other one.
+        old: the common part of the checkpoint of the run.
+        new: that of the other one.
     """
     for path in (old / _FOLDER).glob("*.arrow"):
         columns = RecordedColumns(path)
