@@ -159,6 +159,7 @@ def test_functions_that_hold_a_large_table_run_in_a_small_jvm_and_a_stopped_sess
     )
     assert ran.returncode == 0, ran.stderr
     report = json.loads(ran.stdout.splitlines()[-1])
+    assert report["first streams"] == [[2, 4], [2, 4]]
     assert report["batch table"] == report["streaming table"] == [["a", 60_000_001]]
     for mode, state in (("batch", "FAILED"), ("streaming", "FAILED")):
         assert report[f"{mode} stopped"][0] == "SessionStopped"

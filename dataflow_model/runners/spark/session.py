@@ -58,14 +58,15 @@ _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 _changing: Final = threading.RLock()
-"""Held while settings of a session are changed: its threads share them."""
+"""Held while settings of a session are changed, or sources registered: its threads share them."""
 
 
 @contextlib.contextmanager
 def settings_of(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Change settings of a session in the `with` block, such as while a query starts, and restore them afterwards.
 
-    One thread at a time is in such a block; otherwise one would restore, or run with, the settings of another.
+    One thread at a time is in such a block; otherwise one would restore, or run with, the settings of another. Neither
+    can two threads register sources at once.
     """
     with _changing:
         before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}

@@ -99,8 +99,6 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
     claim_sinks(program, runner.checkpoint)
     packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.common_part, _PROGRAMS), shared=True)
-    register_source(spark, OUR_SOURCE, ROW_TYPE, StreamReader)
-    register_sink(spark, OUR_SINK, StreamWriter)
     options = program_options(
         packed,
         rows_per_batch=str(runner.max_rows_per_batch),
@@ -110,12 +108,14 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         begin=json.dumps(checkpoint.begins),
     )
     settings = {**stream_settings(spark), SHUFFLE_PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
-    ours = spark.readStream.format(OUR_SOURCE).options(**options)
     sources = program.staged.sources
     named = not any(read.source.as_dataframe is not None for read in sources)
     if named:  # if one source has a name, Spark requires one for each, and streaming DataFrames have none
         settings[_NAMES] = "true"
     with settings_of(spark, settings):
+        register_source(spark, OUR_SOURCE, ROW_TYPE, StreamReader)
+        register_sink(spark, OUR_SINK, StreamWriter)
+        ours = spark.readStream.format(OUR_SOURCE).options(**options)
         frame = with_dataframes((ours.name(_NAME) if named else ours).load(), sources, packed)
         for depth in range(1, len(staged.stages) + 1):
             stage = processor(spark, KeyedStage, packed, depth)

@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import dataflow_model as dm
@@ -47,10 +48,22 @@ def refused(runner: Any, source: Any) -> list[str]:
     return []
 
 
+def doubled(spark: Any, checkpoint: pathlib.Path) -> list[Any]:
+    """Return the output of a small stream."""
+    p = dm.Pipeline(runner=dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint))
+    _ = p | dm.Create([1, 2]) | dm.Map(lambda x: 2 * x) | "doubled" >> dm.io.Collect()
+    result: Any = p.run()
+    result.wait_until_finish()
+    return [record.value for record in result.collected("doubled")]
+
+
 def main(folder: pathlib.Path) -> None:
     """Run all, and print."""
     report: dict[str, Any] = {}
     spark = local_session("table", log=str(folder / "log"))
+    with ThreadPoolExecutor(2) as threads:  # the first streams of a session, which register its source and sink
+        streams = [threads.submit(doubled, spark, folder / name) for name in ("one", "other")]
+        report["first streams"] = [stream.result() for stream in streams]
     for mode in ("batch", "streaming"):
         checkpoint = None if mode == "batch" else str(folder / "sized")
         p = dm.Pipeline(runner=dm.SparkRunner(spark, mode=mode, checkpoint=checkpoint))
