@@ -13,7 +13,7 @@ from dataflow_model.testing import TestStream
 from tests.support.computations.scribe import run
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import difference, seen, streaming
-from tests.support.waiting import wait_for_batch
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,17 +159,10 @@ def test_a_followed_folder_moves_the_watermark_as_files_appear(spark: SparkSessi
     write(folder, "010.json", (11, 1), (19, 1))
     topology = telling(dm.FileInjector(rows(folder, follow=True), created=of_name))
     result = topology.run(streaming(spark, tmp_path / "checkpoint"))
-    wait_for_batch(result, 1)
-    assert result.watermarks()["Inject.rows"] == dm.event_time(10)
+    wait_for(result, lambda: result.watermarks().get("Inject.rows") == dm.event_time(10))
     write(folder, "020.json", (21, 1))
-    settle(result)
-    assert result.watermarks()["Inject.rows"] == dm.event_time(20)
+    wait_for(result, lambda: result.watermarks()["Inject.rows"] == dm.event_time(20))
     write(folder, "030.json", (31, 1))
     result.drain()
     watermarks = [record.value[1] for record in result.collected("told")]
     assert watermarks[:3] == [(11, None), (19, None), (21, 10)]
-
-
-def settle(result: Any) -> None:
-    """Wait for a micro-batch that has begun after this."""
-    wait_for_batch(result, result.query.lastProgress.batchId + 2)

@@ -18,7 +18,7 @@ from dataflow_model.runners.sharded import faults
 from dataflow_model.runners.spark.session import settings_of
 from tests.support.inputs import summing, write_rows
 from tests.support.pipelines import difference, run, seen, start, streaming
-from tests.support.waiting import PATIENCE, wait_for_batch
+from tests.support.waiting import PATIENCE, wait_for, wait_for_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,3 +221,23 @@ def test_the_trigger_interval_is_sparks(spark: SparkSession, tmp_path: Path) -> 
         # One that took too long is followed at once; its duration leaves out some of what the query does around it.
         assert began - due < 1 or ended > due - 0.5, (before, after)
     assert not difference(seen(run(dm.LocalRunner(), build).collected("panes")), seen(result.collected("panes")))
+
+
+def test_an_idle_stream_commits_nothing_until_data_arrive_or_a_timer_is_due(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 3)
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True)
+        later = dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(dm.AfterProcessingTime("4 seconds")))
+        pairs = rows | dm.Map(lambda _: ("all", 1))
+        _ = pairs | later | dm.Sum.per_key() | "panes" >> dm.io.Collect()
+
+    result = start(streaming(spark, tmp_path / "checkpoint", shards=1), build)
+    wait_for(result, lambda: len(result.collected("panes")) == 1)
+    assert result.report().commits <= 3  # one with the rows and one with the timer, 4 seconds later
+    write_rows(tmp_path / "rows" / "b.parquet", 3, 5)
+    wait_for(result, lambda: len(result.collected("panes")) == 2)
+    result.drain()
+    assert [record.value for record in result.collected("panes")] == [("all", 3), ("all", 2)]

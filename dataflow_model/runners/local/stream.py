@@ -124,8 +124,7 @@ class LocalStream:
             return False
         works = plan_work(self.feed, start, end)
         ended = () if self._last is None else self._last.ended
-        is_listed = end["listed"] != start["listed"]
-        if not (self._is_due() or is_listed or has_work(works, ended)):
+        if not (self._is_due() or has_work(start, end, works, ended)):
             return False
         self.began = time.time_ns() // 1_000
         try:

@@ -85,6 +85,8 @@ def note_sources(
     metrics["clocks"] = clocks
     metrics["versions"] = versions
     metrics["enough"] = replay.enough
+    if control is not None:
+        metrics["ended"] = list(control.ended)
 
 
 def _clocks_read(program: Program, seen: Sequence[Observations]) -> dict[str, dict[str, tuple[int, float] | None]]:

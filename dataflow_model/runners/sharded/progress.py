@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _PROGRESS: Final = "progress.json"
-_OF_SOURCES: Final = ("reach", "enough", FOLLOWED)
+_OF_SOURCES: Final = ("reach", "enough", "ended", FOLLOWED)
 """The entries of the progress that describe the sources as a whole."""
 _BY_ORIGIN: Final = ("clocks", "versions")
 """The entries of the progress that describe the origins of a source that have unread rows."""
@@ -132,6 +132,7 @@ def progress_after(
     sinks = {label: Counter(before.get("sinks", {}).get(label, {})) for label in sink_counts}
     for label, counts in sink_counts.items():
         sinks[label].update(counts)
+    moments = [moment for part in metrics if (moment := part.get("moment")) is not None]
     ticks = [clock for part in metrics if (clock := part.get("clock")) is not None]
     return {
         "batch": batch,
@@ -142,6 +143,7 @@ def progress_after(
         "tally": total.to_json(),
         "state": state or before.get("state", {}),
         "clock": max(ticks, default=before.get("clock", 0)),
+        "moment": min(moments, default=None),
         "commits": before.get("commits", 0) + 1,
         **{name: _open_after(before.get(name, {}), after) for name, after in by_origin.items()},
         **sources,

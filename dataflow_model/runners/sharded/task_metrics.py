@@ -36,6 +36,7 @@ class TaskMetrics(TypedDict):
             row advances it on average; `None` for an origin without unread rows.
         versions: by bounded source, the version of each origin that was read; `None` for one without unread rows.
         enough: whether the input has ended before all rows were read.
+        ended: the labels of the sources whose last row has been read.
         followed: the state of the sources of a stream without keyed stages.
     """
 
@@ -52,6 +53,7 @@ class TaskMetrics(TypedDict):
     clocks: NotRequired[dict[str, dict[str, tuple[int, float] | None]]]
     versions: NotRequired[dict[str, dict[str, Any]]]
     enough: NotRequired[bool]
+    ended: NotRequired[list[str]]
     followed: NotRequired[str]
 
 

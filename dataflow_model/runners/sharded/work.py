@@ -49,16 +49,19 @@ def plan_work(feed: Feed, start: Offset, end: Offset) -> list[Work]:
     return [Work(control, number == 0, tuple(parts)) for number, parts in enumerate(shares)]
 
 
-def has_work(works: Sequence[Work], ended: Collection[str]) -> bool:
+def has_work(start: Offset, end: Offset, works: Sequence[Work], ended: Collection[str]) -> bool:
     """Return whether a micro-batch has anything to do apart from what the passage of time causes.
 
     Args:
+        start: the offset at which it starts.
+        end: the offset at which it ends.
         works: the work of its tasks.
         ended: the labels of the sources whose end has been processed before.
     """
     control = works[0].control
     return bool(
-        control.begins
+        end["listed"] != start["listed"]
+        or control.begins
         or control.last
         or control.steps
         or control.signals

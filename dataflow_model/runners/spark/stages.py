@@ -19,7 +19,7 @@ from dataflow_model.runners.sharded.keyed_stage import run_shard
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.rows import Row, arrow_batches
 from dataflow_model.runners.sharded.tallies import counting
-from dataflow_model.runners.sharded.work import plan_work, read_work
+from dataflow_model.runners.sharded.work import has_work, plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.tasks import this_program, this_task
 from dataflow_model.runners.spark.worker_memory import returning_memory
@@ -85,18 +85,33 @@ class StreamReader:
 
     @reported
     def latestOffset(self, start: Offset, limit: Any = None) -> Offset:  # noqa: N802
-        """Return where the micro-batch ends that begins at `start`."""
+        """Return where the micro-batch ends that begins at `start`; `start` itself if it would do nothing."""
         del limit
         check_newest(self.directory, this_program(self.packed).fence)
         check_format(start.get("format"), f"the offset in {self.directory!r}")
         drain, until_drained = drain_requests(self.requests)
-        return self._feed().next(
+        feed, progress = self._feed(), read_progress(self.directory)
+        end = feed.next(
             start,
             drain=drain,
             until_drained=until_drained,
             signals=pending_signals(self.requests),
-            committed=read_progress(self.directory),
+            committed=progress,
         )
+        return start if self._is_idle(feed, start, end, progress) else end
+
+    def _is_idle(self, feed: Feed, start: Offset, end: Offset, progress: Mapping[str, Any]) -> bool:
+        """Return whether a micro-batch would do nothing: there is no new data, and nothing is due on the wall clock.
+
+        Before the first micro-batch, the state of a run that was upgraded may wait for any moment. The clock of this
+        source is needed where Spark reads DataFrames by itself.
+        """
+        has_dataframes = any(read.source.as_dataframe is not None for read in feed.reads)
+        if has_dataframes or end is start or progress.get("batch", -1) < 0 or "moment" not in progress:
+            return False
+        moment: int | None = progress["moment"]
+        is_due = moment is not None and moment <= feed.wall()
+        return not (is_due or has_work(start, end, plan_work(feed, start, end), progress.get("ended", ())))
 
     @reported
     def partitions(self, start: Offset, end: Offset) -> list[_Part]:
