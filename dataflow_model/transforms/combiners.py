@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import decimal
 import functools
 import math
-import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Count", "Max", "Mean", "Min", "Sum"]
 
+_DECIMALS: Final = decimal.Context(prec=10_000)
+"""Adds Decimals exactly: the program's context rounds to 28 digits, so that sums would depend on the order."""
+
 
 def _no_element(combine: Combiner[Any, Any, Any]) -> InvalidType:
     """Return the error for `None` as an element: whether it is taken must not depend on the order of arrival."""
@@ -41,12 +44,27 @@ def _exact(number: Any) -> Any:
     return number.item() if isinstance(number, np.number) and number.dtype.kind != "m" else number
 
 
+def _plus(total: Any, number: Any) -> Any:
+    number = _exact(number)
+    if type(number) is decimal.Decimal or type(total) is decimal.Decimal:
+        return _DECIMALS.add(total, number)
+    return total + number
+
+
+def _minus(total: Any, number: Any) -> Any:
+    number = _exact(number)
+    if type(number) is decimal.Decimal or type(total) is decimal.Decimal:
+        return _DECIMALS.subtract(total, number)
+    return total - number
+
+
 @attrs.frozen
 class Sum(Combiner[Any, Any, Any]):
     """Add up the elements; the sum of ints is an int, and for no elements the result is 0.
 
-    NumPy numbers are added as Python's, so that no sum wraps around. Floats are added in the order of arrival, so the
-    last bits of the result depend on it. The accumulator is the sum.
+    NumPy numbers are added as Python's, so that no sum wraps around. Decimals are added exactly, whatever the precision
+    of the program's context. Floats are added in the order of arrival, so the last bits of the result depend on it. The
+    accumulator is the sum.
 
     Source: Beam's `combiners.Sum`.
 
@@ -66,7 +84,7 @@ class Sum(Combiner[Any, Any, Any]):
     def add_input(self, accumulator: Any, element: Any) -> Any:
         """Add."""
         try:
-            return accumulator + _exact(element)
+            return _plus(accumulator, element)
         except TypeError:
             if element is None:
                 raise _no_element(self) from None
@@ -74,7 +92,7 @@ class Sum(Combiner[Any, Any, Any]):
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
         """Add, one after the other: from Python 3.12 on, `sum` rounds floats differently."""
-        return functools.reduce(operator.add, accumulators, 0)
+        return functools.reduce(_plus, accumulators, 0)
 
     def extract_output(self, accumulator: Any) -> Any:
         """Return the sum."""
@@ -85,7 +103,7 @@ class Sum(Combiner[Any, Any, Any]):
 
         With floats a rounding error remains, and an infinity or NaN leaves NaN.
         """
-        return accumulator - _exact(element)
+        return _minus(accumulator, element)
 
     def output_type(self, value_type: Any) -> Any:
         """Return the type of the inputs; the sum of bools is an int."""
@@ -166,7 +184,8 @@ def _as_key(element: Any) -> tuple[Any, None]:
 class Mean(Combiner[Any, tuple[Any, int], float]):
     """Compute the arithmetic mean; for no elements, the result is NaN.
 
-    The accumulator is the sum and the count. Integers are added exactly and divided once.
+    The accumulator is the sum and the count. Integers and Decimals are added exactly and divided once; the mean of
+    Decimals is a Decimal, rounded to the precision of the program's context, by default 28 digits.
 
     Source: Beam's `combiners.Mean`.
 
@@ -186,7 +205,7 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
         """Add, and count."""
         total, count = accumulator
         try:
-            return total + _exact(element), count + 1
+            return _plus(total, element), count + 1
         except TypeError:
             if element is None:
                 raise _no_element(self) from None
@@ -196,7 +215,7 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
         """Add both."""
         total, count = 0, 0
         for subtotal, number in accumulators:
-            total, count = total + subtotal, count + number
+            total, count = _plus(total, subtotal), count + number
         return total, count
 
     def extract_output(self, accumulator: tuple[Any, int]) -> float:
@@ -208,7 +227,7 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
     def subtract_input(self, accumulator: tuple[Any, int], element: Any) -> tuple[Any, int]:
         """Subtract, and count down."""
         total, count = accumulator
-        return total - _exact(element), count - 1
+        return _minus(total, element), count - 1
 
     def output_type(self, value_type: Any) -> Any:
         """Return `float` for numbers."""

@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 import pickle
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from dataflow_model.transforms.associative import AssociativeFn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from decimal import Decimal
 
 NUMBERS = st.lists(st.integers(-1000, 1000))
 COMBINERS: list[dm.CombineFn[Any, Any, Any]] = [
@@ -325,3 +327,17 @@ def test_durations_of_sessions_are_summed_after_one_of_them_has_discarded_its_pa
         _ = sums | "out" >> dm.io.Collect()
     assert p.result is not None
     assert [record.value[1] for record in p.result.collected("out")] == [dm.duration(6), dm.duration(9)]
+
+
+@given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**36), max_value=10**36, places=3)))
+def test_decimals_are_added_exactly_in_any_order_and_taken_back(numbers: list[Decimal]) -> None:
+    total = sum(map(Fraction, numbers))
+    for combine in (dm.Sum(), dm.Mean()):
+        whole, reverse = combine.create_accumulator(), combine.create_accumulator()
+        for number, other in zip(numbers, reversed(numbers), strict=True):
+            whole, reverse = combine.add_input(whole, number), combine.add_input(reverse, other)
+        merged = combine.merge_accumulators([combine.create_accumulator(), whole, reverse])
+        for number in numbers:
+            merged = combine.subtract_input(merged, number)
+        for accumulator in (whole, reverse, merged):
+            assert Fraction(accumulator[0] if isinstance(combine, dm.Mean) else accumulator) == total
