@@ -71,7 +71,7 @@ def element_time(value: InstantLike) -> EventTime:
 
 @attrs.frozen
 class TimestampedValue(Generic[ElementT_co]):
-    """An output with its own event time, which may be before the input's only within a declared bound.
+    """An output with its own event time. It may be earlier than the input's only within a declared bound.
 
     Example:
         >>> TimestampedValue("take-off", "2013-01-01T05:00-05:00")
