@@ -24,7 +24,7 @@ __all__ = ["ArrowTableSink", "CollectSink", "ForeachBundleSink"]
 
 @attrs.frozen(kw_only=True)
 class ForeachBundleSink(MessageSink):
-    """Calls a function with the values of each commit, on the driver: `io.ForeachBundle`.
+    """Calls a function with the values of each commit: `io.ForeachBundle`.
 
     Attributes:
         fn: `fn(values)` or `fn(values, commit_id)`.

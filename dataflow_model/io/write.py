@@ -320,11 +320,14 @@ class ToDataFrame(WriteColumns):
 
 
 class ForeachBundle(Write):
-    """Call a function on the driver with the values of each commit, in emission order.
+    """Call a function with the values of each commit, in emission order.
 
     A commit is one micro-batch, or a whole bounded run. The function is not called for a commit without values. After a
     crash, the unfinished commit is repeated with the same id and values, so the function receives each commit at least
     once; to make it exactly once, write the id in the same transaction and skip an id that is already there.
+
+    The function runs in the process of the program, but in a stream on Spark in a Python process of Spark's on the
+    driver's machine, which sees none of the program's objects.
 
     Args:
         fn: `fn(values)` or `fn(values, commit_id)`.

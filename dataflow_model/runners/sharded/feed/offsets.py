@@ -146,6 +146,7 @@ class Feed:
     awaited: Awaited = NOTHING_AWAITED
     read_clock: Callable[[int], int] = NO_FAULT.read_clock
     sequencer: int = 0
+    _places: Sequence[ScriptPlace] | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, program: Program, *, rows_per_batch: int, parallelism: int, read_clock: Callable[[int], int]) -> Feed:
@@ -372,8 +373,10 @@ class Feed:
             for origin, total in origins.items()
         )
 
-    def _script(self) -> list[ScriptPlace]:
-        return script_places(self.reads, self.awaited.percentiles)
+    def _script(self) -> Sequence[ScriptPlace]:
+        if self._places is None:
+            self._places = script_places(self.reads, self.awaited.percentiles)
+        return self._places
 
 
 def _store(end: Offset, label: str, followed: Followed) -> None:
