@@ -340,4 +340,5 @@ def test_decimals_are_added_exactly_in_any_order_and_taken_back(numbers: list[De
         for number in numbers:
             merged = combine.subtract_input(merged, number)
         for accumulator in (whole, reverse, merged):
-            assert Fraction(accumulator[0] if isinstance(combine, dm.Mean) else accumulator) == total
+            added: Any = accumulator[0] if isinstance(accumulator, tuple) else accumulator
+            assert Fraction(added) == total
