@@ -158,7 +158,7 @@ class BackgroundRun(abc.ABC):
 
     def _start(self) -> None:
         """Start the threads of the run and of what shows and logs it."""
-        self._log = RunLog(self._staged.plan, self._runner, self.report)
+        self._log = RunLog(self._staged.plan, self._runner, self.report, self._staged.ahead)
         self._progress = live_progress()
         self._watcher: threading.Thread | None = None
         if is_observed():

@@ -10,7 +10,7 @@ from dataflow_model.plan.nodes import Read, Write
 from dataflow_model.plan.runner import RunnerState, is_observed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
@@ -38,9 +38,10 @@ class RunLog:
         plan: its plan.
         runner: what runs it.
         report: returns what it has counted. Counts may continue those of earlier starts, which have been logged.
+        ahead: the labels of the transforms that have run before, for static side inputs.
     """
 
-    def __init__(self, plan: Plan, runner: str, report: Callable[[], RunReport]) -> None:
+    def __init__(self, plan: Plan, runner: str, report: Callable[[], RunReport], ahead: Collection[str] = ()) -> None:
         self._plan = plan
         self._report = report
         self._is_logged = is_observed()
@@ -49,7 +50,7 @@ class RunLog:
         ends = [[node.label for node in plan.nodes if isinstance(node, kind)] for kind in (Read, Write)]
         sources, sinks = (", ".join(map(repr, labels)) or "nowhere" for labels in ends)
         self._run = f"{runner}: the run from {sources} to {sinks}"
-        self._logged = self._losses(report())
+        self._logged = {label: counts for label, counts in self._losses(report()).items() if label not in ahead}
         if self._is_logged:
             LOG.info("%s starts, with %d transforms", self._run, len(plan.nodes))
 

@@ -92,6 +92,19 @@ def test_a_resumed_run_does_not_warn_again(caplog: pytest.LogCaptureFixture, tmp
     assert warnings == ["LocalRunner, stream: the run from 'script' to nowhere has dropped at 'sums': 2 late"]
 
 
+def test_what_a_static_side_input_drops_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = pa.table({"at": [1, 70, 2], "seen": [100, 101, 102], "n": [1, 2, 4]})
+    table = seconds.set_column(0, "at", pa.array([1_000_000, 70_000_000, 2_000_000]))
+    with dm.Pipeline() as p:
+        rows = p | "rows" >> dm.io.ReadTable(table, event_time="at", processing_time="seen")
+        minutes = rows | dm.Window.into(dm.FixedWindows("1 minute")) | dm.Map(lambda row: ("n", row.n))
+        sums = minutes | "sums" >> dm.Sum.per_key() | "all" >> dm.Window.into(dm.GlobalWindows())
+        _ = p | dm.Create([0]) | dm.Map(lambda _, sums: sorted(sums), dm.AsIter(sums)) | dm.io.Collect()
+    assert [record.value for record in p.result.collected("Collect")] == [[("n", 1), ("n", 2)]]
+    (warning,) = [message for level, message in lines(caplog) if level == "WARNING"]
+    assert warning.endswith("has dropped at 'sums': 1 late")
+
+
 def test_samples_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     p = dm.Pipeline()
     assert sums(p).head() == [("UA", 4)]
