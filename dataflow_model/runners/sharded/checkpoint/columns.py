@@ -78,28 +78,33 @@ class RecordedColumns:
         self._schema = described
 
     def check_stated(self, label: str, stated: pa.Schema, way_out: str) -> None:
-        """Record the columns that the program states, or reject others than before.
+        """Record the columns that the program states; columns may be added and removed, but keep their types.
 
         Args:
             label: the label of the source.
             stated: the columns.
-            way_out: how to continue with other columns.
+            way_out: how to continue with other types.
 
         Raises:
-            CheckpointMismatch: if a column has changed.
+            CheckpointMismatch: if the type of a column has changed.
         """
         stated = pa.schema([pa.field(field.name, field.type) for field in stated])
         before = self.read()
-        if before is not None and before.equals(stated):
-            return
         if before is not None and self._origin != _CARRIED:
-            was, now = (", ".join(f"{field.name}: {field.type}" for field in schema) for schema in (before, stated))
-            raise CheckpointMismatch(
-                f"the columns of {label!r} were ({was}) when the run started, and are ({now}) now, but the keys and "
-                "values in its state have the old types",
-                hint=f"restore the old columns, or {way_out}",
-            )
-        self.write(stated, _STATED)
+            known = dict(zip(before.names, before.types, strict=True))
+            changed = [
+                f"{field.name!r} was {known[field.name]} and is {field.type} now"
+                for field in stated
+                if known.get(field.name, field.type) != field.type
+            ]
+            if changed:
+                raise CheckpointMismatch(
+                    f"the columns of {label!r} have other types than when the run started, but keys and values in its "
+                    f"state have the old ones: {', '.join(changed)}",
+                    hint=f"restore the old types, or {way_out}",
+                )
+        if before is None or not before.equals(stated):
+            self.write(stated, _STATED)
 
 
 def with_recorded_columns(staged: StagedPlan, directory: str, way_out: str) -> StagedPlan:
@@ -111,7 +116,7 @@ def with_recorded_columns(staged: StagedPlan, directory: str, way_out: str) -> S
         way_out: how to continue with other columns than those of an earlier start.
 
     Raises:
-        CheckpointMismatch: if columns that the program states have changed.
+        CheckpointMismatch: if a column that the program states has changed its type.
     """
     has_committed = bool(read_progress(directory))
     nodes = []
