@@ -86,6 +86,7 @@ class CoGroupByKey(PTransform):
         collections = tuple(members.values())
         if collections:
             common_strategy(collections, collections[0].pipeline.scope)  # named here by the labels of the inputs
+            typehints.check_common_keys([member.element_type for member in collections], collections[0].pipeline.scope)
         marked = []
         for place, ((name, member), label) in enumerate(zip(members.items(), _labels(members), strict=True)):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")

@@ -169,6 +169,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
                 hint="pass a tuple: (left, right) | dm.Join.inner(); dm.CoGroupByKey() takes more than two",
             )
         left, right = sides
+        typehints.check_common_keys([left.element_type, right.element_type], left.pipeline.scope)
         output = self._output(left.element_type, right.element_type)
         if self._within is not None:
             return self._by_distance(left, right, self._within, output)

@@ -213,6 +213,19 @@ def check_pairs(element_type: Any, label: str) -> None:
         )
 
 
+def check_common_keys(element_types: Sequence[Any], label: str) -> None:
+    """Raise `InvalidType` if the keys of a collection certainly equal none of the others that are joined with it."""
+    keys = [pair_types(element_type)[0] for element_type in element_types]
+    for place, key in enumerate(keys):
+        others = [*keys[:place], *keys[place + 1 :]]
+        if others and all(clashes(key, other) and clashes(other, key) for other in others):
+            raise InvalidType(
+                f"{label!r} joins by keys, but no key of type {type_name(key)} equals one of type "
+                f"{' or '.join(dict.fromkeys(map(type_name, others)))}",
+                hint="convert the keys of one side: dm.Map(lambda pair: (str(pair[0]), pair[1])), for example",
+            )
+
+
 def check_combiner_input(combine: CombineFn[Any, Any, Any], value_type: Any, label: str) -> None:
     """Raise `InvalidType` if a combiner can certainly not take inputs of this type."""
     arithmetic = combine.kernel in {"sum", "mean"}

@@ -17,7 +17,7 @@ from dataflow_model.testing import LawBroken, TestStream, prove, run_script
 from dataflow_model.testing.arrivals import all_at_once, elements_of, recut, script_text
 from dataflow_model.testing.proof import _check_in_process
 from dataflow_model.testing.proof_runs import Subject
-from tests.windowing.test_check_window_fn import ValidityWindows
+from tests.support.spec.windows_of_users import ValidUntilNext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -362,6 +362,6 @@ def test_a_function_that_returns_no_collection_is_refused() -> None:
 
 
 def test_windows_that_merge_makes_shorter_are_proved_too() -> None:
-    shortened = windowed(ValidityWindows()).allowed_lateness("1 hour").accumulating_and_retracting()
+    shortened = windowed(ValidUntilNext()).allowed_lateness("1 hour").accumulating_and_retracting()
     each = shortened.trigger(dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1)))
     prove(lambda elements: elements | each | dm.GroupByKey(), [(("k", "first"), 0), (("k", "second"), 5)])
