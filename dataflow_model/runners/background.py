@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import concurrent.futures.thread  # noqa: F401 - it cannot be imported any more while a run ends with the program
 import contextlib
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
@@ -210,8 +211,11 @@ class BackgroundRun(abc.ABC):
             self._over.set()
 
     def _leave(self) -> None:
-        """Wait for the end of the run, since the program ends; a stream that does not end by itself is stopped."""
-        self._over.wait()
+        """Wait for the end of the run, since the program ends, unless that is because of an error or Ctrl-C."""
+        if hasattr(sys, "last_type"):
+            LOG.warning("%s: the program ends with an error, so the run is abandoned", self._runner)
+        else:
+            self._over.wait()
 
     def _log_unseen_error(self) -> None:
         """Log the error with which the run has failed, unless `wait_until_finish` has raised it."""

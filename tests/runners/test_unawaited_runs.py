@@ -6,16 +6,18 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def program(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a folder; it builds a pipeline `p` and must exit with 0."""
+def program(folder: Path, *lines: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run a program in a folder; it must exit with 0 unless it fails."""
     path = folder / "program.py"
     path.write_text("\n".join(("import dataflow_model as dm", *lines)))
     ended = subprocess.run([sys.executable, path], check=False, capture_output=True, text=True, cwd=folder, timeout=120)
-    assert ended.returncode == 0, ended.stderr
+    assert bool(ended.returncode) is fails, ended.stderr
     return ended
 
 
@@ -71,3 +73,23 @@ def test_a_stream_is_stopped_when_the_program_ends_unless_it_ends_by_itself(tmp_
     drained = program(tmp_path, *build, "p.run(until='drained')")
     assert not drained.stderr
     assert [path.read_text() for path in (tmp_path / "out").glob("part-*")] == ["UA\n"]
+
+
+@pytest.mark.parametrize("ending", ["raise ValueError('bad')", "result.wait_until_finish()"])
+def test_a_program_that_fails_or_is_interrupted_does_not_wait_for_a_run(tmp_path: Path, ending: str) -> None:
+    ended = program(
+        tmp_path,
+        "import signal, threading",
+        "has_started = threading.Event()",
+        "def block(x):",
+        "    has_started.wait()",
+        "    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # Ctrl-C",
+        "    threading.Event().wait()",
+        "p = dm.Pipeline()",
+        "_ = p | dm.Create([1]) | dm.Map(block)",
+        "result = p.run()",
+        "has_started.set()",
+        ending,
+        fails=True,
+    )
+    assert "LocalRunner: the program ends with an error, so the run is abandoned" in ended.stderr
