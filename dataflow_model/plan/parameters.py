@@ -151,6 +151,7 @@ def metadata_of(
     given: Collection[str] = (),
     positional: int = 0,
     specs: Mapping[str, Any] | None = None,
+    for_pairs: str | None = None,
 ) -> dict[str, str]:
     """Return which of `METADATA` a function requests, by the names of its parameters.
 
@@ -159,6 +160,7 @@ def metadata_of(
         given: the names of the arguments that the user has passed by name.
         positional: the number of further positional arguments that the user has passed.
         specs: the specs of states and timers, by the names of the class attributes.
+        for_pairs: what to use for pairs, for the hint about a function of two values.
 
     Raises:
         InvalidArgument: if a parameter without a default is neither metadata nor given, or a default requests something
@@ -187,10 +189,18 @@ def metadata_of(
             text = f"parameter {name!r}" if name == request else f"parameter {name!r} for {request!r}"
             raise InvalidArgument(
                 f"{_written(fn)} has an unknown {text}",
-                hint=f"pass {name}=… as an argument, or use one of {sorted(METADATA.union(specs or ()))}",
+                hint=f"pass {name}=… as an argument, or use one of {sorted(METADATA.union(specs or ()))}"
+                + (f"; for pairs, {for_pairs}" if for_pairs and _takes_two(parameters) else ""),
             )
         requests[name] = request
     return requests
+
+
+def _takes_two(parameters: Sequence[inspect.Parameter]) -> bool:
+    """Return whether a function takes two values by position, as one written for the parts of pairs does."""
+    by_place = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    needed = [parameter.kind for parameter in parameters if parameter.default is parameter.empty]
+    return len(needed) == 2 and by_place.issuperset(needed)  # noqa: PLR2004 - a key and a value
 
 
 def _is_filled(parameter: inspect.Parameter) -> bool:

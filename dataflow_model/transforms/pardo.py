@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, cast, overload
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
-from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FlatMapFn
+from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FilterFn, FlatMapFn, MapFn
 from dataflow_model.plan.parameters import filled_by_place, metadata_of, requested_by
 from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
@@ -299,6 +299,13 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         return applied
 
 
+_FOR_PAIRS: Final[Mapping[type[DoFn], str]] = {
+    MapFn: "use dm.MapTuple, whose function takes the parts",
+    FlatMapFn: "use dm.FlatMapTuple, whose function takes the parts",
+    FilterFn: "use one parameter for the whole pair, as in dm.Filter(lambda pair: pair[1] > 0)",
+}
+
+
 def _callable(fn: Any, transform: PTransform) -> Any:
     if not callable(fn):
         raise InvalidType(
@@ -330,7 +337,9 @@ def _check_retractable(how: object, name: str) -> None:
 
 def _check_arguments(fn: DoFn, user: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     specs = declaration_of(type(fn)).specs
-    metadata = metadata_of(user, given=tuple(kwargs), positional=len(args), specs=specs)
+    metadata = metadata_of(
+        user, given=tuple(kwargs), positional=len(args), specs=specs, for_pairs=_FOR_PAIRS.get(type(fn))
+    )
     check_callbacks(fn, tuple(kwargs))
     try:
         signature = inspect.signature(user)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from dataflow_model.errors import InvalidType
@@ -41,11 +42,18 @@ def as_pair(value: Any, label: str) -> tuple[Any, Any]:
         Traceback (most recent call last):
             ...
         dataflow_model.errors.InvalidType: 'Sum.PerKey' takes (key, value) pairs, got 5
-        Hint: add dm.WithKeys(…) before it
+        Hint: add dm.WithKeys(…) before it; a function that returns one pair for each element needs dm.Map: ...
     """
     if isinstance(value, tuple) and len(value) == _PAIR:
         return value
-    raise InvalidType(f"{label!r} takes (key, value) pairs, got {value!r}", hint="add dm.WithKeys(…) before it")
+    is_generator = isinstance(value, types.GeneratorType)
+    raise InvalidType(
+        f"{label!r} takes (key, value) pairs, got {value!r}",
+        hint="use dm.FlatMap for a function that yields pairs: dm.Map takes the generator itself for one element"
+        if is_generator
+        else "add dm.WithKeys(…) before it; a function that returns one pair for each element needs dm.Map: dm.FlatMap "
+        "emits the parts of the pair",
+    )
 
 
 def checked_pairs(elements: Sequence[Any], label: str) -> Sequence[tuple[Any, Any]]:

@@ -31,3 +31,19 @@ def test_what_is_no_pair_is_never_split_into_one(element: Any, transform: Any) -
     _ = transform(codes, p | "pairs" >> dm.Create([("U", "x")])) | "out" >> dm.io.Collect()
     with pytest.raises(dm.UserCodeError, match=r"(takes|must hold) \(key, value\) pairs, got \[?['\[(]"):
         p.run().wait_until_finish()
+
+
+def yielded(word: str) -> Any:
+    yield word, 1
+
+
+@pytest.mark.parametrize(
+    ("transform", "way_out"),
+    [
+        (dm.Map(yielded), r"got <generator object yielded .*\nHint: use dm.FlatMap for a function that yields pairs"),
+        (dm.FlatMap(lambda x: (x, 1)), r"got 'a'\nHint: .*a function that returns one pair .* needs dm.Map"),
+    ],
+)
+def test_outputs_that_are_no_pairs_name_the_transform_that_was_meant(transform: Any, way_out: str) -> None:
+    with pytest.raises(dm.InvalidType, match=way_out):
+        (dm.Pipeline() | dm.Create(["a"]) | transform | dm.Sum.per_key()).head()

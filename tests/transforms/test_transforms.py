@@ -92,6 +92,9 @@ def test_the_dead_letters_need_a_tag_of_their_own() -> None:
     ("make", "problem"),
     [
         (lambda: dm.Map(lambda x, y: x), r"an unknown parameter 'y'"),
+        (lambda: dm.Map(lambda k, v: k), r"'v'\nHint: pass v=… .*; for pairs, use dm.MapTuple, whose function takes"),
+        (lambda: dm.FlatMap(lambda k, v: k), r"'v'\nHint: .*; for pairs, use dm.FlatMapTuple, whose function takes"),
+        (lambda: dm.Filter(lambda k, v: k), r"'v'\nHint: .*; for pairs, .* dm.Filter\(lambda pair: pair\[1\] > 0\)"),
         (lambda: dm.Map(nothing_taken), "cannot be called with an element"),  # type: ignore[arg-type]
         (lambda: dm.Map(lambda x: x, 1), "cannot be called with an element"),  # type: ignore[arg-type]
         (lambda: dm.Map(lambda x: x, y=1), "cannot be called with an element"),  # type: ignore[arg-type]
