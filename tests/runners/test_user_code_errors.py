@@ -491,3 +491,13 @@ def test_state_that_cannot_be_copied_for_dead_letters_says_so_with_transform_ele
         "  element: ('a', 2)\n"
         "Hint: keep values in it that can be copied, such as a list instead of a generator, or leave out"
     )
+
+
+def test_an_error_of_a_punctuation_function_names_the_transform_and_the_row() -> None:
+    table = pa.table({"at": pa.array([0, 1], pa.int64()), "v": pa.array([1, None], pa.int64())})
+    p = dm.Pipeline()
+    read = dm.io.ReadTable(table, event_time="at", watermark=dm.Explicit(lambda row: row.v % 9 == 0))
+    _ = p | "rows" >> read | dm.io.Collect()
+    problem = r"^TypeError: (.|\n)*transform: 'rows'\n  element: Row\(at=1, v=None\)\nHint: .*dm.Explicit"
+    with pytest.raises(dm.UserCodeError, match=problem):
+        p.run().wait_until_finish()

@@ -11,10 +11,11 @@ import pyarrow as pa
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.plan.watermarks import ARRIVAL, AdaptiveLateness, Explicit
 from dataflow_model.runners.engine.uniform import uniform
+from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,6 +27,7 @@ __all__ = ["WHOLE", "GoodRows", "NamedRows", "Observations", "Observer", "Part",
 WHOLE: Final = ""
 """The watermark origin of a source that has only one."""
 _NONE: Final = int(MIN_TIMESTAMP)
+_PUNCTUATION: Final = "let the function of dm.Explicit return False for such a row"
 
 
 @attrs.frozen(eq=False)
@@ -181,10 +183,19 @@ class Observer:
         self._times.append(times)
         estimator, by = self._source.watermark, self._source.watermark_origins.by_column
         if isinstance(estimator, Explicit):
-            is_mark = np.fromiter((bool(estimator.punctuation(row)) for row in rows.elements()), np.bool_, len(ticks))
+            is_mark = np.fromiter(self._punctuations(estimator, rows.elements()), np.bool_, len(ticks))
             self._marks.append(np.where(is_mark, times, _NONE))
         if by is not None:
             self._names.append([str(name) for name in rows.column(by)])
+
+    def _punctuations(self, estimator: Explicit, rows: Iterable[Any]) -> Iterator[bool]:
+        """Yield for each row whether it is a punctuation, as the user's function says."""
+        row = None
+        try:
+            for row in rows:
+                yield bool(estimator.punctuation(row))
+        except Exception as error:
+            raise user_error(error, self._label, row, hint=_PUNCTUATION) from error
 
     def pass_over(self, ticks: NDArray[np.int64]) -> None:
         """Observe the clock values of rows that are not records."""

@@ -67,6 +67,7 @@ class SparkRunner:
             is run again, and its output may be published twice. Use it only for idempotent output.
 
     Raises:
+        InvalidType: for something that is no Spark session; for `None` when it runs a pipeline.
         InvalidArgument: for an unknown mode, a missing interval, a checkpoint that is missing or a URL, or numbers out
             of range; for options of streams with `mode="batch"`, weak productions among them: a bounded job publishes
             once, at its end.
@@ -96,6 +97,8 @@ class SparkRunner:
         max_state_memory: int | str | None = None,
         productions: Literal["strong", "weak"] = "strong",
     ) -> None:
+        if spark is not None:
+            _check_session(spark)
         if mode not in _MODES:
             raise InvalidArgument(
                 f"`mode` must be 'batch', 'streaming' or 'microbatch', got {mode!r}",
@@ -162,11 +165,7 @@ class SparkRunner:
         support.check(plan)
         check_sinks(plan, streaming=self.mode != "batch")
         check_functions(plan)
-        if not hasattr(self.spark, "conf") or isinstance(self.spark, type):
-            raise InvalidType(
-                f"`spark` must be a SparkSession, got {self.spark!r}",
-                hint="create one with dataflow_model.runners.spark.local_session('name') or SparkSession.builder",
-            )
+        _check_session(self.spark)
         if is_stopped(self.spark):
             raise SessionStopped(
                 "the Spark session was stopped before the run started",
@@ -192,3 +191,14 @@ class SparkRunner:
 
     def __repr__(self) -> str:
         return f"SparkRunner(spark, mode={self.mode!r})"
+
+
+def _check_session(spark: Any) -> None:
+    """Reject what is no session, without a call to Spark: a session may have been stopped."""
+    is_session = hasattr(type(spark), "conf") or "conf" in getattr(spark, "__dict__", ())
+    if not is_session or isinstance(spark, type):
+        raise InvalidType(
+            f"`spark` must be a SparkSession, got {spark!r}",
+            hint="create one with dataflow_model.runners.spark.local_session('name') or "
+            "SparkSession.builder.getOrCreate()",
+        )
