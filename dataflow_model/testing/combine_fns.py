@@ -79,10 +79,12 @@ def check_combine_fn(
     Example:
         >>> import dataflow_model as dm
         >>> check_combine_fn(dm.Mean(), [1, 2, 5])
-        >>> check_combine_fn(len, [1, 2, 5])
+        >>> def number(values):
+        ...     return len(list(values))
+        >>> check_combine_fn(number, [1, 2, 5])
         Traceback (most recent call last):
         ...
-        AssertionError: len must return the same over the results of [1, 1], got 2 and 1
+        AssertionError: number must return the same over the results of [1, 1], got 2 and 1
           inputs: [1, 1]
         Hint: the function gets results as inputs: fn([fn([a, b]), c]) must be fn([a, b, c]); write a CombineFn instead
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["AssociativeFn", "as_combine_fn"]
+
+
+_MEDIAN: Final = "dm.ApproximateQuantiles(3), whose second value is the median"
+_NOT_ASSOCIATIVE: Final[Mapping[tuple[str, str], str]] = {
+    ("builtins", "len"): "dm.Count()",
+    **{(module, name): "dm.Mean()" for module in ("statistics", "numpy") for name in ("mean", "fmean", "average")},
+    **{(module, "median"): _MEDIAN for module in ("statistics", "numpy")},
+}
+"""What to use instead of functions that are not associative, by their module and name."""
 
 
 @attrs.frozen
@@ -144,6 +153,7 @@ def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> Combi
         InvalidType: for something else, for arguments that the function or a method does not take, or a side input
             among them.
     """
+    _check_associative(combiner, label)
     if not args and not kwargs:
         return _as_combine_fn(combiner, label)
     for argument in (*args, *kwargs.values()):
@@ -160,6 +170,17 @@ def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> Combi
     for method, own in (("create_accumulator", 0), ("add_input", 2), ("merge_accumulators", 1), ("extract_output", 1)):
         _check_arguments(getattr(combine, method), (*[None] * own, *args), kwargs, label)
     return _WithArguments(combine, args, kwargs)
+
+
+def _check_associative(fn: Any, label: str) -> None:
+    """Reject well-known functions whose result over results is another one than over all values."""
+    module, name = getattr(fn, "__module__", None), getattr(fn, "__name__", None)
+    instead = _NOT_ASSOCIATIVE.get((module, name)) if isinstance(module, str) and isinstance(name, str) else None
+    if instead is not None:
+        raise InvalidType(
+            f"{label} calls its function again with results of it, so {name} would give a wrong result",
+            hint=f"use {instead}",
+        )
 
 
 def _check_arguments(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], label: str) -> None:

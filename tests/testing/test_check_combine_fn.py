@@ -192,11 +192,18 @@ def test_an_associative_function_is_a_combiner(function: Any) -> None:
     check_combine_fn(function, [1, 2, 5])
 
 
+def number(values: Any) -> int:
+    return len(list(values))
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (len, r"^len must return the same over the results of \[.*\n  inputs: .*\nHint: .* write a CombineFn instead"),
-        (statistics.mean, "^mean must return the same over the results of"),
+        (
+            number,
+            r"^number must return the same over the results of \[.*\n  inputs: .*\nHint: .* write a CombineFn instead",
+        ),
+        (statistics.geometric_mean, "^geometric_mean must return the same over the results of"),
         (lambda values: {value % 2 for value in values}, "must take its own results, of .*, as inputs: "),
         (
             lambda values: functools.reduce(operator.sub, values),
