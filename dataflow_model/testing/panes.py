@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidType
-from dataflow_model.values import Pane
+from dataflow_model.values import Pane, PaneTiming
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
         actual: the panes.
         expected: for each pane in order, a `Pane` or a mapping of only the fields to compare: `key`, `window`, `value`,
             `timestamp`, `is_retraction`, `processing_time`, and those of the pane info (`index`, `on_time_index`,
-            `is_first`, `is_last`, `timing`, `trigger`). A `set` of panes, or a list inside the list, matches its
-            entries in any order.
+            `is_first`, `is_last`, `timing`, `trigger`; a timing may be its name: `"ON_TIME"`). A `set`
+            of panes, or a list inside the list, matches its entries in any order.
 
     Raises:
         AssertionError: if they differ, with both sides as a table.
@@ -96,7 +96,14 @@ def _is_placed(entry: int, fitting: Sequence[Sequence[int]], taken: dict[int, in
 def _matches(pane: Pane, expected: Pane | Mapping[str, Any]) -> bool:
     if isinstance(expected, Pane):
         return pane == expected
-    return all(_field(pane, name) == value for name, value in expected.items())
+    return all(_is_as(_field(pane, name), value) for name, value in expected.items())
+
+
+def _is_as(actual: Any, expected: Any) -> bool:
+    """Return whether a field is as expected; a timing may be given by its name, as `"ON_TIME"`."""
+    if isinstance(actual, PaneTiming) and isinstance(expected, str):
+        return actual.name == expected
+    return bool(actual == expected)
 
 
 def _field(pane: Pane, name: str) -> Any:

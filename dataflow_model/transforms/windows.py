@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 import attrs
 
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Window", "WindowInto"]
 
-
+Mode: TypeAlias = Literal[
+    "discarding", "accumulating", "clear_always", "clear_by_default", "accumulate_by_default", "accumulate_always"
+]
+_MODES: Final = ("discarding", "accumulating", "clear_by_default", "accumulate_by_default")
 _HOW: Final[Mapping[Any, str]] = {
     (AccumulationMode.CLEAR_ALWAYS, False): "discarding()",
     (AccumulationMode.ACCUMULATE_ALWAYS, False): "accumulating()",
@@ -89,7 +92,7 @@ class WindowInto(PTransform):
         where: WindowFn | WindowingStrategy,
         *,
         trigger: Trigger | None = None,
-        accumulation_mode: AccumulationMode | str | None = None,
+        accumulation_mode: AccumulationMode | Mode | None = None,
         allowed_lateness: DurationLike | None = None,
         timestamp_combiner: TimestampCombiner | Literal["end_of_window", "earliest", "latest"] | None = None,
     ) -> None:
@@ -142,19 +145,19 @@ class WindowInto(PTransform):
 
     def on_time(self, behavior: OnTimeBehavior | Literal["fire_always", "fire_if_non_empty"]) -> Self:
         """Set whether a firing when the watermark passes emits an empty pane: by default `"fire_always"`."""
-        return self._set(on_time=as_option(OnTimeBehavior, behavior))
+        return self._set(on_time=as_option(OnTimeBehavior, behavior, "on_time"))
 
     def closing(self, behavior: ClosingBehavior | Literal["fire_always", "fire_if_non_empty"]) -> Self:
         """Set whether an expiring window emits an empty last pane: by default `"fire_if_non_empty"`."""
-        return self._set(closing=as_option(ClosingBehavior, behavior))
+        return self._set(closing=as_option(ClosingBehavior, behavior, "closing"))
 
     def late_data(self, policy: LateData | Literal["drop", "duplicate_window"]) -> Self:
         """Set what happens to elements whose window has expired: `"drop"` or `"duplicate_window"`."""
-        return self._set(late_data=as_option(LateData, policy))
+        return self._set(late_data=as_option(LateData, policy, "late_data"))
 
     def timestamp_combiner(self, combiner: TimestampCombiner | Literal["end_of_window", "earliest", "latest"]) -> Self:
         """Set the event time of panes: `"end_of_window"`, the default, `"earliest"` or `"latest"`."""
-        return self._set(timestamp_combiner=as_option(TimestampCombiner, combiner))
+        return self._set(timestamp_combiner=as_option(TimestampCombiner, combiner, "timestamp_combiner"))
 
     def discarding(self) -> Self:
         """Make each pane contain only the elements that have arrived since the previous pane."""
@@ -168,7 +171,7 @@ class WindowInto(PTransform):
         """Make each pane contain all elements that have arrived in its window, and retract the previous pane first."""
         return self.accumulation(AccumulationMode.ACCUMULATE_ALWAYS, retracting=True)
 
-    def accumulation(self, mode: AccumulationMode | str, *, retracting: bool = False) -> Self:
+    def accumulation(self, mode: AccumulationMode | Mode, *, retracting: bool = False) -> Self:
         """Set how the panes of a window relate to each other.
 
         Args:
@@ -179,7 +182,7 @@ class WindowInto(PTransform):
         Raises:
             InvalidArgument: if `retracting` is combined with a clearing mode.
         """
-        mode = as_option(AccumulationMode, mode)
+        mode = as_option(AccumulationMode, mode, "accumulation_mode", _MODES)
         if retracting and mode in {AccumulationMode.CLEAR_ALWAYS, AccumulationMode.CLEAR_BY_DEFAULT}:
             raise InvalidArgument(
                 f"a retracting strategy must accumulate, got {mode}",

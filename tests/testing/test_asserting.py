@@ -142,3 +142,10 @@ def test_arrays_and_nan_are_equal_by_content() -> None:
 def test_steps_that_are_none_are_refused(build: Any, message: str) -> None:
     with pytest.raises(dm.DataflowError, match=message):
         build()
+
+
+def test_the_timing_of_an_expected_pane_may_be_its_name() -> None:
+    panes = run_script(TestStream().add(1, 0, key="k"), dm.Window.into(dm.FixedWindows(1)), dm.Sum())
+    assert_panes(panes, [{"timing": "ON_TIME"}])
+    with pytest.raises(AssertionError, match="timing='LATE'"):
+        assert_panes(panes, [{"timing": "LATE"}])
