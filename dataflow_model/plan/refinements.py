@@ -74,7 +74,7 @@ def warn_about_refinements(plan: Plan, *, in_rounds: bool = False) -> None:
         ...     warn_about_refinements(p.plan())
         >>> print(shown[0].message)
         'in all/CombinePerKey' groups the accumulating panes of 'by name'. Under Repeatedly(AfterCount(1)), ...
-        Hint: use .accumulating_and_retracting() before 'by name', or .discarding()
+        Hint: use .accumulating_and_retracting() before 'by name'; .discarding() is right only where ...
     """
     for problem in _problems(plan, in_rounds=in_rounds):
         warnings.warn(problem, PlanWarning, stacklevel=3)
@@ -148,7 +148,11 @@ def _problems(plan: Plan, *, in_rounds: bool) -> Iterator[str]:
         for before in groupings_before(plan, node.input, keeps_all_panes):
             strategy = before.strategy
             if strategy.accumulates and not strategy.retracting and may_refine(strategy):
-                way_out = f"use .accumulating_and_retracting() before {before.label!r}, or .discarding()"
+                way_out = (
+                    f"use .accumulating_and_retracting() before {before.label!r}; .discarding() is right only where "
+                    "combining the panes combines the elements, as in a sum of sums or counts, or the greatest of the "
+                    "greatest, but not in a mean of means"
+                )
                 yield explain(
                     f"{node.label!r} groups the accumulating panes of {before.label!r}. Under {strategy.trigger!r}, a "
                     "window may emit several panes, and each contains the elements of the previous ones, so these are "

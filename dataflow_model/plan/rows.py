@@ -19,13 +19,13 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, shown
 from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond, with_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["check_names", "kind_of", "named_row_type", "row_type", "rows_of", "values_of"]
+__all__ = ["check_names", "kind_of", "named_row_type", "no_field", "row_type", "rows_of", "values_of"]
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _KINDS: Final[dict[str, Any]] = {
@@ -158,6 +158,20 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     parts = [part.split(": ") for part in name[4:-1].split(", ") if part]
     return named_row_type(tuple((unquote(field), kind) for field, kind in parts))
+
+
+def no_field(element: Mapping[Any, Any], name: str) -> InvalidArgument:
+    """Return the error for a field that a dict does not have.
+
+    Example:
+        >>> print(no_field({"carrier": "UA"}, "delay"))
+        the element has no field 'delay'; it has ['carrier']
+        Hint: name one of its fields, or use a function, as in lambda element: element.get('delay')
+    """
+    return InvalidArgument(
+        f"the element has no field {name!r}; it has {shown([*element])}",
+        hint=f"name one of its fields, or use a function, as in lambda element: element.get({name!r})",
+    )
 
 
 def check_names(names: Sequence[str], hint: str) -> None:

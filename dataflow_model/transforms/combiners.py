@@ -35,7 +35,8 @@ def _no_element(combine: Combiner[Any, Any, Any]) -> InvalidType:
     return InvalidType(
         f"an element of {type(combine).__name__} must not be None, got None",
         hint="leave such elements out before: dm.Filter(lambda pair: pair[1] is not None) in front of per_key(), "
-        "dm.Filter(lambda element: element is not None) in front of globally()",
+        "dm.Filter(lambda element: element is not None) in front of globally(); an empty on-time pane of a grouping "
+        "before it carries None too, which .on_time('fire_if_non_empty') leaves out",
     )
 
 

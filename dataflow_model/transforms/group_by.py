@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn, KernelForm
 from dataflow_model.plan.parameters import check_takes_element
-from dataflow_model.plan.rows import named_row_type
+from dataflow_model.plan.rows import named_row_type, no_field
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
@@ -172,7 +172,12 @@ def _value(expression: str | Callable[[Any], Any], element: Any) -> Any:
     if callable(expression):
         return expression(element)
     if isinstance(element, dict) or not expression.isidentifier():  # rows of files have columns of any name
-        return element[expression]
+        try:
+            return element[expression]
+        except KeyError:
+            if isinstance(element, dict):
+                raise no_field(element, expression) from None
+            raise
     return getattr(element, expression)
 
 

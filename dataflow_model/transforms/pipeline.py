@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
-from dataflow_model.plan.dofn import DoFn
+from dataflow_model.plan.dofn import DeadLetter, DoFn
 from dataflow_model.plan.explain import explain as explain_plan
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
@@ -73,11 +73,15 @@ class Pipeline:
         ['Create', 'Mean.PerKey']
     """
 
-    def __init__(self, runner: Runner | None = None, late_data: LateData | str = LateData.DROP) -> None:
+    def __init__(
+        self,
+        runner: Runner | None = None,
+        late_data: LateData | Literal["drop", "duplicate_window"] = LateData.DROP,
+    ) -> None:
         if runner is not None:
             check_runner(runner)
         self.runner = runner
-        self.late_data = as_option(LateData, late_data)
+        self.late_data = as_option(LateData, late_data, "late_data")
         self._result: PipelineResult | None = None
         self._nodes: list[Node] = []
         self._strategies: dict[Ref, WindowingStrategy] = {}
@@ -321,6 +325,8 @@ def _members(pvalue: Any) -> list[PCollection]:
 
 def _check_input(transform: PTransform, pvalue: Any, label: str) -> None:
     kind = transform.input_kind
+    if kind == "collection":
+        _check_unpacked(transform, pvalue, label)
     if kind == "pipeline" and not isinstance(pvalue, PBegin):
         raise InvalidType(
             f"{label!r} must be applied to a pipeline, got {pvalue!r}",
@@ -341,6 +347,17 @@ def _check_input(transform: PTransform, pvalue: Any, label: str) -> None:
             f"{label!r} takes several collections, got {pvalue!r}",
             hint=f"pass a tuple: (first, second) | {written(transform)}",
         )
+
+
+def _check_unpacked(transform: PTransform, pvalue: Any, label: str) -> None:
+    """Reject the pair that a transform with exception handling returns: both together are no input of another one."""
+    match pvalue:
+        case (_, PCollection(element_type=kind)) if kind is DeadLetter:
+            raise InvalidType(
+                f"{label!r} takes one collection, got the result and the dead letters of .with_exception_handling(): "
+                f"{pvalue!r}",
+                hint=f"unpack it: good, failed = …; then good | {written(transform)}",
+            )
 
 
 def _way_out(given: object) -> str:
@@ -379,6 +396,8 @@ def _apply_to_several(several: object, transform: PTransform) -> Any:
             f"{transform.label!r} must be applied to a collection, got None",
             hint="return the collection from the `expand` of the transform before it; a sink has no output",
         )
+    if transform.input_kind == "collection":
+        _check_unpacked(transform, several, transform.label)
     members = _members(several)
     size = len(several) if isinstance(several, tuple | list | dict) else -1
     if not members or size != len(members):

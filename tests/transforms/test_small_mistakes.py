@@ -7,6 +7,7 @@ import decimal
 import enum
 import itertools
 import operator
+import statistics
 import subprocess
 import sys
 import zoneinfo
@@ -250,3 +251,62 @@ assert answers[0] == answers[1] and all(answers[0]), answers
 """
     )
     subprocess.run([sys.executable, str(script)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "instead"),
+    [
+        (len, r"dm.Count\(\)"),
+        (statistics.mean, r"dm.Mean\(\)"),
+        (np.mean, r"dm.Mean\(\)"),
+        (statistics.median, r"dm.ApproximateQuantiles\(3\), whose second value is the median"),
+    ],
+)
+@pytest.mark.parametrize(
+    "place",
+    [
+        dm.CombinePerKey,
+        dm.CombineGlobally,
+        dm.CombineValues,
+        lambda fn: dm.Together(n=fn),
+        lambda fn: dm.GroupBy("key").aggregate_field("value", fn, "n"),
+    ],
+)
+def test_well_known_functions_that_are_not_associative_are_refused(place: Any, function: Any, instead: str) -> None:
+    with pytest.raises(dm.InvalidType, match=rf"again with results of it, so \w+ would .*\nHint: use {instead}"):
+        place(function)
+
+
+@pytest.mark.parametrize("by", [dm.WithKeys("b", value="a"), dm.WithKeys("a", value="b"), dm.GroupBy("b")])
+def test_a_field_that_a_dict_does_not_have_is_reported_with_those_that_it_has(by: Any) -> None:
+    with pytest.raises(
+        dm.UserCodeError, match=r"^the element has no field 'b'; it has \['a'\]\n(.|\n)*Hint: name one of"
+    ):
+        outputs(lambda p: p | dm.Create([{"a": 1}]) | by)
+
+
+def test_the_result_and_the_dead_letters_together_are_no_input() -> None:
+    p = dm.Pipeline()
+    both: Any = p | dm.Create(["1"]) | dm.Map(int).with_exception_handling()
+    tagged: Any = p | "one" >> dm.Create([1]) | "tagged" >> dm.Map(int).with_outputs("x").with_exception_handling()
+    for given in (both, tagged):
+        with pytest.raises(
+            dm.InvalidType, match=r"the result and the dead letters .*\nHint: unpack it: good, failed ="
+        ):
+            _ = given | "text" >> dm.Map(str)
+
+
+def test_none_from_an_empty_pane_is_explained() -> None:
+    script = dm.testing.TestStream().processing_time(1).add(5, 1, key="A").processing_time(20).add(7, 30, key="B")
+    trigger = dm.AfterWatermark(early=dm.AfterProcessingTime("5 seconds"))
+    windowing = dm.Window.into(dm.FixedWindows("1 minute")).trigger(trigger)
+
+    def greatest(windows: Any) -> list[Any]:
+        best = "by key" >> dm.Max.per_key()
+        return outputs(lambda p: p | script.processing_time(40) | windows | best | dm.Values() | dm.Max.globally())
+
+    with pytest.raises(
+        dm.UserCodeError, match=r"an empty on-time pane .* None too, which .on_time\('fire_if_non_empty'\)"
+    ):
+        greatest(windowing)
+    assert greatest(windowing.on_time("fire_if_non_empty"))[-1] == 7
