@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from dataflow_model.arguments import EXTRA, calls_explained, way_out
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.watermark_origins import WatermarkOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["check_arguments"]
+    from dataflow_model.arguments import FunctionT
 
-_OTHER_NAMES: Final = {
-    "decimal": "decimal_point",
-    "names": "columns",
-    "na_values": "null_values",
-    "sep": "delimiter",
-    "separator": "delimiter",
-    "time_zone": "zone",
-    "timezone": "zone",
-    "tz": "zone",
-}
-"""Arguments of pandas and others, and what they are called here."""
+__all__ = ["check_arguments", "with_label_hints"]
 
 
 def check_arguments(reader: type, options: Mapping[str, Any]) -> None:
@@ -35,15 +25,7 @@ def check_arguments(reader: type, options: Mapping[str, Any]) -> None:
     """
     for name in options:
         if name not in WatermarkOptions.__annotations__:
-            raise InvalidType(f"{reader.__name__} has no argument {name!r}", hint=_way_out(name, _arguments_of(reader)))
-
-
-def _way_out(name: str, arguments: list[str]) -> str:
-    meant = [_OTHER_NAMES.get(name, ""), *difflib.get_close_matches(name, arguments, n=1)]
-    for argument in meant:
-        if argument in arguments:
-            return f"use `{argument}`"
-    return f"its arguments are {', '.join(f'`{argument}`' for argument in arguments)}"
+            raise InvalidType(f"{reader.__name__} has no argument {name!r}", hint=way_out(name, _arguments_of(reader)))
 
 
 def _arguments_of(reader: type) -> list[str]:
@@ -55,3 +37,19 @@ def _arguments_of(reader: type) -> list[str]:
         if name != "self" and parameter.kind is not parameter.VAR_KEYWORD
     ]
     return [*dict.fromkeys([*named, *WatermarkOptions.__annotations__])]
+
+
+def with_label_hints(*, takes_path: bool = True) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator of a transform: its error for a label given as an argument says where labels stand.
+
+    Args:
+        takes_path: whether its first argument is the place, after which no other is taken by position.
+    """
+
+    def decorate(kind: Any) -> Any:
+        written = f"dm.io.{kind.__name__}({'…' if takes_path else ''})"
+        label = f"write {{value}} >> {written}"
+        hints = {"label": label, "name": label} if takes_path else {"label": label, "name": label, EXTRA: label}
+        return calls_explained(hints)(kind)
+
+    return decorate

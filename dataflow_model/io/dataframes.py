@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Unpack
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.io.arguments import check_arguments
+from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.read import ReadRows
 from dataflow_model.plan.columns import check_time_column
 from dataflow_model.plan.rows import row_type
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ReadDataFrame"]
 
 
+@with_label_hints()
 class ReadDataFrame(ReadRows[PCollection]):
     """Read the rows of a Spark DataFrame, batch or streaming (Kafka included), as named tuples; on Spark runners only.
 

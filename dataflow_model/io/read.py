@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.io.arguments import check_arguments
+from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
@@ -118,6 +118,7 @@ class ReadFiles(ReadRows[PCollection]):
         return self.source_type
 
 
+@with_label_hints()
 class ReadParquet(ReadFiles):
     """Read the rows of Parquet files as named tuples.
 
@@ -181,6 +182,7 @@ class FileOptions(WatermarkOptions, total=False):
     schema: pa.Schema | None
 
 
+@with_label_hints()
 class ReadCsv(ReadFiles):
     r"""Read the rows of CSV files as named tuples; the other arguments and errors are those of `ReadParquet`.
 
@@ -282,6 +284,7 @@ class ReadCsv(ReadFiles):
         return functools.partial(CsvSource, options=self._written)
 
 
+@with_label_hints()
 class ReadJson(ReadFiles):
     """Read files with one JSON object a line as named tuples; the arguments and errors are those of `ReadParquet`.
 
@@ -310,6 +313,7 @@ class ReadJson(ReadFiles):
     source_type = JsonSource
 
 
+@with_label_hints()
 class ReadText(PTransform[PBegin, PCollection[str]]):
     r"""Read the lines of text files as text, without their line ends; empty lines are elements too.
 

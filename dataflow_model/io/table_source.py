@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
-from dataflow_model.io.arguments import check_arguments
+from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.file_source import BATCH_ROWS, checked_time
 from dataflow_model.io.read import ReadRows, checked_watermark
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
@@ -122,6 +122,7 @@ class TableSource(ColumnSource):
             )
 
 
+@with_label_hints()
 class ReadTable(ReadRows[PCollection]):
     """Read the rows of a table that the program holds, as named tuples, on every runner.
 

@@ -8,6 +8,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.arguments import with_label_hints
 from dataflow_model.io.bundles import ArrowTableSink, CollectSink, ForeachBundleSink
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD
@@ -79,6 +80,7 @@ class WriteColumns(Write):
         return [] if same and self.sink.schema is not None else [field.name for field in taken]
 
 
+@with_label_hints()
 class WriteParquet(WriteColumns):
     """Write a collection as Parquet files to a directory; the files of each commit appear once, when it is committed.
 
@@ -116,6 +118,7 @@ class WriteParquet(WriteColumns):
         super().__init__(ParquetSink(path=path, schema=schema, panes=panes, label="WriteParquet"))
 
 
+@with_label_hints()
 class WriteJson(WriteColumns):
     """Write a collection as files with one JSON object per line; otherwise like `WriteParquet`.
 
@@ -142,6 +145,7 @@ class WriteJson(WriteColumns):
         super().__init__(JsonSink(path=path, schema=schema, panes=panes, suffix=suffix, label="WriteJson"))
 
 
+@with_label_hints()
 class WriteCsv(WriteColumns):
     r"""Write a collection as CSV files; otherwise like `WriteParquet`.
 
@@ -210,6 +214,7 @@ class WriteCsv(WriteColumns):
         super().__init__(sink)
 
 
+@with_label_hints()
 class WriteText(Write):
     r"""Write texts to files, one per line; otherwise like `WriteParquet`.
 
@@ -258,6 +263,7 @@ class WriteText(Write):
         Write(attrs.evolve(self.sink, label=label)).expand(pcoll)
 
 
+@with_label_hints()
 class WriteTable(WriteColumns):
     """Keep a database table in step with a collection: one row for each value of the keys.
 
@@ -309,6 +315,7 @@ class WriteTable(WriteColumns):
         super().__init__(TableSink(url=url, table=table, keys=keys, schema=schema, panes=panes))
 
 
+@with_label_hints(takes_path=False)
 class ToDataFrame(WriteColumns):
     """Return the records of a bounded job on Spark as a DataFrame, by `result.dataframe(label)`.
 
@@ -319,6 +326,7 @@ class ToDataFrame(WriteColumns):
         super().__init__(ArrowTableSink(schema=schema, panes=panes))
 
 
+@with_label_hints()
 class ForeachBundle(Write):
     """Call a function with the values of each commit, in emission order.
 
@@ -364,6 +372,7 @@ class ForeachBundle(Write):
         Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
 
 
+@with_label_hints(takes_path=False)
 class Collect(Write):
     """Keep all records in memory, for tests and notebooks.
 

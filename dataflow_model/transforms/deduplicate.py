@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Never, overload
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Deduplicate"]
 
 
+@calls_explained(
+    {"horizon": "say how far behind the watermark a duplicate may arrive: dm.Deduplicate(id_fn, horizon='10 minutes')"}
+)
 class Deduplicate(KeepsElements[ElementT_contra]):
     """Keep the first element with each id, in the order of events, and drop the rest.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
+from dataflow_model.arguments import EXTRA, calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
 from dataflow_model.plan.spellings import with_spellings
@@ -37,6 +38,13 @@ _TWO: Final = 2
 _Grouped = tuple[Any, tuple[list[Any], list[Any]]]
 
 
+@calls_explained(
+    {
+        EXTRA: "put both sides left of it: (left, right) | dm.Join.inner()",
+        **dict.fromkeys(("on", "by", "keys"), "make pairs of both sides first: … | dm.WithKeys({value})"),
+        **dict.fromkeys(("how", "type"), "write dm.Join.inner(), dm.Join.left() or dm.Join.full()"),
+    }
+)
 @with_spellings
 class Join(PTransform, Generic[NoLeftT, NoRightT]):
     """Join two collections of pairs within each key and window: `(left, right) | Join()`.

@@ -6,6 +6,7 @@ import re
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
@@ -16,6 +17,7 @@ from dataflow_model.plan.nodes import MAIN, Ref
 from dataflow_model.plan.refinements import warn_about_refinements
 from dataflow_model.plan.runner import as_run, check_runner
 from dataflow_model.plan.side_panes import check_side_inputs
+from dataflow_model.plan.spellings import SPELLINGS
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 from dataflow_model.transforms import ptransform
 from dataflow_model.transforms.options import as_option
@@ -49,6 +51,7 @@ def set_default_runner(factory: Callable[[], Runner]) -> None:
     _default_runner[:] = [factory]
 
 
+@calls_explained({"options": SPELLINGS["dataflow_model"]["options"]})
 class Pipeline:
     """A graph of transforms over collections, built with `|` and run by a runner.
 

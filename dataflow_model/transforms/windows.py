@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.spellings import with_spellings
@@ -248,6 +249,10 @@ class Window:
         )
 
     @staticmethod
+    @calls_explained(
+        name="Window.into",
+        otherwise="use dm.WindowInto(fn, trigger=…), or the methods of the chain: dm.Window.into(fn).trigger(…)",
+    )
     def into(where: WindowFn | WindowingStrategy) -> WindowInto:
         """Assign elements to windows, with a new strategy.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import attrs
 import numpy as np
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import check_zone
 from dataflow_model.values import interval
@@ -62,6 +63,9 @@ def _date(value: datetime.date | str) -> datetime.date:
     return datetime.date(value.year, value.month, value.day)
 
 
+@calls_explained(
+    otherwise="write dm.CalendarWindows.days(), .weeks(), .months() or .years(), with the number of them and `timezone`"
+)
 @attrs.frozen(order=False, repr=False)
 class CalendarWindows(WindowFn):
     """Divide event time at local midnight, every n days, weeks, months or years of a time zone.

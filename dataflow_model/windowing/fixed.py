@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
 from dataflow_model.time import Duration, duration, duration_text
 from dataflow_model.values import IntervalWindow, encode_key, interval, is_pair, shard_hash
@@ -23,6 +24,7 @@ __all__ = ["FixedWindows"]
 _HASH_BITS = 32
 
 
+@calls_explained(dict.fromkeys(("period", "duration", "length", "width", "every"), "use `size`"))
 @attrs.frozen(order=False, repr=False)
 class FixedWindows(WindowFn):
     """Divide event time into windows of one length; every element is in exactly one of them.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.time import Duration, EventTime, duration, duration_text
 from dataflow_model.values import IntervalWindow, interval
 from dataflow_model.windowing._bounds import inside, inside_many, plus, positive
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Sessions"]
 
 
+@calls_explained(dict.fromkeys(("gap_size", "gap_duration", "timeout", "size"), "use `gap`"))
 @attrs.frozen(order=False, repr=False)
 class Sessions(WindowFn):
     """Group each key's elements into windows that end after a gap of event time without elements.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.time import Duration, duration, duration_text
 from dataflow_model.values import interval
 from dataflow_model.windowing._bounds import inside, inside_many, minus, plus, positive, remainders
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["SlidingWindows"]
 
 
+@calls_explained(
+    {
+        **dict.fromkeys(("duration", "length", "width", "window"), "use `size`"),
+        **dict.fromkeys(("slide", "step", "hop", "every"), "use `period`"),
+        "period": "pass the time from one start to the next, as in dm.SlidingWindows('1 hour', '10 minutes')",
+    }
+)
 @attrs.frozen(order=False, repr=False)
 class SlidingWindows(WindowFn):
     """Assign each element to every window of length `size` that contains it; a window starts every `period`.

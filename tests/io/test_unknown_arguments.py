@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
 
 if TYPE_CHECKING:
@@ -59,3 +61,72 @@ def test_a_table_in_memory_rejects_them_too() -> None:
         InvalidType, match=r"ReadTable has no argument 'watermark_origins'\nHint: use `watermark_origin`"
     ):
         dm.io.ReadTable(pa.table({"time": [1]}), event_time="time", **wrong)
+
+
+ANY: Any = dm
+"""The package without types: what type checkers reject is the point."""
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (
+            lambda: ANY.io.Collect("means"),
+            r"Collect takes no argument by position, got 'means'\nHint: write 'means'",
+        ),
+        (lambda: ANY.io.Collect(label="x"), r"Collect has no argument 'label'\nHint: write 'x' >> dm.io.Collect\(\)"),
+        (lambda: ANY.io.WriteCsv("o", sep=";"), r"WriteCsv has no argument 'sep'\nHint: use `delimiter`"),
+        (lambda: ANY.io.WriteText("o", sufix=".log"), r"WriteText has no argument 'sufix'\nHint: use `suffix`"),
+        (
+            lambda: ANY.io.ReadText("x", event_tme=None),
+            r"ReadText has no argument 'event_tme'\nHint: use `event_time`",
+        ),
+        (lambda: ANY.io.ReadCsv("x", event_tme="t"), r"ReadCsv has no argument 'event_tme'\nHint: use `event_time`"),
+        (lambda: ANY.io.ReadParquet("x"), r"ReadParquet needs the argument `event_time`\nHint: pass event_time="),
+        (
+            lambda: ANY.io.ReadParquet("x", "t"),
+            r"ReadParquet takes 1 argument by position, got 't'\nHint: pass event_time='t'",
+        ),
+        (
+            lambda: ANY.CalendarWindows("1 day"),
+            r"CalendarWindows needs .*\nHint: write dm.CalendarWindows.days\(\), ",
+        ),
+        (
+            lambda: ANY.Pipeline(options={}),
+            r"Pipeline has no argument 'options'\nHint: there are no options of a pipe",
+        ),
+        (
+            lambda: ANY.Window.into(dm.FixedWindows(1), trigger=1),
+            r"Window.into has no .*\nHint: use dm.WindowInto",
+        ),
+        (lambda: ANY.Deduplicate(str), r"Deduplicate needs the argument `horizon`\nHint: .*horizon='10 minutes'"),
+        (lambda: ANY.Join(on="id"), r"Join has no argument 'on'\nHint: .*dm.WithKeys\('id'\)"),
+        (lambda: ANY.Join(how="left"), r"Join has no argument 'how'\nHint: write .*dm.Join.left\(\)"),
+        (
+            lambda: ANY.Join([]),
+            r"Join takes no argument by position, got \[\]\nHint: .*\(left, right\) \| dm.",
+        ),
+        (lambda: ANY.Sessions(gap_size=3), r"Sessions has no argument 'gap_size'\nHint: use `gap`"),
+        (lambda: ANY.FixedWindows(period=3), r"FixedWindows has no argument 'period'\nHint: use `size`"),
+        (
+            lambda: ANY.SlidingWindows(3),
+            r"SlidingWindows needs the argument `period`\nHint: pass the time",
+        ),
+        (lambda: ANY.SlidingWindows(3, slide=1), r"SlidingWindows has no argument 'slide'\nHint: use `period`"),
+    ],
+)
+def test_calls_with_arguments_that_do_not_exist_or_are_missing_name_the_right_ones(make: Any, problem: str) -> None:
+    with pytest.raises(InvalidType, match=f"^{problem}"):
+        make()
+
+
+def test_an_error_inside_of_a_call_with_the_right_arguments_stays_as_it_is() -> None:
+    @calls_explained()
+    def add(first: int, second: int) -> int:
+        return first + second
+
+    wrong: Any = "2"
+    with pytest.raises(TypeError, match="unsupported operand"):
+        add(1, wrong)
+    assert dm.Sessions.__init__.__name__ == "__init__"
+    assert str(inspect.signature(dm.io.Collect)) == "(*, panes: 'bool' = False) -> 'None'"

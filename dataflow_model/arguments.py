@@ -1,0 +1,144 @@
+"""Calls that Python rejects with a bare `TypeError`, reported with the argument that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from dataflow_model.errors import InvalidType, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["EXTRA", "calls_explained", "way_out"]
+
+FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
+
+EXTRA: Final = "*"
+"""Stands for an argument by position where none is taken, in the table of hints."""
+_OTHER_NAMES: Final = {
+    "decimal": "decimal_point",
+    "file_path_prefix": "path",
+    "file_path_suffix": "suffix",
+    "names": "columns",
+    "na_rep": "null",
+    "na_values": "null_values",
+    "sep": "delimiter",
+    "separator": "delimiter",
+    "time_zone": "zone",
+    "timezone": "zone",
+    "tz": "zone",
+}
+"""Arguments of Beam, pandas and others, and what they are called here."""
+
+
+def way_out(name: str, arguments: Iterable[str]) -> str:
+    """Return the hint for an argument that does not exist: the one that was probably meant, or all of them.
+
+    Example:
+        >>> way_out("sep", ["path", "delimiter"]), way_out("x", ["path", "delimiter"])
+        ('use `delimiter`', 'its arguments are `path`, `delimiter`')
+    """
+    names = list(arguments)
+    for argument in (_OTHER_NAMES.get(name, ""), *difflib.get_close_matches(name, names, n=1)):
+        if argument in names:
+            return f"use `{argument}`"
+    return f"its arguments are {', '.join(f'`{argument}`' for argument in names)}" if names else "leave it out"
+
+
+def calls_explained(
+    hints: Mapping[str, str] | None = None, *, name: str | None = None, otherwise: str | None = None
+) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator of a class or a function that raises `InvalidType` for arguments that it does not take.
+
+    Nothing is checked in a call that succeeds.
+
+    Args:
+        hints: the hints by the name of an argument that is missing or does not exist, or `EXTRA`. In a hint, `{value}`
+            stands for what was given.
+        name: what is called, for the message; by default the name of the class or function.
+        otherwise: the hint for all other arguments; by default it names the arguments that exist.
+
+    Example:
+        >>> @calls_explained({"on": "make pairs with dm.WithKeys({value})"})
+        ... def joined(left: object, *, within: float = 0) -> None: ...
+        >>> joined([], on="id")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidType: joined has no argument 'on'
+        Hint: make pairs with dm.WithKeys('id')
+    """
+    table = hints or {}
+
+    def decorate(target: Any) -> Any:
+        is_class = isinstance(target, type)
+        function: Any = vars(target).get("__init__") or target.__init__ if is_class else target
+        owner = name or target.__name__
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                own = args[1:] if is_class else args
+                explained = _explained(function, is_class, owner, own, kwargs, {EXTRA: otherwise, **table}, otherwise)
+                if explained is None or error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # the call was right, and something in the function has failed
+                raise explained from None
+
+        if not is_class:
+            return call
+        target.__init__ = call  # it is the same to callers
+        return target
+
+    return decorate
+
+
+def _explained(
+    function: Any,
+    is_class: bool,  # noqa: FBT001 - of this module only
+    owner: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    hints: Mapping[str, str | None],
+    otherwise: str | None,
+) -> InvalidType | None:
+    """Return the error for a call with arguments that the function does not take; `None` if it takes them."""
+    parameters = [*inspect.signature(function).parameters.values()][int(is_class) :]
+    by_place = [parameter for parameter in parameters if parameter.kind in _BY_PLACE]
+    named = [parameter.name for parameter in parameters if parameter.kind not in {_ANY_PLACE, _ANY_NAME}]
+    unknown = [given for given in kwargs if given not in named]
+    missing = [
+        parameter.name
+        for place, parameter in enumerate(parameters)
+        if parameter.name in named and parameter.default is parameter.empty and parameter.name not in kwargs
+        if not (parameter.kind in _BY_PLACE and place < len(args))
+    ]
+    if any(parameter.kind is _ANY_NAME for parameter in parameters):  # they are checked by the function itself
+        unknown = [given for given in unknown if difflib.get_close_matches(given, missing, n=1)]
+    if unknown:
+        own = _filled(hints.get(unknown[0]) or otherwise, kwargs[unknown[0]])
+        return InvalidType(f"{owner} has no argument {unknown[0]!r}", hint=own or way_out(unknown[0], named))
+    if len(args) > len(by_place) and all(parameter.kind is not _ANY_PLACE for parameter in parameters):
+        value = args[len(by_place)]
+        count = f"{len(by_place) or 'no'} argument{'s' * (len(by_place) > 1)}"
+        return InvalidType(
+            f"{owner} takes {count} by position, got {shown(value)}",
+            hint=_filled(hints.get(EXTRA), value)
+            or (f"pass {missing[0]}={shown(value)}" if missing else f"pass it by name: {way_out('', named)}"),
+        )
+    if missing:
+        own = hints.get(missing[0]) or otherwise
+        return InvalidType(f"{owner} needs the argument `{missing[0]}`", hint=own or f"pass {missing[0]}=…")
+    return None
+
+
+def _filled(hint: str | None, value: object) -> str | None:
+    return hint and hint.replace("{value}", shown(value))
+
+
+_BY_PLACE: Final = frozenset({inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD})
+_ANY_PLACE: Final = inspect.Parameter.VAR_POSITIONAL
+_ANY_NAME: Final = inspect.Parameter.VAR_KEYWORD
