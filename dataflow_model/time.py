@@ -12,8 +12,9 @@ import datetime
 import decimal
 import math
 import numbers
+import operator
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsInt, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsIndex, SupportsInt, TypeAlias, TypeVar, overload
 
 import pendulum
 
@@ -222,8 +223,9 @@ class Duration(_Micros):
     `*` works; `/`, `//` and `%` work on the plain number of microseconds.
 
     Raises:
-        InvalidType: by `+` and `-` with a bare number other than 0, including `bool` and NumPy numbers; by `<`, `<=`,
-            `>` and `>=` with any bare number; by `*` with another time or a sequence.
+        InvalidType: for a number that is not whole, or text, which `duration` takes; by `+` and `-` with a bare number
+            other than 0, including `bool` and NumPy numbers; by `<`, `<=`, `>` and `>=` with any bare number; by `*`
+            with another time or a sequence.
 
     Example:
         >>> duration("90 seconds")
@@ -240,6 +242,18 @@ class Duration(_Micros):
     """
 
     __slots__ = ()
+
+    def __new__(cls, micros: SupportsIndex = 0, /) -> Self:
+        """Return the duration; the number must be whole, as `int` would cut off the rest or take text."""
+        if type(micros) is int:
+            return int.__new__(cls, micros)  # type: ignore[type-var] # checkers are not told of `int`
+        try:
+            return int.__new__(cls, operator.index(micros))  # type: ignore[type-var]
+        except TypeError:
+            raise InvalidType(
+                f"{cls.__name__} takes a whole number of microseconds, got {micros!r}",
+                hint=f"write dm.duration({micros!r})" + (" for seconds" if isinstance(micros, float) else ""),
+            ) from None
 
     def __add__(self, other: Duration) -> Self:
         operand: Any = other
@@ -290,7 +304,7 @@ class Duration(_Micros):
                 f"a duration cannot be scaled to NaN, got {self!r} * {times!r}",
                 hint="replace missing values before they become times",
             )
-        return type(self)(_saturate(product))
+        return type(self)(int(_saturate(product)))
 
     __rmul__ = __mul__
 

@@ -436,3 +436,16 @@ def test_a_duration_is_not_scaled_to_nan() -> None:
         with pytest.raises(InvalidArgument, match="cannot be scaled to NaN, got Duration"):
             _ = duration(1) * times
     assert duration(10**400) == Duration(2**63 - 1)
+
+
+@pytest.mark.parametrize("given", ["1 hour", "5", 1.5, None, datetime.timedelta(seconds=1)])
+def test_a_duration_of_microseconds_is_made_of_whole_numbers_only(given: Any) -> None:
+    problem = f"Duration takes a whole number of microseconds, got {given!r}\nHint: write dm.duration({given!r})"
+    with pytest.raises(dm.InvalidType, match=f"^{re.escape(problem)}"):
+        dm.Duration(given)
+
+
+@pytest.mark.parametrize("given", [7, np.int64(7), np.uint8(7), dm.Duration(7)])
+def test_a_duration_is_made_of_any_whole_number(given: Any) -> None:
+    assert dm.Duration(given) == dm.Duration(7)
+    assert pickle.loads(pickle.dumps(dm.Duration(given))) == dm.Duration(7)
