@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.json as pa_json
 
+from dataflow_model.errors import shown
 from dataflow_model.io.inference import check_depth, has_null_line
 from dataflow_model.io.parsing import cannot_hold, in_microseconds
 from dataflow_model.io.unpacking import problem_of_encoding
@@ -64,17 +65,22 @@ def problem_of_line(data: bytes, columns: pa.Schema, error: str, encoding: str) 
     """Return what is wrong with a line: that it is not JSON, or a value and its column; otherwise the given `error`."""
     try:
         check_depth(data)
-        row = _object(data, parse_float=float)
+        row, repeated = _object_and_repeated(data)
     except UnicodeDecodeError:
         return f"it is {problem_of_encoding(encoding)}"
     except json.JSONDecodeError as problem:
         return f"it is not JSON: {problem.msg} at character {problem.pos}"
     except ValueError as problem:
         return str(problem)
+    for name, value in row.items():
+        if not _is_unicode([name, value]):
+            return f"{name!r} has half of a surrogate pair, which is no character: {shown(value)}"
     for field in columns:
         try:
             parse_lines(data, pa.schema([field]))
         except (pa.ArrowException, ValueError):
+            if field.name in repeated:
+                return f"it has {field.name!r} more than once"
             return cannot_hold(field, row.get(field.name))
     return error
 
@@ -139,11 +145,37 @@ def _has_one_object_a_line(data: bytes, objects: int) -> bool:
     return objects in {1 + data.count(b"}\n{"), 1 + len(_BETWEEN.findall(data))} or objects == 0
 
 
-def _object(line: bytes, parse_float: Callable[[str], Any] = decimal.Decimal) -> dict[str, Any]:
-    value = json.loads(line.decode("utf-8-sig"), parse_int=_integer, parse_float=parse_float)
+def _object(
+    line: bytes,
+    parse_float: Callable[[str], Any] = decimal.Decimal,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> dict[str, Any]:
+    value = json.loads(
+        line.decode("utf-8-sig"), parse_int=_integer, parse_float=parse_float, object_pairs_hook=object_pairs_hook
+    )
     if not isinstance(value, dict):
         raise ValueError(_NO_OBJECT)  # noqa: TRY004 - about the data
     return value
+
+
+def _object_and_repeated(line: bytes) -> tuple[dict[str, Any], set[str]]:
+    """Return the object of a line, and the names that it has more than once."""
+    names: list[list[str]] = []
+
+    def noted(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names.append([name for name, _ in pairs])
+        return dict(pairs)
+
+    row = _object(line, parse_float=float, object_pairs_hook=noted)
+    return row, {name for name in row if names[-1].count(name) > 1}  # the outermost object ends last
+
+
+def _is_unicode(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _integer(text: str) -> int | str:

@@ -22,12 +22,13 @@ _EVERY_SECONDS: Final = 10.0
 """How long a run may drop elements before the log says so again."""
 _WORDS: Final = {
     "dropped_because_late": "late",
-    "dropped_because_closed": "in closed windows",
+    "dropped_because_closed": "after the trigger had finished",
     "dropped_retractions": "as retractions",
     "rows_lost": "with files that were removed or replaced",
 }
 """What the counters of dropped elements count, behind a number; any other begins with `dropped_`."""
 _UNWRITTEN: Final = "dead_letters"
+_DEAD_LETTERS: Final = "%s has written dead letters at %r, for elements that do not fit its columns or format: %s"
 _LINE_BREAK: Final = "\n"
 
 
@@ -96,8 +97,11 @@ class RunLog:
             known = self._logged.get(label, {})
             new = {name: count - known.get(name, 0) for name, count in counts.items() if count > known.get(name, 0)}
             if new:
-                words = ", ".join(f"{count:,} {_words(name)}" for name, count in new.items())
-                LOG.warning("%s has dropped at %r: %s", self._run, label, words)
+                words = ", ".join(f"{count:,} {_words(name)}" for name, count in new.items() if name != _UNWRITTEN)
+                if words:
+                    LOG.warning("%s has dropped at %r: %s", self._run, label, words)
+                if _UNWRITTEN in new:
+                    LOG.warning(_DEAD_LETTERS, self._run, label, new[_UNWRITTEN])
         self._logged = losses
 
     def _losses(self, report: RunReport) -> dict[str, dict[str, int]]:
@@ -120,7 +124,7 @@ def _words(counter: str) -> str:
     """Return what a counter counts, as it reads behind the number.
 
     Example:
-        >>> _words("dropped_because_late"), _words("dropped_by_hand"), _words("dead_letters")
-        ('late', 'dropped_by_hand', 'that did not fit, kept as dead letters')
+        >>> _words("dropped_because_late"), _words("dropped_by_hand")
+        ('late', 'dropped_by_hand')
     """
-    return "that did not fit, kept as dead letters" if counter == _UNWRITTEN else _WORDS.get(counter, counter)
+    return _WORDS.get(counter, counter)

@@ -342,3 +342,27 @@ def test_a_line_with_two_objects_is_bad_however_many_lines_have_none(tmp_path: P
     assert p.result is not None
     assert [record.value.at for record in p.result.collected("good")] == [3, 5]
     assert len(p.result.collected("bad")) == 3 + blank.startswith(" ")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"at": "2024-01-01T10:00Z", "k": "a", "v": 1, "v": 2}', "it has 'v' more than once"),
+        ('{"at": "2024-01-01T10:00Z", "k": {"x": 1}, "v": 1}', "column 'k' is string and cannot hold {'x': 1}"),
+        (r'{"at": "2024-01-01T10:00Z", "k": "\ud800", "v": 1}', "'k' has half of a surrogate pair, which is no"),
+        (r'{"at": "2024-01-01T10:00Z", "k": "a", "v": 1, "other": ["\ud800"]}', "'other' has half of a surrogate pair"),
+    ],
+)
+def test_the_reason_of_a_bad_line_of_json_is_the_fault_and_not_a_column_beside_it(
+    line: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text('{"at": "2024-01-01T10:00Z", "k": "a", "v": 1}\n' + line + "\n")
+    schema = pa.schema({"at": pa.timestamp("us", "UTC"), "k": pa.string(), "v": pa.int64()})
+    read = dm.io.ReadJson(tmp_path / "a.json", event_time="at", schema=schema).with_exception_handling()
+    with dm.Pipeline() as p:
+        good, bad = p | read
+        _ = good | "good" >> dm.io.Collect(), bad | "bad" >> dm.io.Collect()
+    assert len(p.result.collected("good")) == 1
+    assert [record.value.reason.partition("row 1: ")[2][: len(reason)] for record in p.result.collected("bad")] == [
+        reason
+    ]

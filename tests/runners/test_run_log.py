@@ -78,9 +78,19 @@ def test_rows_that_do_not_fit_a_sink_are_warned_about(caplog: pytest.LogCaptureF
     write = dm.io.WriteParquet(tmp_path / "out", schema=pa.schema({"value": pa.int64()}))
     _ = p | dm.Create([1, "two"]) | "write" >> write
     p.run().wait_until_finish()
-    assert ("WARNING", "at 'write': 1 that did not fit, kept as dead letters") in [
-        (level, message.partition("has dropped ")[2]) for level, message in lines(caplog)
+    assert ("WARNING", "at 'write', for elements that do not fit its columns or format: 1") in [
+        (level, message.partition("has written dead letters ")[2]) for level, message in lines(caplog)
     ]
+    assert not any("has dropped" in message for _, message in lines(caplog))
+
+
+def test_elements_after_the_end_of_a_trigger_are_logged_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    p = dm.Pipeline()
+    once = dm.Window.trigger(dm.AfterCount(1), may_lose_data=True)
+    script = dm.testing.TestStream().add(1, 0, key="a").add(2, 0, key="a")
+    _ = p | script | once | "sums" >> dm.Sum.per_key()
+    p.run().wait_until_finish()
+    assert any(message.endswith("at 'sums': 1 after the trigger had finished") for _, message in lines(caplog))
 
 
 def test_a_resumed_run_does_not_warn_again(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
