@@ -13,7 +13,7 @@ from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
 from dataflow_model.plan.watermarks import BoundedOutOfOrderness, check_estimator
-from dataflow_model.time import Duration
+from dataflow_model.time import Duration, duration_text
 from dataflow_model.transforms.pcollection import PCollection
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class ReadDataFrame(ReadRows[PCollection]):
         if origins.max_skew is not None:
             raise InvalidArgument(
                 "`max_skew` is not supported for DataFrames, since it would make a source wait and Spark reads a "
-                f"DataFrame by itself, got {origins.max_skew!r}",
+                f"DataFrame by itself, got {duration_text(origins.max_skew)!r}",
                 hint="leave it out, or read files with dm.io.ReadParquet, which supports it",
             )
         ids = (id_columns,) if isinstance(id_columns, str) else tuple(id_columns)

@@ -277,6 +277,7 @@ def _period(name: str, value: DurationLike) -> Duration:
     length = duration(value)
     if not Duration(0) < length <= _LONGEST:
         raise InvalidArgument(
-            f"`{name}` must be positive and at most 366 days, got {length!r}", hint="pass a duration such as '1 minute'"
+            f"`{name}` must be positive and at most 366 days, got {duration_text(length)!r}",
+            hint="pass a duration such as '1 minute'",
         )
     return length

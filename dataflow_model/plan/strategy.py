@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.time import Duration
+from dataflow_model.time import Duration, duration_text
 from dataflow_model.triggers import DefaultTrigger, Trigger
 from dataflow_model.windowing import GlobalWindows, WindowFn
 
@@ -145,7 +145,7 @@ class WindowingStrategy:
                 )
         if self.allowed_lateness < Duration(0):
             raise InvalidArgument(
-                f"`allowed_lateness` must not be negative, got {self.allowed_lateness!r}",
+                f"`allowed_lateness` must not be negative, got {duration_text(self.allowed_lateness)!r}",
                 hint="use 0 to drop all late data",
             )
         if self.retracting and not self.accumulates:

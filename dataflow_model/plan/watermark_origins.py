@@ -65,7 +65,8 @@ class WatermarkOrigins:
             value = getattr(self, name)
             if value is not None and value <= Duration(0):
                 raise InvalidArgument(
-                    f"`{name}` must be positive, got {value!r}", hint="pass a duration such as '1 minute'"
+                    f"`{name}` must be positive, got {duration_text(value)!r}",
+                    hint="pass a duration such as '1 minute'",
                 )
         if self.weight not in _WEIGHTS:
             raise InvalidArgument(
@@ -75,7 +76,7 @@ class WatermarkOrigins:
         if self.idle_after is not None and self.by is None:
             raise InvalidArgument(
                 "`idle_after` lets other origins advance while one is silent, but the whole source is one origin, got "
-                f"idle_after={self.idle_after!r}",
+                f"idle_after={duration_text(self.idle_after)!r}",
                 hint="pass watermark_origin=, the column that holds the origin of each row, or leave `idle_after` out",
             )
         if self.partitions and self.by is None:

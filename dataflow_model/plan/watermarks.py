@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
-from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration
+from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def _behind(reached: EventTime, delay: Duration) -> EventTime:
 def _check_delay(delay: Duration) -> None:
     if delay < Duration(0):
         raise InvalidArgument(
-            f"`delay` must not be negative, got {delay!r}",
+            f"`delay` must not be negative, got {duration_text(delay)!r}",
             hint="use dm.Monotonic() for data that are in order, or a delay such as '10 minutes'",
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from dataflow_model.errors import explain
 from dataflow_model.testing.drawing import check_subject, checked_examples, require_hypothesis
 from dataflow_model.testing.window_values import problem_of
-from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, duration, duration_text
 from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow, Window, by_bounds
 from dataflow_model.windowing import WindowFn
 
@@ -157,7 +157,7 @@ def _check_columns(fn: WindowFn, stamped: list[_Stamped]) -> None:
     if list(zip(places, windows, strict=True)) != expected:
         _fail(fn, f"must assign a column as it assigns one by one, but `assign_many` makes {windows}", stamped)
     if fn.length is not None and any(int(window.end) - int(window.start) != int(fn.length) for window in windows):
-        _fail(fn, f"declares windows of the length {fn.length!r}, but assigns {windows}", stamped)
+        _fail(fn, f"declares windows of the length {duration_text(fn.length)!r}, but assigns {windows}", stamped)
 
 
 def _check_ready(fn: WindowFn, stamped: list[_Stamped], in_time_order: Sequence[int]) -> None:

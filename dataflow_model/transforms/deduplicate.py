@@ -12,7 +12,7 @@ from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn
 from dataflow_model.plan.parameters import metadata_of
 from dataflow_model.plan.typevars import ElementT_contra
-from dataflow_model.time import duration
+from dataflow_model.time import duration, duration_text
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
@@ -87,7 +87,7 @@ class Deduplicate(KeepsElements[ElementT_contra]):
         self._horizon = duration(horizon)
         if int(self._horizon) <= 0:
             raise InvalidArgument(
-                f"`horizon` must be positive, got {self._horizon!r}", hint="pass horizon='10 minutes'"
+                f"`horizon` must be positive, got {duration_text(self._horizon)!r}", hint="pass horizon='10 minutes'"
             )
 
     def label_by_code(self) -> str:

@@ -9,7 +9,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
-from dataflow_model.time import Duration, duration
+from dataflow_model.time import Duration, duration, duration_text
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.elementwise import FlatMap, Map
@@ -119,7 +119,8 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         self._within = None if within is None else duration(within)
         if self._within is not None and self._within < Duration(0):
             raise InvalidArgument(
-                f"`within` must not be negative, got {self._within!r}", hint="use dm.Join(within='5 minutes')"
+                f"`within` must not be negative, got {duration_text(self._within)!r}",
+                hint="use dm.Join(within='5 minutes')",
             )
 
     @staticmethod
@@ -252,7 +253,7 @@ def _check_panes(strategy: WindowingStrategy, label: str) -> None:
     if not strategy.accumulates and may_refine(strategy):
         raise InvalidArgument(
             f"{label!r} joins only elements of the same pane, and under a discarding strategy with "
-            f"{strategy.trigger!r} and {strategy.allowed_lateness!r} of lateness a window may have several panes, "
-            "so that partners in different panes would never be joined",
+            f"{strategy.trigger!r} and an allowed lateness of {duration_text(strategy.allowed_lateness)} a window "
+            "may have several panes, so that partners in different panes would never be joined",
             hint="use .accumulating_and_retracting(), or .accumulating() if combinations may be repeated",
         )

@@ -140,7 +140,8 @@ class WindowInto(PTransform):
         length = duration(lateness)
         if length < Duration(0):
             raise InvalidArgument(
-                f"`allowed_lateness` must not be negative, got {length!r}", hint="use 0 to drop all late data"
+                f"`allowed_lateness` must not be negative, got {duration_text(length)!r}",
+                hint="use 0 to drop all late data",
             )
         return self._set(allowed_lateness=length)
 

@@ -64,7 +64,7 @@ class _Delay(Deadline):
         length = duration(delay)
         if length < Duration(0):
             raise InvalidArgument(
-                f"`delay` must not be negative, got {length!r}",
+                f"`delay` must not be negative, got {duration_text(length)!r}",
                 hint="use 0 to fire at the end of the tick, or a delay such as '1 minute'",
             )
         self.__attrs_init__(length)  # type: ignore[attr-defined]

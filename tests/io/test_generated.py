@@ -252,7 +252,7 @@ def test_generated_rows_are_the_same_on_spark(spark: SparkSession, tmp_path: Pat
         (lambda: dm.io.GenerateSequence(1.5), r"`start` must be a whole number, got 1\.5"),  # type: ignore[arg-type]
         (
             lambda: dm.io.GenerateSequence(period=0),
-            r"`period` must be positive and at most 366 days, got Duration\(0s\)",
+            r"`period` must be positive and at most 366 days, got '0 seconds'",
         ),
         (lambda: dm.io.PeriodicImpulse(interval="400 days"), r"`interval` must be positive and at most 366 days"),
         (lambda: dm.io.PeriodicImpulse(stop=5), r"`stop` needs a `start`, got stop=.*\nHint: pass start= too"),

@@ -141,7 +141,7 @@ def test_a_stream_joins_as_a_bounded_job_does(host: str, tmp_path: Path, request
 
 
 def test_a_negative_distance_is_refused() -> None:
-    with pytest.raises(dm.InvalidArgument, match=r"`within` must not be negative, got Duration\(-5s\)\nHint: "):
+    with pytest.raises(dm.InvalidArgument, match=r"`within` must not be negative, got '-5 seconds'\nHint: "):
         dm.Join(within=-5)
 
 

@@ -21,7 +21,7 @@ from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.session import active, shuffle_partitions
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.runners.spark.worker_python import quick_workers
-from dataflow_model.time import Duration, DurationLike, duration
+from dataflow_model.time import Duration, DurationLike, duration, duration_text
 
 if TYPE_CHECKING:
     import os
@@ -97,8 +97,7 @@ class SparkRunner:
         max_state_memory: int | str | None = None,
         productions: Literal["strong", "weak"] = "strong",
     ) -> None:
-        if spark is not None:
-            _check_session(spark)
+        _check_session(spark, may_be_missing=True)
         if mode not in _MODES:
             raise InvalidArgument(
                 f"`mode` must be 'batch', 'streaming' or 'microbatch', got {mode!r}",
@@ -121,7 +120,8 @@ class SparkRunner:
         pause = duration(0 if trigger_interval is None else trigger_interval)
         if pause < Duration(0):
             raise InvalidArgument(
-                f"`trigger_interval` must not be negative, got {pause!r}", hint="use trigger_interval='1 second'"
+                f"`trigger_interval` must not be negative, got {duration_text(pause)!r}",
+                hint="use trigger_interval='1 second'",
             )
         if productions not in _PRODUCTIONS:
             raise InvalidArgument(
@@ -193,10 +193,10 @@ class SparkRunner:
         return f"SparkRunner(spark, mode={self.mode!r})"
 
 
-def _check_session(spark: Any) -> None:
+def _check_session(spark: object, *, may_be_missing: bool = False) -> None:
     """Reject what is no session, without a call to Spark: a session may have been stopped."""
     is_session = hasattr(type(spark), "conf") or "conf" in getattr(spark, "__dict__", ())
-    if not is_session or isinstance(spark, type):
+    if not (may_be_missing and spark is None) and (not is_session or isinstance(spark, type)):
         raise InvalidType(
             f"`spark` must be a SparkSession, got {spark!r}",
             hint="create one with dataflow_model.runners.spark.local_session('name') or "
