@@ -60,7 +60,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run one pipeline over the flights of 2013 in process, as a stream in process, as a Spark batch job and as a "
-        "Spark stream, compare the results, and draw a picture. The exit status is 1 if the results differ."
+        "Spark stream, compare the results, and draw a picture. The exit status is 1 if the results differ. The "
+        "picture needs matplotlib: pip install 'dataflow-model[plot]'."
     )
     runners = ("local", "local-stream", "batch", "streaming")
     parser.add_argument("--runner", choices=runners, help="run only on this runner")
@@ -125,7 +126,7 @@ def _upgrade(options: argparse.Namespace) -> bool:
 def _add_figure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run a figure of the Dataflow Model paper or an example of the book in process, print its panes, and draw "
-        "them. Without a name, list all figures."
+        "them, which needs matplotlib: pip install 'dataflow-model[plot]'. Without a name, list all figures."
     )
     parser.add_argument(
         "name", nargs="*", metavar="NAME", help="one name or number, such as 6J, figure 14 or 2-10 left"
@@ -148,13 +149,7 @@ def _figure(options: argparse.Namespace) -> bool:
     except InvalidArgument as error:
         options.usage_error(str(error))  # which ends the process
         raise
-    try:
-        show_figure(figure, options.out)
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        print(f"dataflow-model: {error}", file=sys.stderr)
-        return False
+    show_figure(figure, options.out)
     return True
 
 

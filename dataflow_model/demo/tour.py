@@ -78,10 +78,10 @@ def show(
     with tempfile.TemporaryDirectory(prefix="dataflow-model-demo-") as folder:
         if rows is not None:
             path = first_rows(path, rows, Path(folder, "flights.parquet"))
-        return _show(path, RUNNERS if runner is None else (runner,), picture, console)
+        return _show(path, RUNNERS if runner is None else (runner,), picture, console, of_all_rows=rows is None)
 
 
-def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: Console) -> bool:
+def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: Console, *, of_all_rows: bool) -> bool:
     report.introduce(console, path)
     outcomes: list[Outcome] = []
 
@@ -104,7 +104,7 @@ def _show(path: Path, runners: tuple[str, ...], picture: Path | None, console: C
             for mode in modes:
                 note(run(mode, path))
     report.print_summary(console, outcomes)
-    agree = report.print_checks(console, report.checks(outcomes, plain_answers(path)))
+    agree = report.print_checks(console, report.checks(outcomes, plain_answers(path), of_all_rows=of_all_rows))
     if picture is not None:
         _draw(path, outcomes, picture, console)
     return agree

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,14 +28,13 @@ def list_figures() -> None:
 
 
 def show_figure(figure: Figure, out: Path | None) -> None:
-    """Run a figure in process, print its panes as a table, and draw it.
+    """Run a figure in process, print its panes as a table, and draw it if matplotlib is installed.
 
     Args:
         figure: the figure.
         out: the file to write; `figure-NAME.png` in the current directory by default.
 
     Raises:
-        ModuleNotFoundError: if matplotlib is not installed; the table has been printed by then.
         SinkError: if the file cannot be written.
     """
     console = Console()
@@ -46,6 +46,10 @@ def show_figure(figure: Figure, out: Path | None) -> None:
         console.print()
         console.print(table_of(panel_run))
     console.print()
+    if importlib.util.find_spec("matplotlib") is None:
+        console.print("No picture: matplotlib is not installed.")
+        console.print("Hint: run pip install 'dataflow-model[plot]'", markup=False)
+        return
     target = out or Path(f"figure-{figure.name}.png")
     picture = draw(runs)
     try:

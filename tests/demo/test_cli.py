@@ -59,6 +59,13 @@ def test_data_that_are_no_parquet_file_are_refused(tmp_path: Path, capsys: pytes
     assert "Hint: omit --data" in printed
 
 
+def test_a_few_rows_agree_without_enough_late_panes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--runner", "local", "--rows", "50", "--out", str(tmp_path / "a.png")]) == 0
+    printed = capsys.readouterr().out
+    assert "All results agree." in printed
+    assert "of the panes are early" not in printed
+
+
 def test_a_picture_in_no_directory_is_refused_before_anything_runs(
     some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
