@@ -6,7 +6,7 @@ import importlib.util
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.io.paths import absolute_path
 
 if TYPE_CHECKING:
@@ -24,10 +24,16 @@ def checked_url(value: Any) -> str:
 
     Raises:
         InvalidType: for something that is not a URL.
-        InvalidArgument: for a malformed URL, a database that is not supported, or without SQLAlchemy.
+        InvalidArgument: for a malformed URL, or a database that is not supported.
+        ModuleNotFoundError: without SQLAlchemy.
     """
     if importlib.util.find_spec("sqlalchemy") is None:
-        raise InvalidArgument("writing to a database needs SQLAlchemy", hint="run pip install 'dataflow-model[sql]'")
+        raise ModuleNotFoundError(
+            explain(
+                "WriteTable needs SQLAlchemy, which is not installed", hint="run pip install 'dataflow-model[sql]'"
+            ),
+            name="sqlalchemy",
+        )
     import sqlalchemy as sa
     from sqlalchemy.exc import ArgumentError
 

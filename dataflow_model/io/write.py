@@ -287,6 +287,7 @@ class WriteTable(WriteColumns):
 
     Raises:
         InvalidArgument: for another kind of database, a key that is not a column, or a type that databases do not have.
+        ModuleNotFoundError: if SQLAlchemy is not installed.
         SinkError: by `run()`, if the database cannot be reached or the table does not accept the rows.
         SupersededRun: during the run, if a newer start uses its checkpoint.
         PlanError: by `run()`, for a stream whose columns are not known.

@@ -320,9 +320,11 @@ def _check_defines_process(fn: DoFn) -> None:
     if isinstance(fn, CallableDoFn) or fn.takes_batches or getattr(fn.process, "__func__", None) is not DoFn.process:
         return
     kind = type(fn)
-    methods = [name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("__")]
+    own = {} if kind is DoFn else vars(kind)
+    methods = [name for name, value in own.items() if inspect.isfunction(value) and not name.startswith("__")]
+    has = f"the methods of {kind.__name__} are {methods}" if methods else f"{kind.__name__} has no method of its own"
     raise InvalidArgument(
-        f"a DoFn must define `process`; the methods of {kind.__name__} are {methods}",
+        f"a DoFn must define `process`; {has}",
         hint="define process(self, element), which yields the outputs, or process_batch(self, batch)",
     )
 

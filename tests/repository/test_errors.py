@@ -32,7 +32,6 @@ OTHERS: Final = {
 }
 """What may be raised that is no error of this package, and why."""
 WITHOUT_VALUE: Final = {
-    "writing to a database needs SQLAlchemy": "a package is missing",
     "a Polars DataFrame needs Polars, which is not installed": "a package is missing",
     "the `url` of WriteTable is not the URL of a database": "a URL may hold a password",
     "the `url` of WriteTable has more than one '@' before its database, so the end of the password would be read as "

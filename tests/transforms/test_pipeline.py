@@ -168,7 +168,9 @@ class Misspelt(dm.DoFn):
 def test_a_dofn_without_process_is_rejected_when_it_is_applied() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"must define `process`; the methods of Misspelt are \['proces'\]"):
         dm.ParDo(Misspelt())
-    with pytest.raises(dm.InvalidArgument, match=r"Hint: define process\(self, element\)"):
+    with pytest.raises(
+        dm.InvalidArgument, match=r"`process`; DoFn has no method of its own\nHint: define process\(self, element\)"
+    ):
         dm.ParDo(dm.DoFn())
 
 
