@@ -13,6 +13,7 @@ from dataflow_model.io.schemas import checked_schema, full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
 from dataflow_model.plan.parameters import called_signature, check_plain, misfit_of
+from dataflow_model.transforms.code_names import code_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +51,10 @@ class ForeachBundleSink(MessageSink):
                 f"{misfit[0]}: {misfit[1]}",
                 hint="use ForeachBundle(lambda values: …), or ForeachBundle(lambda values, commit_id: …)",
             )
+
+    def describe(self) -> str:
+        """Return how users write it."""
+        return f"ForeachBundle({code_name(self.fn)})"
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Call the function, unless there is nothing.
@@ -100,6 +105,10 @@ class CollectSink(TabularSink):
     panes: bool = False
     label: str = attrs.field(default="Collect", repr=False)
 
+    def describe(self) -> str:
+        """Return how users write it."""
+        return f"Collect({'panes=True' if self.panes else ''})"
+
     def table(self, records: Sequence[Record]) -> pa.Table:
         """Return records as columns, with one that marks retractions if there are any."""
         retractions = any(record.is_retraction for record in records)
@@ -122,6 +131,10 @@ class ArrowTableSink(DataFrameSink):
     panes: bool = False
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = "ToDataFrame"
+
+    def describe(self) -> str:
+        """Return how users write it."""
+        return f"ToDataFrame({'panes=True' if self.panes else ''})"
 
     def table(self, records: Sequence[Record]) -> pa.Table:
         """Return records as columns; with neither schema nor records there are none."""

@@ -63,6 +63,11 @@ class FileSink(Sink):
     label: str = attrs.field(default="Write", repr=False)
     is_synced: bool = attrs.field(default=False, repr=False)
 
+    def describe(self) -> str:
+        """Return how users write it, such as `WriteParquet('out')`."""
+        panes = ", panes=True" if self.panes else ""
+        return f"Write{type(self).__name__.removesuffix('Sink')}({self.path!r}{panes})"
+
     @property
     @abc.abstractmethod
     def suffix(self) -> str:

@@ -147,6 +147,11 @@ class FileSource(ColumnSource):
     origins_end: ClassVar[bool] = True
     grows: ClassVar[bool] = False
 
+    @property
+    def contents(self) -> str:
+        """What `explain()` calls the source."""
+        return f"{self.kind} files"
+
     def __attrs_post_init__(self) -> None:
         """Check the options."""
         check_estimator(self.watermark)

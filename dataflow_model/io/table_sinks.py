@@ -60,6 +60,11 @@ class TableSink(Sink):
     label: str = attrs.field(default="WriteTable", repr=False)
     fence: Fence | None = attrs.field(default=None, repr=False)
 
+    def describe(self) -> str:
+        """Return how users write it, without the URL, which may hold a password."""
+        panes = ", panes=True" if self.panes else ""
+        return f"WriteTable(…, table={self.table!r}, keys={self.keys!r}{panes})"
+
     def __attrs_post_init__(self) -> None:
         """Check the table's name, and keys and columns against each other."""
         table: Any = self.table

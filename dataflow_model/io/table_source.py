@@ -48,6 +48,12 @@ class TableSource(ColumnSource):
     watermark_origins: WatermarkOrigins = EVERYTHING
     digest: str = attrs.field(repr=False, default=attrs.Factory(lambda self: _digest_of(self.table), takes_self=True))
     is_typed: ClassVar[bool] = True
+
+    @property
+    def contents(self) -> str:
+        """What `explain()` calls the source."""
+        return "a table"
+
     holds_rows: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:

@@ -120,8 +120,8 @@ def _kind(node: Node, kept: Collection[str], lifted: Collection[str]) -> str:
         case ParDo():
             return _par_do(node, keeps=node.label in kept)
         case ToPairs():
-            value = "the row" if node.value is None else node.value
-            return f"pairs of {node.key} and {value}, read as columns where possible"
+            value = "the row" if node.value is None else repr(node.value)
+            return f"pairs of {node.key!r} and {value}, read as columns where possible"
         case AssignTimestamps():
             back = "" if node.late_data_horizon is None else f", at most {duration_text(node.late_data_horizon)} back"
             return f"event times by {_called(node.fn)}{back}"
@@ -139,7 +139,7 @@ def _kind(node: Node, kept: Collection[str], lifted: Collection[str]) -> str:
         case Deduplicate():
             return f"the first element with each id; ids are kept for {duration_text(node.horizon)}"
         case Write():
-            return f"to {node.sink!r}"
+            return f"to {node.sink.describe()}"
         case _:
             assert_never(node)
 

@@ -65,6 +65,11 @@ class ScriptSource(Source):
 
     steps: tuple[Step, ...]
 
+    def describe(self) -> str:
+        """Return the number of steps."""
+        count = len(self.steps)
+        return f"a script of {count} step{'' if count == 1 else 's'}"
+
     @property
     def feature(self) -> Feature:
         """The feature `SCRIPTS`."""

@@ -133,6 +133,10 @@ class Sink(abc.ABC):
     def check(self) -> None:
         """Raise `SinkError` if the sink cannot be written to; runs at plan time."""
 
+    def describe(self) -> str:
+        """Return what `explain()` says about the sink."""
+        return repr(self)
+
     def check_unbounded(self) -> None:  # noqa: B027 - most sinks have nothing to check
         """Raise `PlanError` if a stream, even one of bounded inputs, cannot write to the sink; runs at plan time."""
 

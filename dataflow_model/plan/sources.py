@@ -173,6 +173,11 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
         return None
 
     @property
+    def contents(self) -> str:
+        """What `explain()` calls the source."""
+        return type(self).__name__
+
+    @property
     def has_own_clock(self) -> bool:
         """Whether the data determine the clock."""
         return self.processing_time is not None
@@ -236,7 +241,7 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
         clock = "" if self.processing_time is None else f", replayed by the clock in {self.processing_time!r}"
         time = "" if self.event_time is None else f", event time {self.event_time!r}, watermark {self.watermark!r}"
         origins = self.watermark_origins.describe()
-        return f"{type(self).__name__}{time}{', ' if origins else ''}{origins}{clock}"
+        return f"{self.contents}{time}{', ' if origins else ''}{origins}{clock}"
 
 
 class RowSource(Source):

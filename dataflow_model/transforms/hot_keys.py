@@ -313,6 +313,11 @@ class HashedParts(SplitFn):
     fanout: int | Callable[[Any], int]
     by_record: bool
 
+    def title(self) -> str:
+        """Return what explanations say about it."""
+        number = f"{self.fanout} parts" if isinstance(self.fanout, int) else "its parts"
+        return f"each pair to one of {number} of its key"
+
     def parts(
         self,
         pairs: Sequence[Any],

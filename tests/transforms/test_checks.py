@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.explain import explain
 from dataflow_model.plan.sources import Source
+from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
     from dataflow_model.plan.watermarks import Arrival
@@ -116,7 +118,7 @@ def test_a_plan_is_told_in_words() -> None:
         "  factor: 2 elements from the program",
         "  flights: Feed, event time 'at', watermark BoundedOutOfOrderness(delay=Duration(0s)), repla…",
         "    + scale: Map(lambda); side inputs factor as singleton; dead letters to dead_letters",
-        "    + WithKeys: pairs of carrier and delay, read as columns where possible",
+        "    + WithKeys: pairs of 'carrier' and 'delay', read as columns where possible",
         "    + Window.into: FixedWindows('1 hour')",
         "stage 1",
         "  Mean.PerKey: combine by Mean() per key and window",
@@ -173,3 +175,26 @@ def test_the_plan_in_words_is_that_of_rounds_where_the_runner_has_rounds(capsys:
     printed = capsys.readouterr().out
     assert "when: every full minute of processing time" in printed
     assert "how: accumulating\n" in printed
+
+
+def test_a_pipeline_is_explained_in_the_words_in_which_it_is_written() -> None:
+    p = dm.Pipeline()
+    elements = p | TestStream().add(5, 1, key="A").watermark(40)
+    _ = elements | dm.io.Collect()
+    _ = elements | "each" >> dm.io.ForeachBundle(print)
+    _ = elements | dm.CombinePerKey(sum).with_hot_key_fanout(4) | dm.io.WriteParquet("/data/out", panes=True)
+    _ = p | dm.Create([{"a": 1, "b": 2}]) | dm.WithKeys("a") | "pairs" >> dm.io.Collect(panes=True)
+    _ = p | dm.io.ReadTable(pa.table({"at": [1]}), event_time="at")
+    text = explain(p.plan())
+    for words in (
+        "TestStream: a script of 2 steps",
+        "+ Collect: to Collect()",
+        "+ each: to ForeachBundle(print)",
+        "each pair to one of 4 parts of its key",
+        "to WriteParquet('/data/out', panes=True)",
+        "pairs of 'a' and the row",
+        "+ pairs: to Collect(panes=True)",
+        "ReadTable: a table, event time 'at'",
+    ):
+        assert words in text
+    assert not any(name in text for name in ("Sink", "Source", "HashedParts"))
