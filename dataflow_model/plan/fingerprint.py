@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
 
-__all__ = ["added_sources", "definitions", "differences", "fingerprint"]
+__all__ = ["added_sources", "changed", "definitions", "differences", "fingerprint"]
 
+_GROUPING: Final = re.compile(r"(?:memoised )?grouping of (?P<input>.*?) with (?P<combine>.*) under (?P<windows>.*)")
+_SINK: Final = re.compile(r"^sink (\w+?)Sink of ")
+_MODES: Final = {"clear_always": "discarding", "accumulate_always": "accumulating"}
 _ANY: Final = "…"
 """Replaces a node's inputs where they do not matter."""
 
@@ -131,11 +135,47 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str
     lines = [f"{label!r} is new: {line}" for label, line in after.items() if label not in before]
     lines += [f"{label!r} is gone; it was: {line}" for label, line in before.items() if label not in after]
     lines += [
-        f"{label!r} was: {before[label]}; it is: {line}"
+        f"{label!r} {changed(before[label], line)}"
         for label, line in after.items()
         if label in before and before[label] != line
     ]
     return lines
+
+
+def changed(before: str, after: str) -> str:
+    """Return how two lines of fingerprints differ: the parts that do, in the words of users.
+
+    Example:
+        >>> under = "grouping of hours.main with Sum under FixedWindows('{}'), DefaultTrigger(), clear_always"
+        >>> changed(under.format("1 hour"), under.format("2 hours"))
+        "was: windows FixedWindows('1 hour'); it is: windows FixedWindows('2 hours')"
+    """
+    was, now = _parts(before), _parts(after)
+    old = [part for part in was if part not in now]
+    new = [part for part in now if part not in was]
+    return f"was: {', '.join(old) or 'the same without this'}; it is: {', '.join(new) or 'the same without this'}"
+
+
+def _parts(line: str) -> list[str]:
+    """Return what a line says, part by part."""
+    parts, depth, quote, start = [], 0, "", 0
+    for place, sign in enumerate(line):
+        if quote or sign in "'\"":
+            quote = sign if not quote else "" if sign == quote else quote
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif depth == 0 and line.startswith(", ", place):
+            parts.append(line[start:place])
+            start = place + 2
+    parts.append(line[start:])
+    grouping = _GROUPING.fullmatch(parts[0])
+    if grouping is not None and len(parts) > 2:  # noqa: PLR2004 - windows, trigger and mode
+        named = [f"input {grouping['input']}", f"combiner {grouping['combine']}", f"windows {grouping['windows']}"]
+        mode, _, retracting = parts[2].partition(" ")
+        parts = [*named, f"trigger {parts[1]}", f"{_MODES.get(mode, mode)} {retracting}".strip(), *parts[3:]]
+    return [_SINK.sub(r"to \1 of ", part.replace(".main", "")) for part in parts]
 
 
 def _reads(node: Node) -> str:

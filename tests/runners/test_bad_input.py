@@ -323,6 +323,7 @@ def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name
     assert "'sums' is gone; it was: grouping of" in message
     assert "'pair'" not in message
     assert "\nHint: restore the old pipeline; or stop the run, carry over the state that has not changed" in message
+    assert "--drop discards the state of 'sums': to keep it, keep the label" in message
     command = f"dataflow-model upgrade {tmp_path / 'checkpoint'} {tmp_path / 'checkpoint'}-2 --drop sums"
     assert message.splitlines()[-1].strip() == command
     assert values(run(runner(host), build)) == [("UA", 1)]

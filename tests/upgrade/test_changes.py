@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.plan.fingerprint import differences, fingerprint
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.time import MIN_TIMESTAMP
@@ -309,3 +310,24 @@ def test_integers_beyond_64_bits_keep_their_shard_with_columns(tmp_path: Path) -
     expected = by_window(run(dm.LocalRunner(), build).collected("panes"))
     old = Run(build, tmp_path / "old", rows=17).steps(4)
     assert by_window(old.upgraded(build, 3).finish().collected("panes")) == expected
+
+
+def test_what_has_changed_is_named_alone_and_in_the_words_of_users() -> None:
+    def plan(size: str, windowing: Any = None, sink: Any = None) -> Any:
+        p = dm.Pipeline()
+        windows = dm.Window.into(dm.FixedWindows(size, offset="1 minute"))
+        elements = p | dm.Create([("a", 1)]) | "hours" >> (windows if windowing is None else windowing(windows))
+        _ = elements | "sums" >> dm.Sum.per_key() | "out" >> (dm.io.Collect() if sink is None else sink)
+        return fingerprint(p.plan())
+
+    before = plan("1 hour")
+    changes = dict(line.split(" was: ") for line in differences(before, plan("2 hours")))
+    assert changes["'sums'"] == (
+        "windows FixedWindows('1 hour', offset='1 minute'); it is: windows FixedWindows('2 hours', offset='1 minute')"
+    )
+    accumulating = plan("1 hour", lambda windows: windows.accumulating().allowed_lateness("1 hour"))
+    assert differences(before, accumulating)[-1] == (
+        "'sums' was: discarding, lateness 0 seconds; it is: accumulating, lateness 1 hour"
+    )
+    written = differences(before, plan("1 hour", sink=dm.io.WriteParquet("out")))
+    assert written == ["'out' was: to Collect of sums; it is: to Parquet of sums"]

@@ -209,9 +209,11 @@ class Checkpoint:
             lost = [label for stage in before.stages for label in stage]
             lost += [label for label, line in before.fingerprint.items() if line.startswith("source ")]
             drop = [label for label in lost if before.definitions[label] != now.definitions.get(label)]
+            names = ", ".join(map(repr, drop))
+            discards = f"; --drop discards the state of {names}: to keep it, keep the label and the rest as it was"
             way_out = (
                 "stop the run, carry over the state that has not changed, and start the new pipeline with the new "
-                f"checkpoint:\n  {upgrade_command(path, drop)}"
+                f"checkpoint{discards if drop else ''}:\n  {upgrade_command(path, drop)}"
             )
             if any(read.source.as_dataframe is not None and not read.source.is_bounded for read in staged.sources):
                 way_out = (

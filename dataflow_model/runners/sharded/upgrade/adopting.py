@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from dataflow_model.errors import CheckpointMismatch
+from dataflow_model.plan.fingerprint import changed
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.scripts import ScriptSource
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
@@ -77,7 +78,7 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
         raise CheckpointMismatch(
             f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
             + "\n  ".join(lines),
-            hint="keep their labels and definitions; or upgrade again and name the state that may be dropped:\n  "
+            hint="keep their labels and definitions; or upgrade again and name the state to discard with --drop:\n  "
             + upgrade_command(manifest.old, [*manifest.drop, *lost]),
         )
     sources = {node.label for node in staged.sources}
@@ -110,7 +111,9 @@ def _loss(label: str, manifest: Manifest, record: RunRecord) -> str:
         rows = rows_read(manifest.offset, label)
         state = f"its position in the source ({rows:,} rows read)"
     was, now = manifest.fingerprint[label], record.fingerprint.get(label)
-    change = f"is gone; it was: {was}" if now is None else f"was: {was}; it is: {now}"
+    if was == now:  # what it gets has changed
+        was, now = manifest.definitions[label], record.definitions[label]
+    change = f"is gone; it was: {was}" if now is None else changed(was, now)
     return f"{label!r} {change}; lost: {state}"
 
 
