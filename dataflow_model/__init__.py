@@ -136,8 +136,10 @@ from dataflow_model.triggers import (
     RepeatUntil,
     TimeDomain,
     Trigger,
+    TriggerContext,
 )
 from dataflow_model.values import GLOBAL_WINDOW, GlobalWindow, IntervalWindow, Pane, PaneInfo, PaneTiming
+from dataflow_model.values import Window as AnyWindow
 from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 if TYPE_CHECKING:
@@ -167,6 +169,7 @@ __all__ = [
     "AfterSignal",
     "AfterWatermark",
     "Always",
+    "AnyWindow",
     "ApproximateQuantiles",
     "ApproximateUnique",
     "AsDict",
@@ -289,6 +292,7 @@ __all__ = [
     "Top",
     "Topology",
     "Trigger",
+    "TriggerContext",
     "UnsupportedOnRunner",
     "UserCodeError",
     "ValueState",

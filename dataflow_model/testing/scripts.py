@@ -19,22 +19,23 @@ if TYPE_CHECKING:
     from dataflow_model.plan.records import Record
     from dataflow_model.plan.runner import Runner
     from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.windowing import WindowFn
 
 __all__ = ["panes_of", "run_script"]
 
 
 def run_script(
     script: TestStream,
-    windowing: WindowInto | WindowingStrategy,
-    combine: CombineFn[Any, Any, Any] | None = None,
+    windowing: WindowInto | WindowingStrategy | WindowFn,
+    combine: CombineFn[Any, Any, Any] | type[CombineFn[Any, Any, Any]] | None = None,
     runner: Runner | None = None,
 ) -> list[Pane]:
     """Run one grouping over a script and return its panes in emission order.
 
     Args:
         script: the script; its elements must be pairs, as `add(…, key=…)` creates them.
-        windowing: the windowing strategy: windows, trigger, accumulation mode and lateness.
-        combine: a combiner; without one a pane's value is the list of its elements.
+        windowing: the windowing strategy: windows, trigger, accumulation mode and lateness; or only a window function.
+        combine: a combiner, or its class; without one a pane's value is the list of its elements.
         runner: any runner, by default `LocalRunner()`. A batch runner ignores watermarks and clock values.
 
     Raises:

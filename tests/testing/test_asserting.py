@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, assert_panes, assert_that, equal_to, run_script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 def check(*values: Any, expected: Any) -> None:
@@ -149,3 +152,23 @@ def test_the_timing_of_an_expected_pane_may_be_its_name() -> None:
     assert_panes(panes, [{"timing": "ON_TIME"}])
     with pytest.raises(AssertionError, match="timing='LATE'"):
         assert_panes(panes, [{"timing": "LATE"}])
+
+
+class Daily(dm.WindowFn):
+    """Has the types that a program can write."""
+
+    is_merging = True
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.AnyWindow]:
+        return [dm.IntervalWindow(event_time, event_time + dm.duration("1 day"))]
+
+    def merge(self, windows: Sequence[dm.AnyWindow]) -> Iterable[tuple[Sequence[dm.AnyWindow], dm.AnyWindow]]:
+        if len(windows) > 1:
+            yield windows, dm.IntervalWindow(windows[0].start, max(window.end for window in windows))
+
+
+def test_a_window_function_and_a_class_of_combiners_are_enough_for_a_script() -> None:
+    script = TestStream().add(1, 0, key="k").add(2, 5, key="k")
+    assert [pane.value for pane in run_script(script, dm.FixedWindows(60), dm.Sum)] == [3]
+    assert [pane.value for pane in run_script(script, Daily(), dm.Sum)] == [3]
+    assert isinstance(dm.IntervalWindow(0, 1), dm.AnyWindow)
