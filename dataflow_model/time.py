@@ -215,6 +215,16 @@ def _is_sum_of_nothing(value: object) -> bool:
     return type(value) is int and value == 0
 
 
+if TYPE_CHECKING:
+
+    def _new(kind: type[_MicrosT], micros: int, /) -> _MicrosT:
+        """Make a time of an int without the check of `Duration`, for results of arithmetic."""
+        ...
+
+else:
+    _new = int.__new__
+
+
 class Duration(_Micros):
     """A length of time in whole microseconds; it may be negative, and saturates as instants do.
 
@@ -246,9 +256,9 @@ class Duration(_Micros):
     def __new__(cls, micros: SupportsIndex = 0, /) -> Self:
         """Return the duration; the number must be whole, as `int` would cut off the rest or take text."""
         if type(micros) is int:
-            return int.__new__(cls, micros)  # type: ignore[type-var] # checkers are not told of `int`
+            return _new(cls, micros)
         try:
-            return int.__new__(cls, operator.index(micros))  # type: ignore[type-var]
+            return _new(cls, operator.index(micros))
         except TypeError:
             raise InvalidType(
                 f"{cls.__name__} takes a whole number of microseconds, got {micros!r}",
@@ -258,7 +268,7 @@ class Duration(_Micros):
     def __add__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
-            return type(self)(_saturate(int(self) + int(operand)))
+            return _new(type(self), _saturate(int(self) + int(operand)))
         if _is_sum_of_nothing(operand):
             return self
         self._refuse(operand, f"{self!r} + {other!r}", Duration)
@@ -273,7 +283,7 @@ class Duration(_Micros):
     def __sub__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
-            return type(self)(_saturate(int(self) - int(operand)))
+            return _new(type(self), _saturate(int(self) - int(operand)))
         if _is_sum_of_nothing(operand):
             return self
         if isinstance(operand, Instant):
@@ -304,15 +314,15 @@ class Duration(_Micros):
                 f"a duration cannot be scaled to NaN, got {self!r} * {times!r}",
                 hint="replace missing values before they become times",
             )
-        return type(self)(int(_saturate(product)))
+        return _new(type(self), int(_saturate(product)))
 
     __rmul__ = __mul__
 
     def __neg__(self) -> Self:
-        return type(self)(_saturate(-int(self)))
+        return _new(type(self), _saturate(-int(self)))
 
     def __abs__(self) -> Self:
-        return type(self)(_saturate(abs(int(self))))
+        return _new(type(self), _saturate(abs(int(self))))
 
     def __repr__(self) -> str:
         return f"Duration({format_duration(int(self))})"
@@ -370,7 +380,7 @@ class Instant(_Micros):
         if isinstance(other, Duration):
             return type(self)(_shifted(int(self), -int(other)))
         if isinstance(other, Instant) and self._comparable(other, "-"):
-            return Duration(_saturate(int(self) - int(other)))
+            return _new(Duration, _saturate(int(self) - int(other)))
         self._refuse(other, f"{self!r} - {other!r}", Duration)
         return NotImplemented
 
@@ -380,7 +390,7 @@ class Instant(_Micros):
     def __mod__(self, other: Duration) -> Duration:
         operand: Any = other
         if isinstance(operand, Duration):
-            return Duration(int(self) % int(operand))
+            return _new(Duration, int(self) % int(operand))
         self._refuse_divisor(operand, f"{self!r} % {other!r}")
         return NotImplemented
 

@@ -49,7 +49,7 @@ class WatermarkOrigins:
         >>> WatermarkOrigins(idle_after="0 seconds")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.InvalidArgument: `idle_after` must be positive, got Duration(0s)
+        dataflow_model.errors.InvalidArgument: `idle_after` must be positive, got '0 seconds'
         Hint: pass a duration such as '1 minute'
     """
 
