@@ -1,4 +1,4 @@
-"""Calls that Python rejects with a bare `TypeError`, reported with the argument that was probably meant."""
+"""Checks of arguments, and calls that Python rejects with a bare `TypeError`, with the argument that was meant."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from dataflow_model.errors import InvalidType, shown
+from dataflow_model.errors import InvalidArgument, InvalidType, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["EXTRA", "calls_explained", "way_out"]
+__all__ = ["EXTRA", "calls_explained", "positive_int", "way_out"]
 
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
@@ -46,6 +46,24 @@ def way_out(name: str, arguments: Iterable[str]) -> str:
         if argument in names:
             return f"use `{argument}`"
     return f"its arguments are {', '.join(f'`{argument}`' for argument in names)}" if names else "leave it out"
+
+
+def positive_int(name: str, value: object, hint: str) -> int:
+    """Return the argument of this name, a positive int.
+
+    Raises:
+        InvalidArgument: for anything else, with the hint.
+
+    Example:
+        >>> positive_int("workers", 0, "use workers=os.cpu_count(), for example")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: `workers` must be a positive int, got 0
+        Hint: use workers=os.cpu_count(), for example
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}", hint=hint)
+    return value
 
 
 def calls_explained(

@@ -54,11 +54,9 @@ def without_input_ahead(plan: Plan, ahead: Collection[str]) -> Plan:
         plan: the plan.
         ahead: the labels of the nodes that run ahead.
     """
-    nodes = tuple(
-        attrs.evolve(node, source=_NOTHING) if isinstance(node, Read) and node.label in ahead else node
-        for node in plan.nodes
+    return plan.changed(
+        lambda node: attrs.evolve(node, source=_NOTHING) if isinstance(node, Read) and node.label in ahead else node
     )
-    return Plan(nodes, plan.strategies, plan.late_data)
 
 
 def _inputs(node: Node, changing: Collection[SideInput]) -> Iterator[tuple[str, bool]]:

@@ -11,7 +11,7 @@ from dataflow_model.plan.nodes import MAIN, Node, ParDo, Read, Ref
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Plan"]
 
@@ -55,6 +55,10 @@ class Plan:
     def strategy(self, ref: Ref) -> WindowingStrategy:
         """Return the windowing strategy of a collection."""
         return self.strategies.get(ref, DEFAULT_STRATEGY)
+
+    def changed(self, change: Callable[[Node], Node]) -> Plan:
+        """Return the plan with other nodes of the same labels: `change` is called with each node, in order."""
+        return attrs.evolve(self, nodes=tuple(map(change, self.nodes)))
 
     def late_data_of(self, strategy: WindowingStrategy) -> LateData:
         """Return what happens to elements whose window has expired: by the strategy, else by the pipeline's default."""

@@ -29,7 +29,7 @@ from dataflow_model.time import Duration, DurationLike, duration, duration_text
 from dataflow_model.triggers import AtPeriod, Repeatedly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
@@ -106,7 +106,7 @@ def _in_one_stage(plan: Plan) -> Plan:
             return attrs.evolve(node, combine=node.fan_out.combine, fan_out=None)
         return node
 
-    return _with(plan, whole)
+    return plan.changed(whole)
 
 
 def _triggered(plan: Plan, interval: Duration) -> Plan:
@@ -133,7 +133,7 @@ def _triggered(plan: Plan, interval: Duration) -> Plan:
             of_rounds.update(outputs_of(node))
         return node
 
-    rounds = _with(plan, triggered)
+    rounds = plan.changed(triggered)
     strategies = {ref: _strategy(strategy, interval) for ref, strategy in plan.strategies.items()}
     return attrs.evolve(rounds, strategies=strategies)
 
@@ -152,7 +152,7 @@ def _strategy(strategy: WindowingStrategy, interval: Duration) -> WindowingStrat
 def _retracting(plan: Plan) -> Plan:
     """Return the plan in which the groupings retract whose panes are grouped again, or are a side input."""
     changing = changing_sides(plan)
-    able = _with(plan, _where_retracted)
+    able = plan.changed(_where_retracted)
 
     def passes(node: Node) -> bool:
         return keeps_all_panes(node) and applies_retractions(node, changing)
@@ -170,14 +170,14 @@ def _retracting(plan: Plan) -> Plan:
             return attrs.evolve(node, strategy=attrs.evolve(node.strategy, retracting=True))
         return node
 
-    rounds = _with(plan, retracting)
+    rounds = plan.changed(retracting)
     retracted = retracted_collections(rounds)
 
     def chosen(node: Node) -> Node:
         before = rounds[node.inputs[0].label] if node.inputs else node
         return _where_retracted(node) if not retracted.keys().isdisjoint((*node.inputs, *before.inputs)) else node
 
-    return _with(rounds, chosen)
+    return rounds.changed(chosen)
 
 
 def _where_retracted(node: Node) -> Node:
@@ -210,7 +210,3 @@ def _for_values_only(plan: Plan, prepared: Collection[Ref]) -> Plan:
             ref = values
         nodes.append(attrs.evolve(node, input=ref))
     return attrs.evolve(plan, nodes=tuple(nodes), strategies=strategies)
-
-
-def _with(plan: Plan, change: Callable[[Node], Node]) -> Plan:
-    return attrs.evolve(plan, nodes=tuple(map(change, plan.nodes)))

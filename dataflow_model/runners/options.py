@@ -11,7 +11,7 @@ from dataflow_model.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_ROWS_PER_BATCH", "checkpoint_path", "positive_int", "reject_options_of_streams", "state_memory"]
+__all__ = ["MAX_ROWS_PER_BATCH", "checkpoint_path", "reject_options_of_streams", "state_memory"]
 
 MAX_ROWS_PER_BATCH: Final = 400_000
 """The default of `max_rows_per_batch`."""
@@ -29,26 +29,6 @@ _UNITS: Final = {
     "TIB": 2**40,
 }
 _MEMORY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
-
-
-def positive_int(name: str, value: object, example: str) -> int:
-    """Return the option of this name, a positive int; `example` is a value for the hint.
-
-    Raises:
-        InvalidArgument: for anything else.
-
-    Example:
-        >>> positive_int("workers", 0, "os.cpu_count()")
-        Traceback (most recent call last):
-        ...
-        dataflow_model.errors.InvalidArgument: `workers` must be a positive int, got 0
-        Hint: use workers=os.cpu_count(), for example
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidArgument(
-            f"`{name}` must be a positive int, got {value!r}", hint=f"use {name}={example}, for example"
-        )
-    return value
 
 
 def reject_options_of_streams(options: Mapping[str, object], bounded: str, way_out: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dataflow_model.arguments import positive_int
 from dataflow_model.display import cell_text
-from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.records import table_of_records
 from dataflow_model.plan.runner import unobserved
@@ -26,10 +26,7 @@ __all__ = ["sample", "table_of"]
 def sample(collection: PCollection, runner: Runner, n: int, rows: int) -> list[Record]:
     """Return the first records of a collection, computed from the first rows of each source."""
     for name, value in (("n", n), ("rows", rows)):
-        given: object = value
-        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-            hint = f"pass {name}=10, for example"
-            raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}", hint=hint)
+        positive_int(name, value, f"pass {name}=10, for example")
     plan = sample_of(collection.pipeline.plan(), collection.ref, rows)
     check(plan)
     with unobserved():

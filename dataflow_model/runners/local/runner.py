@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from dataflow_model.arguments import positive_int
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
@@ -17,7 +18,6 @@ from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
 from dataflow_model.runners.options import (
     MAX_ROWS_PER_BATCH,
     checkpoint_path,
-    positive_int,
     reject_options_of_streams,
     state_memory,
 )
@@ -128,7 +128,7 @@ class LocalRunner:
             }
             reject_options_of_streams(of_streams, "no checkpoint", "pass checkpoint='checkpoints/delays', for example")
         rows = MAX_ROWS_PER_BATCH if max_rows_per_batch is None else max_rows_per_batch
-        self._rows = positive_int("max_rows_per_batch", rows, "10_000")
+        self._rows = positive_int("max_rows_per_batch", rows, "use max_rows_per_batch=10_000, for example")
         self._state_memory = state_memory(max_state_memory)
         self._workers = _number_of_workers(workers, checkpoint)
         self._poll = duration(_POLL if poll_interval is None else poll_interval)
@@ -202,7 +202,7 @@ class _StandingClock:
 
 
 def _number_of_workers(workers: object, checkpoint: object) -> int:
-    count = positive_int("workers", workers, "os.cpu_count()")
+    count = positive_int("workers", workers, "use workers=os.cpu_count(), for example")
     if count > 1 and checkpoint is not None:
         raise InvalidArgument(
             f"a stream with a checkpoint runs in one process, got workers={count}",

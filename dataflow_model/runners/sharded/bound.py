@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.plan.ahead import without_input_ahead
-from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import Read
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ __all__ = ["bound_plan"]
 def bound_plan(staged: StagedPlan) -> StagedPlan:
     """Return a staged plan whose sources know their columns; those that run ahead are not read again."""
     plan = without_input_ahead(staged.plan, staged.ahead)
-    nodes = tuple(
-        attrs.evolve(node, source=node.source.bound()) if isinstance(node, Read) else node for node in plan.nodes
+    bound = plan.changed(
+        lambda node: attrs.evolve(node, source=node.source.bound()) if isinstance(node, Read) else node
     )
-    return attrs.evolve(staged, plan=Plan(nodes, plan.strategies, plan.late_data))
+    return attrs.evolve(staged, plan=bound)

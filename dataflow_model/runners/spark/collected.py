@@ -77,7 +77,7 @@ def collect_bounded(plan: Plan, directory: str) -> Plan:
         SessionStopped: for a DataFrame of a session that was stopped.
         UnsupportedOnRunner: for a DataFrame of more than 64 MB.
     """
-    return attrs.evolve(plan, nodes=tuple(_collected(node, directory) for node in plan.nodes))
+    return plan.changed(lambda node: _collected(node, directory))
 
 
 def numbered_columns(frame: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dataflow_model.arguments import positive_int
 from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
@@ -12,7 +13,6 @@ from dataflow_model.plan.weak import check_weak
 from dataflow_model.runners.options import (
     MAX_ROWS_PER_BATCH,
     checkpoint_path,
-    positive_int,
     reject_options_of_streams,
     state_memory,
 )
@@ -140,10 +140,10 @@ class SparkRunner:
         self.productions = productions
         self.checkpoint = path
         self.trigger_interval = pause
-        self.max_rows_per_batch = positive_int("max_rows_per_batch", rows, "10_000")
+        self.max_rows_per_batch = positive_int("max_rows_per_batch", rows, "use max_rows_per_batch=10_000, for example")
         self.max_state_memory = state_memory(max_state_memory)
         self.interval = check_interval(mode, interval)
-        self._shards = None if shards is None else positive_int("shards", shards, "8")
+        self._shards = None if shards is None else positive_int("shards", shards, "use shards=8, for example")
 
     def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
         """Start a run of the plan and return its result immediately.

@@ -13,12 +13,12 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import CheckpointMismatch
-from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.nodes import Read
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, file_name, make_folder, write_file, writing
 from dataflow_model.runners.sharded.progress import read_progress
 
 if TYPE_CHECKING:
+    from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.stages import StagedPlan
 
 __all__ = ["RecordedColumns", "carry_columns", "with_recorded_columns"]
@@ -119,20 +119,21 @@ def with_recorded_columns(staged: StagedPlan, directory: str, way_out: str) -> S
         CheckpointMismatch: if a column that the program states has changed its type.
     """
     has_committed = bool(read_progress(directory))
-    nodes = []
-    for node in staged.plan.nodes:
-        if isinstance(node, Read):
-            record = RecordedColumns.of(directory, node.label)
-            if not has_committed:
-                record.path.unlink(missing_ok=True)
-            stated = node.source.stated_columns()
-            if stated is None:
-                node = attrs.evolve(node, source=node.source.recorded_in(record))  # noqa: PLW2901
-            else:
-                is_streamed = node.source.as_dataframe is not None
-                record.check_stated(node.label, stated, _NEW_CHECKPOINT if is_streamed else way_out)
-        nodes.append(node)
-    return attrs.evolve(staged, plan=Plan(tuple(nodes), staged.plan.strategies, staged.plan.late_data))
+
+    def recorded(node: Node) -> Node:
+        if not isinstance(node, Read):
+            return node
+        record = RecordedColumns.of(directory, node.label)
+        if not has_committed:
+            record.path.unlink(missing_ok=True)
+        stated = node.source.stated_columns()
+        if stated is None:
+            return attrs.evolve(node, source=node.source.recorded_in(record))
+        is_streamed = node.source.as_dataframe is not None
+        record.check_stated(node.label, stated, _NEW_CHECKPOINT if is_streamed else way_out)
+        return node
+
+    return attrs.evolve(staged, plan=staged.plan.changed(recorded))
 
 
 def carry_columns(old: pathlib.Path, new: pathlib.Path) -> None:
