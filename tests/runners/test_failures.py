@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +122,18 @@ def test_an_error_is_shown_even_if_its_log_cannot_be_written(tmp_path: Path, mon
     error = find_our_error(RuntimeError(SPARKS))
     assert isinstance(error, dm.UserCodeError)
     assert "Spark's own error" not in text_of(error)
+
+
+@pytest.mark.parametrize(
+    "text", ["ModuleNotFoundError: No module named 'pendulum'", "[PYTHON_VERSION_MISMATCH] Python in worker has …"]
+)
+def test_an_error_of_workers_that_run_another_python_says_which_one_this_program_runs(text: str) -> None:
+    spark_error = RuntimeError(f"An exception was thrown from the Python worker:\n{text}")
+    error = find_our_error(spark_error)
+    assert error is spark_error
+    [note] = error.__notes__
+    assert "PYSPARK_PYTHON" in note
+    assert sys.executable in note
 
 
 def test_a_lone_surrogate_in_an_error_that_is_its_own_cause_is_escaped() -> None:

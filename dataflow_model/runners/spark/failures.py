@@ -7,6 +7,7 @@ import functools
 import os
 import pathlib
 import re
+import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ _OURS: Final = re.compile(
 _BEGIN: Final = re.compile(r"dataflow_model\.errors\.(\w+): \Z")
 _END: Final = re.compile(r"\n\(the error message above has (\d+) characters\)")
 """The note with which a worker reports an error: only its length tells where a message with any text ends."""
+_OTHER_PYTHON: Final = re.compile(r"No module named '|PYTHON_VERSION_MISMATCH")
+"""What Spark reports when workers run a Python that lacks the packages of this one, or is of another version."""
 
 
 def find_our_error(error: BaseException) -> BaseException:
@@ -47,8 +50,11 @@ def find_our_error(error: BaseException) -> BaseException:
         >>> find_our_error(RuntimeError("Job aborted\ndataflow_model.errors.SinkError: no room\n\n\tat org.apache"))
         SinkError('no room')
     """
-    reports = _reports(str(error))
+    text = str(error)
+    reports = _reports(text)
     if not reports:
+        if _OTHER_PYTHON.search(text):
+            error.add_note(_python_of_workers())
         return error
     name, message = reports[-1]
     kind = getattr(errors, name, None)
@@ -60,6 +66,14 @@ def find_our_error(error: BaseException) -> BaseException:
     if kept is not None:
         own_error.add_note(f"Spark's own error, with its stack: {kept}")
     return own_error
+
+
+def _python_of_workers() -> str:
+    return (
+        "Spark's workers run the Python that PYSPARK_PYTHON names, or else the first python3 on their PATH, and need the "
+        f"packages of this program, which runs {sys.executable}. In a local session, set "
+        'os.environ["PYSPARK_PYTHON"] = sys.executable before you build the session, or use local_session().'
+    )
 
 
 def _reports(text: str) -> list[tuple[str, str]]:
