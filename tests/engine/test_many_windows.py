@@ -9,6 +9,7 @@ import random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from tests.support.reference.grouping import GroupingEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 MINUTE = 60_000_000
 BUSY = "robot"
@@ -134,3 +136,42 @@ def test_the_state_of_a_key_is_stored_without_the_order_of_its_windows() -> None
 
 def _start(window: Window) -> dm.EventTime:
     return window.start
+
+
+def sums_of_sessions(times: Iterable[int], gap: int) -> list[tuple[int, int, int]]:
+    """Return the start, the end and the number of elements of each session, by a plain loop."""
+    sessions: list[tuple[int, int, int]] = []
+    for time in sorted(times):
+        if sessions and time < sessions[-1][1]:
+            start, _, count = sessions.pop()
+            sessions.append((start, time + gap, count + 1))
+        else:
+            sessions.append((time, time + gap, 1))
+    return sessions
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("order", ["shuffled", "descending"])
+def test_hundreds_of_sessions_of_a_key_that_arrive_out_of_order_are_found_and_merged(
+    order: str, streaming: bool, tmp_path: Path
+) -> None:
+    times = [random.Random(seed).randrange(4_000) for seed in range(2_000)]
+    if order == "descending":
+        times.sort(reverse=True)
+    panes = dm.Window.into(dm.Sessions(dm.Duration(2))).trigger(dm.AfterWatermark(early=dm.AfterCount(2)))
+    p = dm.Pipeline(dm.LocalRunner(checkpoint=str(tmp_path / "checkpoint")) if streaming else dm.LocalRunner())
+    elements = p | dm.Create(
+        [dm.TimestampedValue((number % 2, 1), dm.EventTime(time)) for number, time in enumerate(times)]
+    )
+    _ = elements | panes.accumulating() | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    last: dict[tuple[int, Window], int] = {}
+    for record in result.collected("sums"):
+        key, count = record.value
+        last[key, record.window] = count
+    actual = {(key, int(window.start), int(window.end), count) for (key, window), count in last.items()}
+    expected = {(key, *session) for key in (0, 1) for session in sums_of_sessions(times[key::2], 2)}
+    # The last pane of a window that was merged into another one stays in the output of early panes.
+    assert expected <= actual
+    assert sum(count for *_, count in expected) == len(times)

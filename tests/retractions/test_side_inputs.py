@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,6 +84,29 @@ def test_a_static_side_window_in_which_nothing_is_left_is_not_there() -> None:
     records = [record(("a", 1), short), record(("a", 1), short, back=True), record(("a", 2), long)]
     side = StaticSide(SideInput(Ref("side"), "dict"), records, dm.Sessions(20))
     assert side(interval(0, 40 * SECOND)) == {"a": 2}
+
+
+def many_windows(window_fn: dm.WindowFn, windows: int) -> StaticSide:
+    held = [interval(2 * place * SECOND, (2 * place + 2) * SECOND) for place in range(windows)]
+    return StaticSide(SideInput(Ref("side"), "iter"), [record(place, at) for place, at in enumerate(held)], window_fn)
+
+
+@pytest.mark.parametrize("window_fn", [dm.FixedWindows(2), dm.Sessions(2)])
+def test_a_lookup_costs_the_same_with_a_hundred_and_with_two_thousand_side_windows(window_fn: dm.WindowFn) -> None:
+    calls = []
+    for windows in (100, 2000):
+        side = many_windows(window_fn, windows)
+        profile = cProfile.Profile()
+        for second in range(0, 200, 7):
+            assert profile.runcall(side, interval(second * SECOND, (second + 1) * SECOND)) == [second // 2]
+        calls.append(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined] # not in the stubs
+    assert calls[1] <= 1.1 * calls[0]
+
+
+def test_main_windows_in_one_side_window_share_its_view() -> None:
+    side = StaticSide(SideInput(Ref("side"), "dict"), [record(("a", 1), interval(0, 60 * SECOND))], dm.FixedWindows(60))
+    first, second = (side(interval(second * SECOND, (second + 1) * SECOND)) for second in (1, 2))
+    assert first is second
 
 
 def test_a_bounded_side_input_is_seen_as_it_stands_in_the_end() -> None:

@@ -139,7 +139,7 @@ def test_few_distinct_elements_are_counted_exactly() -> None:
     assert folded(dm.ApproximateUnique(16), [1, 1.0, True, "a", "a", [1], [1], math.nan, math.nan]) == 6
     assert folded(dm.ApproximateUnique(16), []) == 0
     assert folded(dm.ApproximateUnique(16), [math.nan, ("float",), ("builtins", "float")]) == 3
-    odd = [np.float32("nan"), math.nan, np.float64("nan"), Decimal("nan"), np.datetime64("NaT"), bytearray(b"a")]
+    odd = [np.float32("nan"), math.nan, np.float64("nan"), Decimal("nan"), np.datetime64("NaT", "us"), bytearray(b"a")]
     assert folded(dm.ApproximateUnique(16), odd) == 4
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -11,10 +13,10 @@ from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.order import by_window
 from dataflow_model.runners.engine.uncombining import MultisetFn
-from dataflow_model.values import checked_pairs, encode_key, interval, is_pair
+from dataflow_model.values import by_bounds, checked_pairs, encode_key, interval, is_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import SideInput
@@ -43,7 +45,16 @@ class StaticSide:
     records: Sequence[Record]
     window_fn: WindowFn
     replaced: Replaced = "nothing"
+    _held: dict[Window, list[Record]] = attrs.field(init=False, factory=dict)
+    _by_start: _ByStart = attrs.field(init=False)
+    _views: dict[Window, Any] = attrs.field(init=False, factory=dict)
     _seen: dict[Window, Any] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        for record in self.records:
+            self._held.setdefault(record.window, []).append(record)
+        standing = (window for window, records in self._held.items() if self._standing(records))
+        self._by_start = _ByStart.of(standing if depends_on_elements(self.window_fn) else ())
 
     @classmethod
     def of(cls, plan: Plan, side: SideInput, records: Sequence[Record]) -> StaticSide:
@@ -53,17 +64,15 @@ class StaticSide:
     def __call__(self, window: Window) -> Any:
         """Return the view of one main window."""
         if window not in self._seen:
-            self._seen[window] = view_of(self.side, self._values(window.max_timestamp))
+            at = window.max_timestamp
+            self._seen[window] = self._view(side_window(self.window_fn, at, self._by_start.around(at)))
         return self._seen[window]
 
-    def _values(self, at: EventTime) -> list[Any]:
-        held: dict[Window, list[Record]] = {}
-        for record in self.records:
-            if contains(record.window, at):
-                held.setdefault(record.window, []).append(record)
-        values = {window: self._standing(records) for window, records in held.items()}
-        target = side_window(self.window_fn, at, (window for window, standing in values.items() if standing))
-        return values.get(target, [])
+    def _view(self, target: Window) -> Any:
+        """Return the view of one side window, which may serve many main windows."""
+        if target not in self._views:
+            self._views[target] = view_of(self.side, self._standing(self._held.get(target, ())))
+        return self._views[target]
 
     def _standing(self, records: Sequence[Record]) -> list[Any]:
         """Return the values of one window that have neither been replaced nor retracted."""
@@ -83,6 +92,34 @@ class StaticSide:
             for owner, record in zip(owners, records, strict=True)
             if self.replaced == "nothing" or record.pane.index == newest[owner]
         ]
+
+
+@attrs.frozen
+class _ByStart:
+    """Windows in order of their starts.
+
+    Attributes:
+        windows: the windows.
+        starts: their starts.
+        ends: for each of them, the latest end of those up to it.
+    """
+
+    windows: list[Window]
+    starts: list[int]
+    ends: list[int]
+
+    @classmethod
+    def of(cls, windows: Iterable[Window]) -> _ByStart:
+        ordered = sorted(windows, key=by_bounds)
+        ends = itertools.accumulate((int(window.end) for window in ordered), max)
+        return cls(ordered, [int(window.start) for window in ordered], list(ends))
+
+    def around(self, at: EventTime) -> Iterator[Window]:
+        """Yield the windows that contain an instant, and perhaps others."""
+        place = bisect_right(self.starts, int(at)) - 1
+        while place >= 0 and self.ends[place] > int(at):
+            yield self.windows[place]
+            place -= 1
 
 
 def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> Window:

@@ -70,8 +70,8 @@ def find_our_error(error: BaseException) -> BaseException:
 
 def _python_of_workers() -> str:
     return (
-        "Spark's workers run the Python that PYSPARK_PYTHON names, or else the first python3 on their PATH, and need the "
-        f"packages of this program, which runs {sys.executable}. In a local session, set "
+        "Spark's workers run the Python that PYSPARK_PYTHON names, or else the first python3 on their PATH, and need "
+        f"the packages of this program, which runs {sys.executable}. In a local session, set "
         'os.environ["PYSPARK_PYTHON"] = sys.executable before you build the session, or use local_session().'
     )
 

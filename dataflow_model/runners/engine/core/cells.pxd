@@ -1,11 +1,13 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from dataflow_model.runners.engine.core.search_trees cimport SearchTrees
+
 cdef int64_t _FIRST_CAPACITY
 cdef int64_t _NONE
 cdef int64_t _REOPENED
 cdef int64_t _BIT_SETS
-cdef int64_t _AT_ONCE, _LINE
+cdef int64_t _AT_ONCE, _MANY_STEPS, _LINE
 
 @cython.final
 cdef class CellTable:
@@ -18,6 +20,7 @@ cdef class CellTable:
     cdef public int64_t[::1] heads, cells_of_key, first_of_key, last_of_key, free, freed, keys_freed
     cdef public int64_t[::1] touched, is_touched, ahead
     cdef public int64_t seen
+    cdef public SearchTrees trees
 
     @cython.locals(mixed=uint64_t)
     cpdef int64_t bucket(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
@@ -43,9 +46,14 @@ cdef class CellTable:
     @cython.locals(place=int64_t)
     cpdef void forget_touched(self) noexcept
     @cython.locals(key=int64_t, start=int64_t, before=int64_t, after=int64_t)
-    cpdef void link(self, int64_t slot) noexcept
+    cpdef int link(self, int64_t slot) except -1
     @cython.locals(before=int64_t, after=int64_t)
     cpdef void unlink(self, int64_t slot, int64_t key) noexcept
+    @cython.locals(slot=int64_t, steps=int64_t)
+    cpdef int64_t last_before(self, int64_t key, int64_t time) except -2
+    cpdef bint has_tree(self, int64_t key) noexcept
+    @cython.locals(slot=int64_t)
+    cpdef int plant(self, int64_t key) except -1
     cpdef admit_keys(self, int64_t count)
     @cython.locals(size=int64_t)
     cpdef reserve(self, int64_t count)

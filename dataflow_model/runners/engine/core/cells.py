@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.runners.engine.core.columns import column, lengthened, strided
+from dataflow_model.runners.engine.core.search_trees import SearchTrees
 
 if TYPE_CHECKING:
     from array import array
@@ -24,6 +25,7 @@ _NONE: Final = -1
 _REOPENED: Final = REOPENED
 _BIT_SETS: Final = 3
 _AT_ONCE: Final = 512
+_MANY_STEPS: Final = 64
 _LINE: Final = 8
 """A line of the processor's cache holds this many numbers."""
 COLUMNS: Final = {
@@ -76,6 +78,7 @@ class CellTable:
         hold_at: the earliest hold in the queue of holds, by slot.
         cells_of_key: the number of slots of each key.
         first_of_key, after: each key's open windows in order of their starts, if `linked`.
+        trees: the same windows of keys for which following `before` once took many steps.
         touched: the keys with a cell that has changed since `forget_touched`, each once.
     """
 
@@ -102,6 +105,7 @@ class CellTable:
         self.cells_of_key: array[int] = column(size)
         self.first_of_key: array[int] = column(size, _NONE)
         self.last_of_key: array[int] = column(size, _NONE)
+        self.trees = SearchTrees()
         self.free: array[int] = column(size)
         self.free_count = 0
         self.freed: array[int] = column(size)
@@ -254,6 +258,7 @@ class CellTable:
         for key in range(len(self.cells_of_key)):
             self.cells_of_key[key] = self.is_touched[key] = 0
             self.first_of_key[key] = self.last_of_key[key] = _NONE
+        self.trees = SearchTrees()
 
     # Keys with changes ---------------------------------------------------------------------------------------------
 
@@ -275,9 +280,7 @@ class CellTable:
     def link(self, slot: int) -> None:
         """Insert a slot into its key's list of open windows."""
         key, start = self.key[slot], self.start[slot]
-        before = self.last_of_key[key]
-        while before >= 0 and self.start[before] > start:
-            before = self.before[before]
+        before = self.last_before(key, start + 1)
         after = self.first_of_key[key] if before < 0 else self.after[before]
         self.before[slot], self.after[slot] = before, after
         if before < 0:
@@ -288,6 +291,8 @@ class CellTable:
             self.last_of_key[key] = slot
         else:
             self.before[after] = slot
+        if self.has_tree(key):
+            self.trees.insert(key, slot, start)
 
     def unlink(self, slot: int, key: int) -> None:
         """Remove a slot from its key's list of open windows."""
@@ -300,6 +305,35 @@ class CellTable:
             self.last_of_key[key] = before
         else:
             self.before[after] = before
+        if self.has_tree(key):
+            self.trees.remove(key, slot)
+
+    def last_before(self, key: int, time: int) -> int:
+        """Return the last open window of a key that starts before a time; −1 if there is none."""
+        slot = self.last_of_key[key]
+        if slot < 0 or self.start[slot] < time:  # as long as elements arrive in order
+            return slot
+        if self.has_tree(key):
+            return self.trees.last_before(key, time)
+        steps = 0
+        while slot >= 0 and self.start[slot] >= time:
+            slot = self.before[slot]
+            steps += 1
+        if steps > _MANY_STEPS:
+            self.plant(key)
+        return slot
+
+    def has_tree(self, key: int) -> bool:
+        """Return whether the windows of a key are in a search tree, too."""
+        return key < len(self.trees.root_of) and self.trees.root_of[key] >= 0
+
+    def plant(self, key: int) -> None:
+        """Make a search tree of a key's open windows, which exists until the last of them is closed."""
+        self.trees.reserve(len(self.cells_of_key), self.capacity)
+        slot = self.first_of_key[key]
+        while slot >= 0:
+            self.trees.insert(key, slot, self.start[slot])
+            slot = self.after[slot]
 
     # Capacity ---------------------------------------------------------------------------------------------------------
 
@@ -354,6 +388,8 @@ class CellTable:
         self.free = lengthened(self.free, size)
         self.freed = lengthened(self.freed, size)
         self.keys_freed = lengthened(self.keys_freed, size)
+        if len(self.trees.root_of) > 0:
+            self.trees.reserve(len(self.cells_of_key), size)
         self.heads = column(2 * size, _NONE)
         for slot in range(self.used):
             if self.key[slot] >= 0:

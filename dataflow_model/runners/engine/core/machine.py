@@ -375,9 +375,7 @@ class GroupingMachine:
         `rebounded` is set if cells were merged.
         """
         table = self.cells
-        slot = table.last_of_key[key]
-        while self.spans and slot >= 0 and table.start[slot] >= end:
-            slot = table.before[slot]
+        slot = table.last_before(key, end) if self.spans else table.last_of_key[key]
         first, last, count = start, end, 0
         while slot >= 0 and (not self.spans or table.end[slot] > start):
             if count == len(self.sources):
