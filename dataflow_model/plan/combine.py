@@ -110,6 +110,10 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         """Return the combiner's name in explanations and fingerprints."""
         return type(self).__name__
 
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """Return the name and the kind of each part of the accumulator, if it has a place for each of several parts."""
+        return ()
+
     @property
     def can_subtract(self) -> bool:
         """Whether the combiner defines `subtract_input`."""
@@ -143,6 +147,11 @@ class WrappingFn(CombineFn[InputT, AccumT, OutputT]):
         """Tear each of the others down, once."""
         for owner in self.owners():
             owner.teardown()
+
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """Return the parts of the accumulators of the only one of the others; a subclass with several names them."""
+        wrapped = self.wrapped()
+        return wrapped[0].named_parts() if len(wrapped) == 1 else ()
 
     def owners(self) -> list[CombineFn[Any, Any, Any]]:
         """Return the combiners to set up for the others to be called, each object once."""
@@ -232,7 +241,18 @@ def _check_call(combiner: CombineFn[Any, Any, Any], name: str, parameters: Seque
 
 
 class GroupFn(CombineFn[Any, list[Any], list[Any]]):
-    """The combiner of a plain grouping: a pane's value is the list of its elements, in order of arrival."""
+    """The combiner of a plain grouping: a pane's value is the list of its elements, in order of arrival.
+
+    Args:
+        inputs: if the elements say by its place from which of several inputs they are, the names of the inputs.
+    """
+
+    def __init__(self, inputs: Sequence[str] = ()) -> None:
+        self.inputs = tuple(inputs)
+
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """Return the inputs."""
+        return [("", f"input {name}") for name in self.inputs]
 
     def create_accumulator(self) -> list[Any]:
         """Return an empty list."""

@@ -94,7 +94,8 @@ class CoGroupByKey(PTransform):
             pairs: Any = tuple[key, tuple[int, Any]]  # type: ignore[valid-type] # built at run time
             marked.append(member | label >> Map(_Mark(place)).with_output_types(pairs))
         sort_out = _SortOut(tuple(members) if named else None, len(members))
-        return tuple(marked) | Flatten() | GroupByKey() | Map(sort_out)
+        grouping = GroupByKey()._of_inputs(map(repr, members))  # noqa: SLF001 - for this transform
+        return tuple(marked) | Flatten() | grouping | Map(sort_out)
 
 
 def _labels(names: Iterable[Hashable]) -> list[str]:

@@ -119,7 +119,7 @@ class GroupBy(PTransform):
         for name, (field, combiner) in self._aggregates.items():
             kinds[name] = typehints.combined_type(combiner, _type_of(field, row, label))
         values = _Key(tuple(field for field, _ in self._aggregates.values()), tuple)
-        combine = _ByPlace(tuple(combine for _, combine in self._aggregates.values()))
+        combine = _ByPlace(tuple(self._aggregates), tuple(combine for _, combine in self._aggregates.values()))
         made = named_row_type(_any({**self._keys, **self._aggregates}))
         rows = typehints.rows_of_types(kinds)
         keyed = pcoll | "keys" >> Map(_Pair(key, values)).with_output_types(tuple[key_type, tuple[Any, ...]])

@@ -55,10 +55,16 @@ class GroupByKey(PTransform):
 
     input_kind = "collection"
 
+    _inputs: tuple[str, ...] = ()
+
     def expand(self, pcoll: PCollection[tuple[KeyT, ValueT]], /) -> PCollection[tuple[KeyT, list[ValueT]]]:
         """Add the node."""
         _, value = typehints.pair_types(pcoll.element_type)
-        return _group(pcoll, GroupFn(), list[value])  # type: ignore[valid-type] # built at run time
+        return _group(pcoll, GroupFn(self._inputs), list[value])  # type: ignore[valid-type] # built at run time
+
+    def _of_inputs(self, names: Iterable[str]) -> Self:
+        """Return the grouping of values that say by its place from which of several inputs they are."""
+        return self._but(_inputs=tuple(names))
 
 
 class CombinePerKey(PTransform, Generic[InputT, OutputT]):

@@ -12,7 +12,7 @@ from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.typehints import combined_type, rows_of_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["SideBySide", "Together"]
 
@@ -23,15 +23,21 @@ class SideBySide(WrappingFn[Any, tuple[Any, ...], Any]):
     Subclasses define `add_input` and `subtract_input`, which decide what each combiner gets of an input.
 
     Attributes:
+        names: the names of their outputs.
         parts: the combiners.
     """
 
-    def __init__(self, parts: tuple[CombineFn[Any, Any, Any], ...]) -> None:
+    def __init__(self, names: tuple[str, ...], parts: tuple[CombineFn[Any, Any, Any], ...]) -> None:
+        self.names = names
         self.parts = parts
 
     def wrapped(self) -> tuple[CombineFn[Any, Any, Any], ...]:
         """Return the combiners."""
         return self.parts
+
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """Return the name of each combiner's output, and the combiner's title."""
+        return [(name, _kind_of(part)) for name, part in zip(self.names, self.parts, strict=True)]
 
     def create_accumulator(self) -> tuple[Any, ...]:
         """Return one accumulator for each combiner."""
@@ -92,8 +98,8 @@ class Together(SideBySide, Combiner[Any, tuple[Any, ...], Any]):
                 "Together() needs at least one combiner, got none",
                 hint="use Together(count=dm.Count(), mean=dm.Mean())",
             )
-        self.names = tuple(combiners)
-        super().__init__(tuple(as_combine_fn(combiner, f"Together({name}=…)") for name, combiner in combiners.items()))
+        parts = tuple(as_combine_fn(combiner, f"Together({name}=…)") for name, combiner in combiners.items())
+        super().__init__(tuple(combiners), parts)
         self._row = named_row_type(tuple((name, "Any") for name in self.names))
 
     def add_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
@@ -125,3 +131,9 @@ class Together(SideBySide, Combiner[Any, tuple[Any, ...], Any]):
 
     def __repr__(self) -> str:
         return f"Together({', '.join(f'{name}={part!r}' for name, part in zip(self.names, self.parts, strict=True))})"
+
+
+def _kind_of(combine: CombineFn[Any, Any, Any]) -> str:
+    """Return a combiner's title, with those of the combiners that it is made of."""
+    parts = ", ".join("=".join(filter(None, part)) for part in combine.named_parts())
+    return f"{combine.title()}({parts})" if parts else combine.title()

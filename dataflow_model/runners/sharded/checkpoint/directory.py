@@ -158,7 +158,7 @@ class Checkpoint:
             edition=before.edition,
             upgraded=before.upgraded,
         )
-        if added:
+        if added or checkpoint.record.parts != before.parts:
             checkpoint._write(path)
         return checkpoint
 
@@ -203,12 +203,16 @@ class Checkpoint:
             {label: line for label, line in before.fingerprint.items() if label not in added},
             {label: line for label, line in now.fingerprint.items() if label not in added},
         )
+        of_parts = now.changed_parts(before.parts)
+        changed += [f"{label!r} {change}" for label, change in of_parts.items()]
         if before.percentiles != now.percentiles:
             changed.append(f"the watermark's percentiles were {before.percentiles}; they are now {now.percentiles}")
         if changed:
             lost = [label for stage in before.stages for label in stage]
             lost += [label for label, line in before.fingerprint.items() if line.startswith("source ")]
-            drop = [label for label in lost if before.definitions[label] != now.definitions.get(label)]
+            drop = [
+                label for label in lost if label in of_parts or before.definitions[label] != now.definitions.get(label)
+            ]
             names = ", ".join(map(repr, drop))
             discards = f"; --drop discards the state of {names}: to keep it, keep the label and the rest as it was"
             way_out = (

@@ -11,11 +11,15 @@ import attrs
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.fingerprint import definitions, fingerprint
+from dataflow_model.plan.state_parts import change_of_parts, parts_of_state
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, write_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.state_parts import Parts
 
 __all__ = ["RunRecord"]
 
@@ -32,6 +36,7 @@ class RunRecord:
         fingerprint, definitions: those of the plan, by label.
         stages: the labels of the keyed nodes, stage by stage.
         percentiles: the percentiles of the watermark that the plan uses.
+        parts: the parts of the state of transforms that have several, by label; earlier versions did not record them.
         columns: whether each grouping keeps its state in columns; decided once.
         edition: with `run_id` it identifies the run's commits; each upgrade creates a new one, since micro-batches are
             numbered from 0 again.
@@ -47,6 +52,7 @@ class RunRecord:
     definitions: dict[str, str]
     stages: list[list[str]]
     percentiles: list[float]
+    parts: dict[str, Parts] = attrs.field(factory=dict)
     columns: dict[str, bool] = attrs.field(factory=dict)
     edition: str = ""
     upgraded: dict[str, Any] | None = None
@@ -62,6 +68,7 @@ class RunRecord:
             definitions(staged.plan),
             [[node.label for node in stage] for stage in staged.stages],
             list(awaited_percentiles(staged.plan)),
+            parts_of_state(staged),
         )
 
     @classmethod
@@ -78,7 +85,7 @@ class RunRecord:
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
             check_format(fields.get("format"), repr(str(path)))
-            return cls(**{name: fields[name] for name in attrs.fields_dict(cls)})
+            return cls(**{name: fields[name] for name in attrs.fields_dict(cls) if name in fields or name != "parts"})
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -86,6 +93,19 @@ class RunRecord:
                 f"{str(path)!r} cannot be read: {error!r}",
                 hint="restore it from a copy, or pass a new directory as checkpoint=",
             ) from error
+
+    def changed_parts(self, before: Mapping[str, Parts]) -> dict[str, str]:
+        """Return how the parts of the state of transforms differ from those in another record, by label.
+
+        Args:
+            before: the parts in the other record; those of transforms that no longer exist are ignored.
+        """
+        changes = {
+            label: change_of_parts(parts, self.parts.get(label, []))
+            for label, parts in before.items()
+            if label in self.fingerprint
+        }
+        return {label: change for label, change in changes.items() if change is not None}
 
     def write(self, common_part: str) -> None:
         """Write the record atomically."""

@@ -66,15 +66,16 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
     manifest = Manifest.read(seed_in(common_part))
     if manifest is None:
         return None
+    of_parts = record.changed_parts(manifest.parts)
     fits = {
         label
         for label, definition in manifest.definitions.items()
-        if record.definitions.get(label) == definition and label not in manifest.drop
+        if record.definitions.get(label) == definition and label not in manifest.drop and label not in of_parts
     }
     _check_scripts(path, manifest, staged)
     lost = [label for label in _kept(manifest) if label not in fits and label not in manifest.drop]
     if lost:
-        lines = [_loss(label, manifest, record) for label in lost]
+        lines = [_loss(label, manifest, record, of_parts.get(label)) for label in lost]
         raise CheckpointMismatch(
             f"{path!r} was upgraded from {manifest.old!r}, but this pipeline would lose state from there:\n  "
             + "\n  ".join(lines),
@@ -104,7 +105,7 @@ def _kept(manifest: Manifest) -> list[str]:
     return [*keyed, *manifest.offset["begun"]]
 
 
-def _loss(label: str, manifest: Manifest, record: RunRecord) -> str:
+def _loss(label: str, manifest: Manifest, record: RunRecord, of_parts: str | None) -> str:
     if label in manifest.keys:
         state = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} buffered elements"
     else:
@@ -113,7 +114,7 @@ def _loss(label: str, manifest: Manifest, record: RunRecord) -> str:
     was, now = manifest.fingerprint[label], record.fingerprint.get(label)
     if was == now:  # what it gets has changed
         was, now = manifest.definitions[label], record.definitions[label]
-    change = f"is gone; it was: {was}" if now is None else changed(was, now)
+    change = f"is gone; it was: {was}" if now is None else of_parts or changed(was, now)
     return f"{label!r} {change}; lost: {state}"
 
 

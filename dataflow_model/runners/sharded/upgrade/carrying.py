@@ -202,6 +202,7 @@ def write_seed(
         batch=batch,
         fingerprint=record.fingerprint,
         definitions=record.definitions,
+        parts=record.parts,
         percentiles=record.percentiles,
         columns=[label for label, in_columns in record.columns.items() if in_columns],
         keys=keys,

@@ -32,6 +32,7 @@ from dataflow_model.runners.sharded.upgrade.carried import share
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from dataflow_model.plan.state_parts import Parts
     from dataflow_model.runners.engine.shard import StageShard
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.program import Program
@@ -56,6 +57,7 @@ class Manifest:
         shards: the number of shards of the old run.
         batch: the old run's last committed micro-batch.
         fingerprint, definitions: those of the old pipeline.
+        parts: the parts of the state of its transforms.
         percentiles: the percentiles of the watermark that the old pipeline used.
         columns: the groupings that kept their state in columns.
         keys: the number of keys of each transform.
@@ -80,6 +82,7 @@ class Manifest:
     offset: Offset
     drop: list[str]
     checksums: dict[str, int]
+    parts: dict[str, Parts] = attrs.field(factory=dict)
     format: int = FORMAT
 
     @classmethod
