@@ -308,6 +308,13 @@ class ColumnarMachine(WithoutState):
             if part.table is not None:
                 tables += self._between(part.table, self.watermark, int(MAX_TIMESTAMP))
             self._merge_into(folded, {place: held for place, held in part.folded.items() if place[2] > self.watermark})
+        # Since an upgrade, the columns may have other types than before it.
+        older = [table for table in tables if table.schema != tables[-1].schema]
+        if older:
+            self._lifetime.set_up()
+            tables = [table for table in tables if table.schema == tables[-1].schema]
+            for table in older:
+                self._merge_into(folded, self._rows_of(table))
         try:
             merged = [merge_partials(tables, self.lift.kernel)] if tables else []
         except OverflowError:
@@ -357,7 +364,9 @@ class ColumnarMachine(WithoutState):
             self._output.append(panes)
 
     def _merged(self, tables: list[pa.Table]) -> PaneTable | None:
-        """Merge in columns; return `None` if a sum of whole numbers exceeds 64 bits."""
+        """Merge in columns; return `None` if a sum of whole numbers exceeds 64 bits, or if the types differ."""
+        if any(table.schema != tables[0].schema for table in tables):
+            return None
         merge = merge_sessions if self._window_fn.is_merging else merge_partials
         try:
             table = merge(tables, self.lift.kernel)
