@@ -498,3 +498,50 @@ def test_a_bounded_stream_keeps_no_grouping_in_columns_which_are_always_in_memor
 
     assert isinstance(engine("free", None), ColumnarMachine)
     assert isinstance(engine("bounded", 1_000), DurableMachine)
+
+
+def followed(folder: Path, *, follow: bool) -> Callable[[dm.Pipeline], Any]:
+    """Return what builds a pipeline with the rows of a folder."""
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(folder, event_time="at", follow=follow, schema=ROWS)
+        _ = rows | "numbers" >> dm.Map(lambda row: row.n) | "out" >> dm.io.Collect()
+
+    return build
+
+
+@pytest.mark.parametrize("rows", [1, 10])
+@pytest.mark.parametrize("is_upgraded", [False, True])
+def test_a_source_that_has_followed_a_folder_cannot_go_on_without(
+    tmp_path: Path, rows: int, *, is_upgraded: bool
+) -> None:
+    folder, checkpoint = tmp_path / "in", tmp_path / "old"
+    put_rows(folder, "1", [(1, "a", 1), (2, "a", 2)])
+    Stepped(followed(folder, follow=True), checkpoint, rows=rows).steps(1)
+    put_rows(folder, "2", [(3, "a", 3)])
+    if is_upgraded:
+        dm.upgrade(str(checkpoint), str(tmp_path / "new"))
+        checkpoint = tmp_path / "new"
+    with pytest.raises(dm.CheckpointMismatch, match=r"'rows' had no end in the run in .*, and has one now"):
+        Stepped(followed(folder, follow=False), checkpoint).steps()
+    stepped = Stepped(followed(folder, follow=True), checkpoint)
+    stepped.steps()
+    assert [record.value for record in stepped.collected("out")] == [1, 2, 3]
+
+
+def test_a_source_that_has_not_been_read_to_its_end_can_go_on_without_one(tmp_path: Path) -> None:
+    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    put_rows(folder, "1", [(1, "a", 1), (2, "a", 2)])
+    Stepped(followed(folder, follow=False), checkpoint, rows=1).steps(1)
+    put_rows(folder, "2", [(3, "a", 3)])
+    stepped = Stepped(followed(folder, follow=True), checkpoint)
+    stepped.steps()
+    assert [record.value for record in stepped.collected("out")] == [1, 2, 3]
+
+
+def test_a_source_that_has_been_read_to_its_end_cannot_go_on_without_one(tmp_path: Path) -> None:
+    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    put_rows(folder, "1", [(1, "a", 1)])
+    Stepped(followed(folder, follow=False), checkpoint).steps()
+    with pytest.raises(dm.CheckpointMismatch, match="is complete, so 'rows' cannot go on without an end"):
+        Stepped(followed(folder, follow=True), checkpoint).steps()

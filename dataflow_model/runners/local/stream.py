@@ -26,7 +26,7 @@ from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.pending import write_pending
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.publishing import Publisher, take_followed
-from dataflow_model.runners.sharded.restoring import check_progress, check_rows_held
+from dataflow_model.runners.sharded.restoring import check_ends, check_progress, check_rows_held
 from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.runners.sharded.work import has_work, plan_work
 
@@ -74,6 +74,7 @@ class LocalStream:
         """Load the last commit and its progress.
 
         Raises:
+            CheckpointMismatch: if a source has an end that had none before, or the reverse after the end.
             StateCorruption: if the last commit is damaged, or does not belong to the progress.
             SourceError: if a table has other rows than those with which the run began.
         """
@@ -82,6 +83,7 @@ class LocalStream:
         number = None if self._last is None else self._last.number
         published = number if number is None or self.file.is_published() else number - 1
         check_progress(str(self.checkpoint.path), self._progress, number, published)
+        check_ends(self.program.staged.sources, self.offset, str(self.checkpoint.path))
         check_rows_held(self.program.staged.sources, self.offset)
         if self._last is not None:
             planned = self._last.number, self._last.offset.get("sequencer", 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.errors import LOG
+from dataflow_model.errors import LOG, CheckpointMismatch
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
 from dataflow_model.runners.sharded.commit_ids import commit_id, planned_in
 from dataflow_model.runners.sharded.pending import fenced
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.program import Program
 
-__all__ = ["check_progress", "check_rows_held", "claim_sinks"]
+__all__ = ["check_ends", "check_progress", "check_rows_held", "claim_sinks"]
 
 
 def check_progress(place: str, progress: Mapping[str, Any], latest: int | None, earliest: int | None = None) -> None:
@@ -43,6 +43,35 @@ def check_progress(place: str, progress: Mapping[str, Any], latest: int | None, 
     raise corrupt(
         f"the checkpoint {place!r}", f"{number}, but {output}: a part of it is missing or older than the rest"
     )
+
+
+def check_ends(sources: Sequence[Read], offset: Offset, place: str) -> None:
+    """Raise if a source without an end has been given one, or if one with an end has lost it after that.
+
+    Args:
+        sources: the sources of the pipeline.
+        offset: how far the run has read them.
+        place: the checkpoint, as the user has named it.
+
+    Raises:
+        CheckpointMismatch: for such a source, whose new rows would never be read.
+    """
+    for read in sources:
+        if read.source.as_columns is None or read.label not in offset["begun"]:
+            continue
+        had_end = read.label not in offset["passed"]  # a part of offsets that only unbounded sources have
+        if read.source.is_bounded and not had_end:
+            raise CheckpointMismatch(
+                f"{read.label!r} had no end in the run in {place!r}, and has one now, so what it got in the meantime "
+                "would not be read",
+                hint="restore the source, such as follow=True; to end the run after the data that are there, use "
+                "run(until='drained')",
+            )
+        if offset["last"] and had_end and not read.source.is_bounded:
+            raise CheckpointMismatch(
+                f"the input of the run in {place!r} is complete, so {read.label!r} cannot go on without an end",
+                hint="pass a new directory as checkpoint=",
+            )
 
 
 def check_rows_held(sources: Sequence[Read], offset: Offset) -> None:

@@ -18,7 +18,7 @@ from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.publishing import half_published
-from dataflow_model.runners.sharded.restoring import check_progress, check_rows_held, claim_sinks
+from dataflow_model.runners.sharded.restoring import check_ends, check_progress, check_rows_held, claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
 from dataflow_model.runners.spark.collected import collect_bounded
@@ -96,6 +96,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         latest = started[0]
         program = attrs.evolve(program, planned=(latest, started[1].get("sequencer", 0)))
         check_rows_held(staged.sources, started[1])
+    check_ends(staged.sources, checkpoint.begins if started is None else started[1], runner.checkpoint)
     check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
     claim_sinks(program, runner.checkpoint)
     packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.common_part, _PROGRAMS), shared=True)
