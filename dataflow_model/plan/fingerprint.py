@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
 
-__all__ = ["added_sources", "changed", "definitions", "differences", "fingerprint"]
+__all__ = ["added_sources", "changed", "definitions", "differences", "fingerprint", "stable_repr"]
 
 _GROUPING: Final = re.compile(r"(?:memoised )?grouping of (?P<input>.*?) with (?P<combine>.*) under (?P<windows>.*)")
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _SINK: Final = re.compile(r"^sink (\w+?)Sink of ")
 _MODES: Final = {"clear_always": "discarding", "accumulate_always": "accumulating"}
 _ANY: Final = "…"
@@ -156,6 +157,18 @@ def changed(before: str, after: str) -> str:
     return f"was: {', '.join(old) or 'the same without this'}; it is: {', '.join(new) or 'the same without this'}"
 
 
+def stable_repr(value: object) -> str:
+    """Return the `repr` of a value without addresses in memory, which differ at every start.
+
+    Example:
+        >>> class Shifts:
+        ...     pass
+        >>> stable_repr(Shifts()).rpartition(".")[2]
+        'Shifts object>'
+    """
+    return _ADDRESS.sub("", repr(value))
+
+
 def _parts(line: str) -> list[str]:
     """Return what a line says, part by part."""
     parts, depth, quote, start = [], 0, "", 0
@@ -189,14 +202,14 @@ def _line(node: Node, reads: str) -> str:
             origins = f", {source.watermark_origins.describe()}".removesuffix(", ")
             return (
                 f"source {type(source).__name__}, event time {source.event_time}, "
-                f"clock {source.processing_time or 'wall'}, watermark {source.watermark!r}"
+                f"clock {source.processing_time or 'wall'}, watermark {stable_repr(source.watermark)}"
                 f"{origins}"
             )
         case GroupByKeyAndWindow():
             strategy = node.strategy
             return (
-                f"grouping of {reads} with {node.combine.title()} under {strategy.window_fn!r}, "
-                f"{strategy.trigger!r}, {strategy.accumulation_mode.value}"
+                f"grouping of {reads} with {node.combine.title()} under {stable_repr(strategy.window_fn)}, "
+                f"{stable_repr(strategy.trigger)}, {strategy.accumulation_mode.value}"
                 f"{' and retracting' if strategy.retracting else ''}, "
                 f"lateness {duration_text(strategy.allowed_lateness)}, "
                 f"on time {strategy.on_time.value}, closing {strategy.closing.value}, "
@@ -204,7 +217,8 @@ def _line(node: Node, reads: str) -> str:
                 f"timestamp {strategy.timestamp_combiner.value}"
             )
         case AssignWindows():
-            return f"windows for {reads}: {node.strategy.window_fn!r}" if node.assigns else f"trigger for {reads}"
+            window_fn = stable_repr(node.strategy.window_fn)
+            return f"windows for {reads}: {window_fn}" if node.assigns else f"trigger for {reads}"
         case ParDo() if node.is_stateful:
             return f"stateful ParDo of {reads} with {node.declaration.describe()}"
         case Deduplicate():

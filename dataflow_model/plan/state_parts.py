@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dataflow_model.plan.fingerprint import stable_repr
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.state import CombiningStateSpec
@@ -94,7 +95,7 @@ def _changing_sides(node: ParDo, staged: StagedPlan) -> list[list[str]]:
     for side, producers in staged.side_feeds.get(node.label, {}).items():
         strategy = staged.plan.strategy(side.ref)
         taken_back = " with retractions" if side.ref in retracted else ""
-        sides.append(["", f"side input{taken_back} under {strategy.window_fn!r}", *sorted(producers)])
+        sides.append(["", f"side input{taken_back} under {stable_repr(strategy.window_fn)}", *sorted(producers)])
     return sides
 
 
