@@ -10,13 +10,14 @@ import attrs
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.fingerprint import changed
-from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, Read, Reshuffle
+from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.scripts import ScriptSource
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
@@ -82,6 +83,7 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
             hint="keep their labels and definitions; or upgrade again and name the state to discard with --drop:\n  "
             + upgrade_command(manifest.old, [*manifest.drop, *lost]),
         )
+    _check_retractions(path, manifest, staged, fits)
     sources = {node.label for node in staged.sources}
     # A source whose watermark is estimated differently keeps its position.
     anew = {label for label in sources & fits if record.fingerprint[label] != manifest.fingerprint[label]}
@@ -116,6 +118,43 @@ def _loss(label: str, manifest: Manifest, record: RunRecord, of_parts: str | Non
         was, now = manifest.definitions[label], record.definitions[label]
     change = f"is gone; it was: {was}" if now is None else of_parts or changed(was, now)
     return f"{label!r} {change}; lost: {state}"
+
+
+def _check_retractions(path: str, manifest: Manifest, staged: StagedPlan, fits: Collection[str]) -> None:
+    """Reject a grouping that starts empty, and would subtract values that it has never had.
+
+    A combiner that cannot subtract keeps its inputs, so that such a grouping knows which of them it has had.
+    """
+    retracted = retracted_collections(staged.plan)
+    for node in staged.keyed:
+        if (
+            isinstance(node, GroupByKeyAndWindow)
+            and node.label not in fits
+            and node.input in retracted
+            and node.combine.can_subtract
+        ):
+            origins = sorted(_retracting(node.label, staged))
+            goes_on = [label for label in origins if label in fits and manifest.keys.get(label)]
+            if goes_on:
+                drop = [*manifest.drop, *(label for label in origins if label in fits)]
+                raise CheckpointMismatch(
+                    f"{node.label!r} would start empty in {path!r}, behind {goes_on[0]!r}, which goes on and retracts "
+                    f"what it has emitted before: {node.label!r} would subtract values that it has never had",
+                    hint="keep its label and definition; or put it behind a retracting grouping of its own, with a new "
+                    "label; or upgrade again, so that both start empty:\n  " + upgrade_command(manifest.old, drop),
+                )
+
+
+def _retracting(label: str, staged: StagedPlan) -> set[str]:
+    """Return the nearest transforms before a keyed node that may take back what they have emitted."""
+    retracting: set[str] = set()
+    for producer in staged.feeds[label]:
+        node = staged.plan[producer]
+        if isinstance(node, Reshuffle):
+            retracting |= _retracting(producer, staged)
+        elif not isinstance(node, Read):
+            retracting.add(producer)
+    return retracting
 
 
 def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
