@@ -111,7 +111,10 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         return type(self).__name__
 
     def named_parts(self) -> Sequence[tuple[str, str]]:
-        """Return the name and the kind of each part of the accumulator, if it has a place for each of several parts."""
+        """Return the name and the kind of each part of the accumulator, if it has a place for each of several parts.
+
+        The arguments that decide what the accumulator keeps are parts too, with their values as kinds.
+        """
         return ()
 
     @property

@@ -1,6 +1,7 @@
 """The parts of a transform's state, where it has one for each of several combiners or inputs.
 
-State stores such parts by their place, so a pipeline that has them in another order would take one for another.
+State stores such parts by their place, so a pipeline that has them in another order would take one for another. The
+arguments of a combiner that decide what it keeps are parts too.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def change_of_parts(before: Parts, after: Parts) -> str | None:
     Example:
         >>> change_of_parts([["total", "Sum"], ["n", "Count"]], [["total", "Sum"], ["count", "Count"]])
         >>> change_of_parts([["a", "Sum"], ["b", "Sum"]], [["b", "Sum"], ["a", "Sum"]])
-        'was: the parts a=Sum, b=Sum; it is: the parts b=Sum, a=Sum'
+        'was: a=Sum, b=Sum; it is: b=Sum, a=Sum'
     """
     places = {name: place for place, (name, *_) in enumerate(before) if name}
     fits = (
@@ -104,4 +105,4 @@ def _text(parts: Parts) -> str:
         f"{name}={kind}" if name else " from ".join(filter(None, (kind, " and ".join(producers))))
         for name, kind, *producers in parts
     ]
-    return f"the parts {', '.join(shown)}" if shown else "without parts"
+    return ", ".join(shown) or "the same without this"

@@ -20,7 +20,7 @@ from dataflow_model.transforms.combiner_forms import Combiner, takes_an_element
 from dataflow_model.transforms.element_bytes import SPACE, hash_of, later_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["ApproximateQuantiles", "ApproximateUnique"]
 
@@ -73,6 +73,10 @@ class ApproximateUnique(Combiner[Any, set[int], int]):
         if error is not None and not _is_possible(error):
             raise InvalidArgument(f"`error` must be from 0.01 to 0.5, got {error!r}", hint="use error=0.05 for 5 %")
         self.size = size if size is not None else math.ceil(4 / float(error or 1) ** 2)
+
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """Return the argument that decides which hashes the accumulator keeps."""
+        return [("size", str(self.size))]
 
     def create_accumulator(self) -> set[int]:
         """Return no hashes."""

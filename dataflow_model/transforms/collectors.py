@@ -20,7 +20,7 @@ from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.values import as_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dataflow_model.plan.typevars import ElementT
     from dataflow_model.transforms.pcollection import PCollection
@@ -66,6 +66,10 @@ class Top(Combiner[Any, list[Any], list[Any]]):
     n: int = attrs.field(validator=_at_least_one)
     key: Callable[[Any], Any] | None = attrs.field(default=None, validator=takes_an_element)
     reverse: bool = False
+
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """Return the arguments that decide which elements the accumulator keeps."""
+        return [("n", str(self.n)), ("reverse", str(self.reverse))]
 
     def create_accumulator(self) -> list[Any]:
         """Return an empty list."""

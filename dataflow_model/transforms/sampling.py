@@ -13,7 +13,7 @@ from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.element_bytes import SPACE, hash_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["Sample"]
 
@@ -69,6 +69,10 @@ class Sample(Combiner[Any, _Held, list[Any]]):
 
     n: int = attrs.field(validator=_size)
     seed: int = attrs.field(default=0, validator=_salt, kw_only=True)
+
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """Return the arguments that decide which elements the accumulator keeps."""
+        return [("n", str(self.n)), ("seed", str(self.seed))]
 
     def create_accumulator(self) -> _Held:
         """Return an empty dict: by hash, an element and how often it occurs."""

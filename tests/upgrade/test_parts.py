@@ -55,6 +55,10 @@ def combined(folder: Path, **combiners: Any) -> Build:
     return lambda p: pairs(p, folder, "a") | "it" >> dm.Together(**combiners).per_key() | "out" >> dm.io.Collect()
 
 
+def combining(folder: Path, combine: Any) -> Build:
+    return lambda p: pairs(p, folder, "a") | "it" >> dm.CombinePerKey(combine) | "out" >> dm.io.Collect()
+
+
 def aggregated(folder: Path, *names: str) -> Build:
     def build(p: dm.Pipeline) -> None:
         grouping = dm.GroupBy("key")
@@ -102,6 +106,14 @@ CHANGES = {
         combined(folder, of=dm.Together(lo=dm.Min(), hi=dm.Max())),
         combined(folder, of=dm.Together(hi=dm.Max(), lo=dm.Min())),
     ),
+    "more of the greatest": lambda folder: (combined(folder, of=dm.Top(1)), combined(folder, of=dm.Top(9))),
+    "the smallest": lambda folder: (combining(folder, dm.Top(2)), combining(folder, dm.Top(2, reverse=True))),
+    "a larger sample": lambda folder: (combining(folder, dm.Sample(2)), combining(folder, dm.Sample(5))),
+    "another sample": lambda folder: (combining(folder, dm.Sample(2)), combining(folder, dm.Sample(2, seed=1))),
+    "a better estimate": lambda folder: (
+        combining(folder, dm.ApproximateUnique(size=16)),
+        combining(folder, dm.ApproximateUnique(size=99)),
+    ),
     "aggregates in another order": lambda folder: (aggregated(folder, "n", "m"), aggregated(folder, "m", "n")),
     "combiners of state": lambda folder: (stateful(folder, LowFirst()), stateful(folder, HighFirst())),
     "inputs in another order": lambda folder: (grouped(folder, "a", "b"), grouped(folder, "b", "a")),
@@ -136,7 +148,7 @@ def test_a_pipeline_with_other_parts_than_its_state_is_rejected(
     if is_upgraded:
         upgrade(str(folder / "old"), str(folder / "new"))
         checkpoint = folder / "new"
-    with pytest.raises(dm.CheckpointMismatch, match=r"(?s)(it|it/\w+)' was: the parts .*; it is: .*--drop it"):
+    with pytest.raises(dm.CheckpointMismatch, match=r"(?s)(it|it/\w+)' was: .*; it is: .*--drop it"):
         Stepped(after, checkpoint).steps()
 
 
@@ -167,7 +179,7 @@ def test_an_input_can_be_added_behind_the_others(folder: Path, *, is_upgraded: b
         put_rows(folder / label, "2", [(300, "k", 0)])
     stepped.steps()
     assert [record.value for record in stepped.collected("out")][-1] == ("k", {"a": [20], "b": [20], "main": []})
-    with pytest.raises(dm.CheckpointMismatch, match="it is: the parts input 'a', input 'main', input 'b'"):
+    with pytest.raises(dm.CheckpointMismatch, match="it is: input 'a', input 'main', input 'b'"):
         Stepped(grouped(folder, "a", "main", "b"), checkpoint).steps()
 
 
