@@ -97,6 +97,12 @@ def check_columns(schema: pa.Schema, keys: Sequence[str], label: str) -> None:
                 hint="use a column of numbers, text or instants",
             )
     for field in schema:
+        if not field.name:
+            raise InvalidArgument(
+                f"{label!r} has a column whose name is empty, which databases do not support; its columns are "
+                f"{', '.join(map(repr, schema.names))}",
+                hint="rename the column, or leave it out: ReadCsv(…, rename={'': 'rest'}), for example",
+            )
         _type_of(field, label)
 
 

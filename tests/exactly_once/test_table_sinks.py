@@ -21,6 +21,7 @@ from dataflow_model.io.table_sinks import TableSink
 from dataflow_model.plan.sinks import Fence
 from tests.support.exactly_once.databases import execute, execute_count, rows, tables
 from tests.support.exactly_once.tables import PAIRS, record
+from tests.support.pipelines import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -352,6 +353,16 @@ def test_a_url_with_a_driver_or_an_option_that_does_not_exist_is_refused_with_th
     sink = TableSink(url=url, table="sums", keys="key", schema=PAIRS)
     with pytest.raises(dm.DataflowError, match=problem):
         sink.check()
+
+
+@pytest.mark.parametrize("schema", [None, pa.schema({"key": pa.string(), "": pa.int64()})])
+def test_a_column_without_a_name_is_refused(tmp_path: Path, schema: pa.Schema | None) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | dm.Create([{"key": "a", "": 1}])
+        _ = rows | dm.io.WriteTable(f"sqlite:///{tmp_path}/a.db", table="a", keys="key", schema=schema)
+
+    with pytest.raises(dm.InvalidArgument, match=r"column whose name is empty.*its columns are 'key', ''"):
+        run(dm.LocalRunner(), build)
 
 
 def test_a_key_that_is_no_column_is_refused_when_the_pipeline_is_built() -> None:
