@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import attrs
 import pendulum
 import pytest
 from hypothesis import given
@@ -30,6 +31,19 @@ def test_a_later_element_that_is_older_does_not_move_it() -> None:
 
 def test_a_delay_that_is_over_when_its_element_comes_fires_right_after_it() -> None:
     assert fires_at(dm.Repeatedly(dm.AfterEventTime(3)), "w 7, e 1@4, e 2@3, e 3@5, w 8") == ["e 1@4", "e 2@3", "w 8"]
+
+
+def test_a_delay_after_an_element_at_minus_infinity_is_over_as_the_element_arrives() -> None:
+    @attrs.frozen(repr=False, init=False)
+    class Own(dm.AfterEventTime):
+        """A trigger of the user's, which has the same callbacks."""
+
+    for trigger in (dm.AfterEventTime(60), Own(60)):
+        with dm.Pipeline() as p:
+            pairs = p | dm.Create([("a", 1), ("a", 2)])
+            repeated = dm.Window.into(dm.GlobalWindows()).trigger(dm.Repeatedly(trigger)).discarding()
+            _ = pairs | repeated | dm.Sum.per_key() | "panes" >> dm.io.Collect()
+        assert [record.value for record in p.result.collected("panes")] == [("a", 1), ("a", 2)]
 
 
 def test_a_repeated_delay_in_event_time_starts_anew_with_its_turns_first_element() -> None:

@@ -290,11 +290,13 @@ class TreeEvaluator:
         return 0
 
     def deadline_from_now(self, place: int) -> int:
-        """Return the deadline that the current element sets."""
+        """Return the deadline that the current element sets; a delay after −∞ ends at −∞, as sums of instants do."""
         first = self.now[_CLOCK_LINE] if self.line[place] == _CLOCK_LINE else self.event_time
         if self.operation[place] == _PERIOD:
             return self.following(place, first)
         delay = self.argument[place]
+        if first == -self.infinity - 1:
+            return first
         return self.infinity if delay > 0 and first > self.infinity - delay else first + delay
 
     def composite(self, place: int, slot: int) -> int:
