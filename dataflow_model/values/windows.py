@@ -71,12 +71,14 @@ else:
 def check_within_time(window: Window, fn: object, does: str) -> None:
     """Raise `InvalidArgument` unless a window lies within −∞ and +∞, as those of the package always do.
 
+    A window that ends at −∞ does not: it has no last instant.
+
     Args:
         window: the window.
         fn: the window function that has made it.
         does: what the function does with such windows, such as `"assign"`, for the message.
     """
-    if not (int(window.start) >= _MIN and int(window.end) <= _MAX):
+    if not (int(window.start) >= _MIN and _MIN < int(window.end) <= _MAX):
         raise InvalidArgument(
             f"{fn!r} must {does} windows within −∞ and +∞, got {window!r}",
             hint="hold the bounds within dm.MIN_TIMESTAMP and dm.MAX_TIMESTAMP, as dm.IntervalWindow does",

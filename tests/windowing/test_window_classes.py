@@ -212,6 +212,20 @@ def test_a_window_class_that_leaves_64_bits_is_rejected_with_a_way_out(at: dm.Ev
 
 
 @attrs.frozen
+class FromEachOn(dm.WindowFn):
+    """A minute from each element on, in a window class that takes any bounds."""
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> list[Window]:
+        del element
+        return [Plain(event_time, event_time + dm.duration("1 minute"))]
+
+
+def test_a_window_class_that_ends_at_minus_infinity_is_rejected_with_a_way_out() -> None:
+    with pytest.raises(dm.UserCodeError, match=r"(?s)windows within −∞ and \+∞, got Plain.*\nHint: hold"):
+        counted(FromEachOn(), dm.MIN_TIMESTAMP)
+
+
+@attrs.frozen
 class MergingPastTheEnd(dm.FixedWindows):
     """Windows that become one which ends after +∞."""
 
