@@ -92,6 +92,14 @@ def test_a_merge_that_moves_the_end_behind_the_watermark_makes_the_pane_late() -
     assert given.brief == [(1, "LATE"), (2, "ON_TIME")]
 
 
+def test_the_window_of_an_element_that_is_cut_short_behind_the_watermark_expires_at_once() -> None:
+    windowing = dm.Window.into(ValidUntilNext()).trigger(dm.AfterWatermark())  # may not lose data
+    given = run("e 1@30, w 35, e 2@10, e 4@10, e 8@10, w 50", windowing)
+    assert given.brief == [(2, "LATE"), (4, "LATE"), (8, "LATE"), (1, "ON_TIME")]
+    assert all(pane.info.is_last for pane in given.panes)
+    assert "dropped_because_closed" not in given.counters
+
+
 def test_a_pane_of_a_window_that_is_cut_short_behind_the_watermark_is_late_and_not_behind_its_own_collection() -> None:
     trigger = dm.Repeatedly(dm.AfterProcessingTime(60))
     windowing = dm.Window.into(ValidUntilNext()).trigger(trigger).allowed_lateness(50)

@@ -218,6 +218,7 @@ class GroupingEngine(StoreMachine):
             if cell.tree.is_finished():
                 self.counters["dropped_because_closed"] += 1
                 self._drop_retractions(len(replaced_values))
+                self._catch_up(state, encoded, changed)
                 continue
             on_time = self.watermark < int(target.end)
             for old in replaced_values:
@@ -228,8 +229,7 @@ class GroupingEngine(StoreMachine):
             outcome = self.machine.element(cell.tree, target, value, self._see(cell), event_time=event_time)
             self._act(state, target, cell, outcome)
             self.state.mark(encoded, target)
-            if changed or self.machine.is_overdue(cell.tree):
-                self._catch_up(state, encoded, {*changed, target})
+            self._catch_up(state, encoded, {*changed, target})
         if not state.cells and not state.reopened:
             self.state.keys.pop(encoded, None)  # everything was dropped
 

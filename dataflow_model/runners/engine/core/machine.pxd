@@ -44,6 +44,7 @@ cdef class GroupingMachine:
     @cython.locals(table=CellTable, slot=int64_t)
     cpdef void retraction(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
     cpdef void react(self, int64_t slot, int64_t result) except *
+    cpdef void catch_up_changed(self, int64_t slot) except *
     cpdef void catch_up(self, int64_t slot) except *
     @cython.locals(forced=cython.bint)
     cpdef int act(self, int64_t slot, int64_t result, int64_t produced) except -1

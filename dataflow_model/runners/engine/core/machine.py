@@ -265,11 +265,8 @@ class GroupingMachine:
         elif self.trees.is_finished(slot):
             self.dropped_because_closed += 1
             self.dropped_retractions += replaces
-            if self.merging is not None:
-                for other in self.merging.changed:
-                    self.schedule.update(other)
-            elif self.rebounded:
-                self.schedule.update(slot)
+            if self.rebounded:
+                self.catch_up_changed(slot)
             return
         on_time = self.watermark < table.end[slot]
         for place in range(first, first + replaces):
@@ -296,6 +293,10 @@ class GroupingMachine:
     def react(self, slot: int, result: int) -> None:
         """Act on the result of a cell's tree after its contents have changed."""
         self.act(slot, result, self.clock)
+        self.catch_up_changed(slot)
+
+    def catch_up_changed(self, slot: int) -> None:
+        """Let the cell of an element, and those that merging has changed, catch up with the watermark."""
         if self.rebounded and self.merging is not None:
             for other in self.merging.changed:
                 self.catch_up(other)
@@ -303,10 +304,8 @@ class GroupingMachine:
             self.catch_up(slot)
 
     def catch_up(self, slot: int) -> None:
-        """Run the timers of a changed cell that are due already; expire it if it was merged into an expired window."""
-        if self.trees.is_overdue(slot) or (
-            self.rebounded and self.watermark >= self.schedule.expiry(self.cells.end[slot])
-        ):
+        """Run the timers of a changed cell that are due already; expire it if merging has moved its end that far."""
+        if self.trees.is_overdue(slot) or self.watermark >= self.schedule.expiry(self.cells.end[slot]):
             result = self.trees.due(slot, False, 0)
             if self.watermark_reaches(slot, self.watermark, result):
                 return
