@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -410,6 +412,43 @@ def test_a_key_whose_windows_are_all_gone_is_shown_as_it_looks_when_it_comes_aga
         assert [row[0] for row in answer.panes[0]] == ["(('k', -0.0), 3)", "(('k', -0.0), 12)"]
         answer = bounded_answer(machine, elements[1:])
         assert [row[0] for row in answer.panes[0]] == ["(('k', 0.0), 2)", "(('k', -0.0), 12)"]
+
+
+class Held:
+    """A value of which a weak reference tells whether anything still refers to it."""
+
+
+class Last(dm.CombineFn[Any, tuple[Any, ...], Any]):
+    """Its value is the last input itself."""
+
+    def create_accumulator(self) -> tuple[Any, ...]:
+        return ()
+
+    def add_input(self, accumulator: tuple[Any, ...], element: Any) -> tuple[Any, ...]:
+        del accumulator
+        return (element,)
+
+    def merge_accumulators(self, accumulators: Any) -> tuple[Any, ...]:
+        return tuple(itertools.chain.from_iterable(accumulators))[-1:]
+
+    def extract_output(self, accumulator: tuple[Any, ...]) -> Any:
+        return accumulator[0]
+
+
+def test_values_of_expired_windows_are_released_although_they_were_not_retracted() -> None:
+    strategy = scripting.fixed(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting().strategy
+    core = machines(strategy, Last(), ())[1]
+    before: list[Instant] = []
+    after = list(instants_of(scripting.script("e 1@1, w 20, e 2@30"), strategy, ()))
+    value = Held()
+    while not before or not before[-1].elements:
+        now = after.pop(0)
+        before.append(attrs.evolve(now, elements=tuple(attrs.evolve(each, value=value) for each in now.elements)))
+    core.run(chunk_of(before))
+    reference = weakref.ref(value)
+    del value, before, now
+    core.run(chunk_of(after))
+    assert reference() is None
 
 
 @pytest.mark.parametrize("composite", [dm.AfterAny, dm.AfterAll, dm.AfterEach])

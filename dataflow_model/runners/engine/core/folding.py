@@ -19,6 +19,9 @@ from dataflow_model.runners.engine.core.operations import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.runners.engine.core.log import OperationLog
 
@@ -126,6 +129,12 @@ class PythonFold:
     def standing_value(self, entry: int) -> Any:
         """Return the value of a standing entry."""
         return self._standing[entry]
+
+    def forget(self, entries: NDArray[np.int64]) -> None:
+        """Release the values of standing entries that are free; those of expired windows are never retracted."""
+        if self._standing:
+            for entry in entries.tolist():
+                self._standing.pop(entry, None)
 
     def restore(self, accumulators: Mapping[int, Any], standing: Mapping[int, Any]) -> None:
         """Restore accumulators by slot and emitted values by standing entry from durable state."""
