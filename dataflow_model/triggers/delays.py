@@ -122,7 +122,11 @@ class AfterEventTime(_Delay):
     does not reset the delay; windows that merge keep the earliest deadline.
 
     Args:
-        delay: the time to wait after the first element's event time; not negative.
+        delay: the time to wait after the first element's event time. For an element without one the wait is over at
+            once, since its event time is −∞.
+
+    Raises:
+        InvalidArgument: for a negative delay.
 
     Source: the papers' AfterDelay(delay, STREAM_TIME).
 

@@ -34,9 +34,9 @@ class WindowFn(abc.ABC):
             that overrides `merge` must declare the attribute again; `testing.check_window_fn` checks it.
         is_global: whether `assign` puts every element into the `GlobalWindow`, which ends with the input.
 
-    If a subclass also defines `assign_many`, a whole column of elements is assigned in one call, if the grouping
-    combines before the shuffle. A class that overrides `assign` must define `assign_many`, `length` and `is_global`
-    again.
+    If a subclass also defines `assign_many`, a whole column of elements is assigned in one call, if each of them is in
+    one window or the grouping combines before the shuffle. A class that overrides `assign` must define `assign_many`,
+    `length` and `is_global` again.
 
     Source: the Dataflow Model paper, section 2.2.
 

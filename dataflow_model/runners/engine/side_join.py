@@ -17,6 +17,7 @@ import attrs
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.machine import ObjectMachine
 from dataflow_model.runners.engine.order import of_release, order_in_window, part_of_join
@@ -358,7 +359,7 @@ class SideJoinMachine(ObjectMachine):
 
     def _expiry(self, window: Window) -> int:
         """Return the watermark from which on no main element, unless it is too late, can use a side window."""
-        return min(int(window.end) + self._lateness, int(MAX_TIMESTAMP))
+        return expiry_of(window, self._lateness)
 
     def _is_expired(self, window: Window) -> bool:
         return self.state.main.low >= self._expiry(window)

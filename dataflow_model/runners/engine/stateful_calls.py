@@ -168,7 +168,7 @@ class Call(CurrentCall):
         return max(at, min(held)) if held else None
 
     def after(self, domain: TimeDomain, delay: int) -> int:
-        """Return the current instant plus a delay; raise at ±∞."""
+        """Return the current instant plus a delay; at ±∞ it is the instant itself."""
         now = EventTime(self.event_now if domain is _EVENT else self.clock)
         return int(now + Duration(delay))
 
