@@ -12,7 +12,7 @@ from dataflow_model.triggers import TreeState
 if TYPE_CHECKING:
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["Cell", "KeyState", "Standing", "expiry_of"]
+__all__ = ["Cell", "KeyState", "Standing"]
 
 
 @attrs.frozen
@@ -78,8 +78,3 @@ class KeyState:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeyState, (self.key, self.cells, self.reopened)
-
-
-def expiry_of(window: Window, allowed_lateness: int) -> int:
-    """Return the watermark at which a window expires; at +∞ every window does."""
-    return min(int(window.end) + allowed_lateness, 2**63 - 1)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.by_key import NEVER
-from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.chunk import Produced
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.key_store import EVENT_TIME
@@ -71,8 +70,7 @@ class MemoMachine(StoreMachine):
         records_percentile: bool = False,
     ) -> None:
         self.draws: Draws | None = None
-        self._lateness = lateness
-        self.state = CellStore(self._expiry, holds_to_end=False)
+        self.state = CellStore(lateness, holds_to_end=False)
         super().__init__(node.label, self.state, percentiles)
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, side_values)
         self._place = staged.plan.nodes.index(node)
@@ -124,11 +122,8 @@ class MemoMachine(StoreMachine):
         """Tear down the DoFn."""
         self._fragment.tear_down()
 
-    def _expiry(self, window: Window) -> int:
-        return expiry_of(window, self._lateness)
-
     def _is_expired(self, windows: tuple[Window, ...]) -> bool:
-        return all(self.watermark >= self._expiry(window) for window in windows)
+        return all(self.watermark >= self.state.expiry(window) for window in windows)
 
     def _is_to_run(self, inbox: Bundle, row: int) -> bool:
         """Return whether to call the function for an element; count the element if it is dropped."""

@@ -17,7 +17,6 @@ import attrs
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.machine import ObjectMachine
 from dataflow_model.runners.engine.order import of_release, order_in_window, part_of_join
@@ -29,6 +28,7 @@ from dataflow_model.runners.engine.sides import (
     side_window,
     view_of,
 )
+from dataflow_model.runners.engine.stateful_cells import expiry_of
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import DefaultTrigger

@@ -15,7 +15,6 @@ from dataflow_model.errors import KeyEncodingError, UserCodeError, shown
 from dataflow_model.metrics.collecting import key_times
 from dataflow_model.plan.dofn import BoundedLatenessFn
 from dataflow_model.runners.engine.by_key import run_by_key
-from dataflow_model.runners.engine.cells import expiry_of
 from dataflow_model.runners.engine.core.calls import ElementLoop
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import StoreMachine
@@ -73,9 +72,8 @@ class StatefulMachine(StoreMachine):
         lateness = int(plan.strategy(node.input).allowed_lateness)
         self._sorts = node.declaration.time_sorted
         self._wait = lateness if self._sorts else 0
-        self._lateness = 0 if self._sorts else lateness
         self._has_expiry = node.declaration.has_expiry
-        self.state = CellStore(self._expiry, holds_to_end=self._has_expiry)
+        self.state = CellStore(0 if self._sorts else lateness, holds_to_end=self._has_expiry)
         super().__init__(node.label, self.state, percentiles)
         self._calls = UserCalls(node, side_values, self)
         bound = node.fn.lateness if isinstance(node.fn, BoundedLatenessFn) else None
@@ -226,7 +224,7 @@ class StatefulMachine(StoreMachine):
         open_window = self._windows.get(window)
         if open_window is None:
             bounds = by_window(window)
-            open_window = OpenWindow(window, int(window.max_timestamp), self._expiry(window), bounds)
+            open_window = OpenWindow(window, int(window.max_timestamp), self.state.expiry(window), bounds)
             self._windows[window] = open_window
         return open_window
 
@@ -280,9 +278,6 @@ class StatefulMachine(StoreMachine):
         if event is not None and self._sorts:
             event = min(event + self._wait + 1, int(MAX_TIMESTAMP))
         return event, clock
-
-    def _expiry(self, window: Window) -> int:
-        return expiry_of(window, self._lateness)
 
     # What happens in a window --------------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from dataflow_model.runners.engine.key_store import KeyStore
+from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import GLOBAL_WINDOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
     from dataflow_model.runners.engine.queues import Dues
     from dataflow_model.values import PaneInfo, Window
@@ -27,7 +28,10 @@ __all__ = [
     "PendingTimer",
     "StateCell",
     "TimerSet",
+    "expiry_of",
 ]
+
+_INFINITY: Final = int(MAX_TIMESTAMP)
 
 _Name: TypeAlias = tuple[str, str]
 """A timer's spec and tag."""
@@ -306,18 +310,27 @@ class OpenCell:
         del self.keyed.cells[self.window.window]
 
 
+def expiry_of(window: Window, allowed_lateness: int) -> int:
+    """Return the watermark at which a window expires; at +∞ every window does."""
+    return min(int(window.end) + allowed_lateness, _INFINITY)
+
+
 class CellStore(KeyStore[KeyCells]):
     """The keys of a stateful DoFn.
 
     Args:
-        expiry: a function from a window to the watermark at which its state is cleared.
+        lateness: how long after the end of a window its state is cleared.
         holds_to_end: whether windows hold the watermark, so that their outputs at expiry are on time.
     """
 
-    def __init__(self, expiry: Callable[[Window], int], *, holds_to_end: bool) -> None:
+    def __init__(self, lateness: int, *, holds_to_end: bool) -> None:
         super().__init__(2)
-        self._expiry = expiry
+        self._lateness = lateness
         self._holds_to_end = holds_to_end
+
+    def expiry(self, window: Window) -> int:
+        """Return the watermark at which the state of a window is cleared."""
+        return expiry_of(window, self._lateness)
 
     def mark_cell(self, cell: OpenCell) -> None:
         """Record that a cell may have changed or been removed; it is cheap to repeat."""
@@ -346,7 +359,7 @@ class CellStore(KeyStore[KeyCells]):
         if cell is None:
             return None
         cell.is_marked = False
-        return self.event_due(self._expiry(window), cell), cell.clock_timers.first(), self._hold_of(window, cell)
+        return self.event_due(self.expiry(window), cell), cell.clock_timers.first(), self._hold_of(window, cell)
 
     def _hold_of(self, window: Window, cell: StateCell) -> int | None:
         held = cell.hold()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.strategy import ClosingBehavior, TimestampCombiner, WindowingStrategy
-from dataflow_model.runners.engine.cells import Cell, KeyState, expiry_of
+from dataflow_model.runners.engine.cells import Cell, KeyState
 from dataflow_model.runners.engine.key_store import KeyStore
+from dataflow_model.runners.engine.stateful_cells import expiry_of
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.contexts import LOW_WATERMARK
