@@ -100,6 +100,13 @@ def test_the_window_of_an_element_that_is_cut_short_behind_the_watermark_expires
     assert "dropped_because_closed" not in given.counters
 
 
+@pytest.mark.parametrize("closing", ["fire_if_non_empty", "fire_always"])
+def test_the_pane_that_an_element_fires_in_a_window_cut_short_behind_the_watermark_is_its_last(closing: Any) -> None:
+    given = run("e 1@30, w 35, e 2@10, w 50", dm.Window.into(ValidUntilNext()).trigger(EACH).closing(closing))
+    assert [(pane.value, pane.info.is_last) for pane in given.panes][:2] == [(1, False), (2, True)]
+    assert sum(int(pane.window.start) == 10_000_000 for pane in given.panes) == 1
+
+
 def test_a_pane_of_a_window_that_is_cut_short_behind_the_watermark_is_late_and_not_behind_its_own_collection() -> None:
     trigger = dm.Repeatedly(dm.AfterProcessingTime(60))
     windowing = dm.Window.into(ValidUntilNext()).trigger(trigger).allowed_lateness(50)

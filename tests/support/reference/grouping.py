@@ -328,7 +328,13 @@ class GroupingEngine(StoreMachine):
         if outcome.fired:
             produced = self.clock if at is None else at
             forced = self._must_close and cell.tree.is_finished()
-            firing = Firing(watermark=self.watermark, produced=produced, forced=forced, mode=outcome.mode)
+            firing = Firing(
+                watermark=self.watermark,
+                produced=produced,
+                forced=forced,
+                last=self.watermark >= expiry_of(window, self.lateness),
+                mode=outcome.mode,
+            )
             self._emitter.fire(state, window, cell, firing)
         if outcome.cleared:
             self._emitter.clear(cell)

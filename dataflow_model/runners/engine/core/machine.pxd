@@ -46,7 +46,7 @@ cdef class GroupingMachine:
     cpdef void react(self, int64_t slot, int64_t result) except *
     cpdef void catch_up_changed(self, int64_t slot) except *
     cpdef void catch_up(self, int64_t slot) except *
-    @cython.locals(forced=cython.bint)
+    @cython.locals(forced=cython.bint, expiring=cython.bint)
     cpdef int act(self, int64_t slot, int64_t result, int64_t produced) except -1
     cpdef void take_out(self, int64_t slot, bint on_time) noexcept
     @cython.locals(table=CellTable, flags=int64_t)

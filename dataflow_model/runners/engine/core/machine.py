@@ -315,7 +315,8 @@ class GroupingMachine:
         """Act on the result of a cell's tree in an event other than a watermark."""
         if result & _FIRED:
             forced = self.closes_always and self.trees.is_finished(slot)
-            self.emission.fire(slot, result & _MODE, produced, True, False, forced, False)
+            expiring = self.watermark >= self.schedule.expiry(self.cells.end[slot])  # if merging has cut it short
+            self.emission.fire(slot, result & _MODE, produced, True, False, forced, expiring)
         if self.trees.cleared:
             self.emission.clear_contents(slot)
 
