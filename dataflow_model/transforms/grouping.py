@@ -117,6 +117,11 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
 
     @overload
     def __init__(
+        self: CombinePerKey[Any, ElementT], fn: Callable[[Iterable[Any]], ElementT], *, name: str | None = None
+    ) -> None: ...
+
+    @overload
+    def __init__(
         self: CombinePerKey[Any, ElementT],
         fn: Callable[Concatenate[Iterable[Any], ...], ElementT],
         *args: Any,
@@ -229,6 +234,11 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
     @overload
     def __init__(
         self: CombineGlobally[Any, Any], fn: _Sum, *args: Any, name: str | None = None, **kwargs: Any
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: CombineGlobally[Any, ElementT], fn: Callable[[Iterable[Any]], ElementT], *, name: str | None = None
     ) -> None: ...
 
     @overload

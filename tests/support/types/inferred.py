@@ -67,6 +67,10 @@ def doubled(number: int) -> int:
     return 2 * number
 
 
+def at_most(words: Iterable[str], limit: int) -> int:
+    return min(len(list(words)), limit)
+
+
 def longest(words: Iterable[str]) -> str:
     return max(words, key=len)
 
@@ -195,6 +199,11 @@ def groupings(words: Words, pairs: Pairs) -> None:
     assert_type(pairs | dm.CombinePerKey(Total), dm.PCollection[tuple[str, str]])
     assert_type(pairs | dm.CombinePerKey(sum), dm.PCollection[tuple[str, Any]])
     assert_type(words | dm.CombineGlobally(longest), dm.PCollection[str])
+    assert_type(pairs | dm.CombinePerKey(lambda values: len(list(values))), dm.PCollection[tuple[str, int]])
+    assert_type(words | dm.CombineGlobally(lambda values: len(list(values))), dm.PCollection[int])
+    assert_type(pairs | dm.CombinePerKey(lambda values, by: max(values) * by, 3), dm.PCollection[tuple[str, Any]])
+    assert_type(words | dm.CombineGlobally(at_most, 3), dm.PCollection[int])
+    _ = words | dm.CombineGlobally(doubled)  # type: ignore[arg-type]
     _ = words | dm.GroupByKey()  # type: ignore[operator]
 
 
