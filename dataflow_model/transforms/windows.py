@@ -10,6 +10,7 @@ import attrs
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
+from dataflow_model.plan.parameters import misfit_of
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.strategy import (
     DEFAULT_STRATEGY,
@@ -63,7 +64,8 @@ class WindowInto(PTransform):
 
     Raises:
         InvalidType: if `where` is not a window function, or `trigger` is not a trigger.
-        InvalidArgument: for a negative lateness, or an unknown mode.
+        InvalidArgument: for a negative lateness, an unknown mode, or a window function of your own whose methods cannot
+            be called as the engine calls them, or whose `merge` would never be called.
 
     Source: Beam's `WindowInto`, which requires a mode with every trigger; here the default is discarding. The papers'
         AssignWindows.
@@ -283,4 +285,44 @@ def _base_of(where: WindowFn | WindowingStrategy) -> WindowingStrategy:
         raise InvalidType(
             f"Window.into takes a window function, got {where!r}", hint="pass dm.FixedWindows('1 hour'), for example"
         )
+    _check_methods(where)
     return attrs.evolve(DEFAULT_STRATEGY, window_fn=where)
+
+
+def _check_methods(fn: WindowFn) -> None:
+    """Raise for a window function whose methods cannot be called, or whose `merge` would never be."""
+    name = type(fn).__name__
+    if not isinstance(fn.is_merging, bool):
+        raise InvalidType(
+            f"`is_merging` of {name} must be True or False, got {fn.is_merging!r}",
+            hint="write it as an attribute of the class, not as a method: is_merging = True",
+        )
+    defines_merge = type(fn).merge is not WindowFn.merge
+    if fn.is_merging and not defines_merge:
+        raise InvalidArgument(
+            f"{name} sets `is_merging`, but does not define `merge`",
+            hint="define merge(self, windows), which yields pairs: the windows to merge, and what they become",
+        )
+    if defines_merge and not fn.is_merging and not _says_whether_it_merges(type(fn)):
+        raise InvalidArgument(
+            f"{name} defines `merge`, which is never called because `is_merging` is False",
+            hint="set it in the class: is_merging = True",
+        )
+    _check_call(fn, "assign", ("event_time", "element"))
+    _check_call(fn, "merge", ("windows",))
+
+
+def _says_whether_it_merges(kind: type[WindowFn]) -> bool:
+    """Return whether a class other than the base class sets `is_merging`: a subclass of `Sessions` may turn it off."""
+    return any("is_merging" in vars(base) for base in kind.__mro__ if base is not WindowFn)
+
+
+def _check_call(fn: WindowFn, method: str, arguments: tuple[str, ...]) -> None:
+    misfit = misfit_of(getattr(fn, method), arguments)
+    if misfit is not None:
+        signature, error = misfit
+        written = ", ".join(arguments)
+        raise InvalidArgument(
+            f"`{method}{signature}` of {type(fn).__name__} cannot be called with ({written}): {error}",
+            hint=f"define {method}(self, {written})",
+        ) from error

@@ -260,3 +260,77 @@ def test_windows_that_cannot_be_hashed_are_rejected_with_a_way_out() -> None:
     with pytest.raises(dm.UserCodeError, match=r"must assign windows that can be hashed, got .*'list'\n") as raised:
         run_script(script, dm.Window.into(ListingPlans()))
     assert "Hint: make their class @attrs.frozen" in str(raised.value)
+
+
+class _Minutes(dm.WindowFn):
+    """Windows of a minute, for its subclasses to declare wrongly."""
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[Window]:
+        return dm.FixedWindows("1 minute").assign(event_time, element)
+
+
+class FromBeam(_Minutes):
+    def assign(self, context: Any) -> Sequence[Window]:  # type: ignore[override]
+        return _Minutes().assign(context.timestamp, context.element)
+
+
+class DoesNotSayThatItMerges(_Minutes):
+    def merge(self, windows: Sequence[Window]) -> list[tuple[Sequence[Window], Window]]:
+        return [(windows, windows[0])]
+
+
+class SaysByAMethod(DoesNotSayThatItMerges):
+    def is_merging(self) -> bool:  # type: ignore[override]
+        return True
+
+
+class OnlySaysThatItMerges(_Minutes):
+    is_merging = True
+
+
+class MergesOne(DoesNotSayThatItMerges):
+    is_merging = True
+
+    def merge(self, first: Window, second: Window) -> Any:  # type: ignore[override]
+        return first, second
+
+
+class NoLongerMerges(dm.Sessions):
+    is_merging = False
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (
+            FromBeam(),
+            r"of FromBeam cannot be called with \(event_time, element\): .*\nHint: define assign\(self, event_time",
+        ),
+        (
+            DoesNotSayThatItMerges(),
+            r"defines `merge`, which is never called because .*\nHint: set it in the class: is_m",
+        ),
+        (
+            SaysByAMethod(),
+            r"`is_merging` of SaysByAMethod must be True or False, got .*\nHint: write it as an attribute",
+        ),
+        (
+            OnlySaysThatItMerges(),
+            r"sets `is_merging`, but does not define `merge`\nHint: define merge\(self, windows\)",
+        ),
+        (
+            MergesOne(),
+            r"of MergesOne cannot be called with \(windows\): missing .*\nHint: define merge\(self, windows\)",
+        ),
+    ],
+)
+def test_a_window_function_that_cannot_work_is_rejected_when_it_is_given(fn: dm.WindowFn, message: str) -> None:
+    with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=message):
+        dm.Window.into(fn)
+
+
+def test_a_window_function_may_turn_off_the_merging_that_it_inherits() -> None:
+    [one, other] = run_script(
+        TestStream().add(1, 0, key="a").add(1, 5, key="a"), dm.Window.into(NoLongerMerges("10 seconds")), dm.Sum()
+    )
+    assert (one.value, other.value) == (1, 1)
