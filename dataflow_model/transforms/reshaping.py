@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn, TaggedOutput
+from dataflow_model.plan.parameters import misfit_of
 from dataflow_model.transforms import typehints
-from dataflow_model.transforms.code_names import code_name
+from dataflow_model.transforms.code_names import code_name, shown_arguments
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.inputs import common_strategy
 from dataflow_model.transforms.ptransform import PTransform
@@ -77,7 +78,7 @@ class Partition(PTransform):
 
     Raises:
         InvalidType: if `fn` cannot be called.
-        InvalidArgument: if `n` is not an int of at least 1.
+        InvalidArgument: if `n` is not an int of at least 1, or if `fn` does not take both.
 
     Source: Beam's `Partition`.
 
@@ -119,9 +120,20 @@ class Partition(PTransform):
             kwargs={name: resolve(value, pipeline, label) for name, value in self.kwargs.items()},
             tags=tags,
         )
-        _ = node.metadata  # refuses parameters that nothing fills
+        self._check_call(node.parameters)  # which refuses parameters that nothing fills
         outputs = pipeline.add(node, strategy=pcoll.strategy, element_types=dict.fromkeys(tags, pcoll.element_type))
         return tuple(outputs[tag] for tag in tags)
+
+    def _check_call(self, filled: Mapping[str, str]) -> None:
+        misfit = misfit_of(self.fn, (None, self.n, *self.args), {**self.kwargs, **filled})
+        if misfit is not None:
+            signature, error = misfit
+            name = getattr(self.fn, "__name__", repr(self.fn))
+            given = shown_arguments("an element", (self.n, *self.args), self.kwargs)
+            raise InvalidArgument(
+                f"{name}{signature} cannot be called with {given}: {error}",
+                hint="its first parameter receives the element, the second the number of partitions: lambda x, n: …",
+            ) from error
 
 
 class _PartitionFn(CallableDoFn):

@@ -42,6 +42,16 @@ def test_a_partition_that_does_not_exist_is_reported_with_a_way_out(place: Any) 
         _ = p | dm.Create([1]) | dm.Partition(lambda element, n: place, 2)
 
 
+def test_a_function_of_partition_that_takes_no_number_is_rejected_when_it_is_applied() -> None:
+    _, numbers = created(1)
+    wrong: Any = lambda x: x % 2  # noqa: E731 - the message names it
+    with pytest.raises(
+        dm.InvalidArgument,
+        match=r"<lambda>\(x\) cannot be called with an element, 2: too many.*\nHint: .*lambda x, n: …",
+    ):
+        _ = numbers | dm.Partition(wrong, 2)
+
+
 def test_par_do_has_outputs_by_tag_attribute_and_order() -> None:
     p, numbers = created(1, 2)
     out = numbers | dm.ParDo(Sort(), 1).with_outputs("large", main="small")
