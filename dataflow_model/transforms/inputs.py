@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.triggers import Trigger
+    from dataflow_model.windowing import WindowFn
 
 __all__ = ["common_strategy"]
+
+_AS_VALUES: Final = (
+    "decorate the class of the window function with @attrs.frozen, so that two with equal fields are equal; or pass "
+    "one and the same window function to each dm.Window.into(…)"
+)
 
 
 def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrategy:
@@ -37,7 +43,9 @@ def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrat
             raise InvalidArgument(
                 f"{label!r} merges collections that are windowed differently: "
                 f"{first.ref.label!r} by {_windowed(first)}, {member.ref.label!r} by {_windowed(member)}",
-                hint="apply the same dm.Window.into(…) to each of them first",
+                hint=_AS_VALUES
+                if _lack_equality(first.strategy.window_fn, member.strategy.window_fn)
+                else "apply the same dm.Window.into(…) to each of them first",
             )
         if all(other.strategy.trigger != member.strategy.trigger for other in triggered):
             triggered.append(member)
@@ -54,6 +62,10 @@ def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrat
             holding = member
     strategy = holding.strategy
     return attrs.evolve(first.strategy, trigger=strategy.trigger, may_lose_data=strategy.may_lose_data)
+
+
+def _lack_equality(left: WindowFn, right: WindowFn) -> bool:
+    return type(left) is type(right) and type(left).__eq__ is object.__eq__
 
 
 def _windowed_alike(left: WindowingStrategy, right: WindowingStrategy) -> bool:

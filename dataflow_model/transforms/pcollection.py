@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, overload
 
-from dataflow_model.errors import InvalidArgument, InvalidType, shown
+from dataflow_model.errors import InvalidArgument, InvalidType, explain, shown
 from dataflow_model.plan.spellings import unknown
 from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co, ResultT
 from dataflow_model.transforms.looking import sample, table_of
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dataflow_model.transforms.ptransform import KeepsElements
 
 __all__ = ["Expands", "OutputTuple", "PBegin", "PCollection"]
+
+_TAGS: Final = "use one of these tags, or name the tag in with_outputs(…)"
 
 
 class Expands(Protocol[InputT_contra, OutputT_co]):
@@ -186,13 +188,14 @@ class OutputTuple(Generic[ElementT_co]):
         except (KeyError, IndexError):
             raise InvalidArgument(
                 f"there is no output {tag!r}; the outputs are {list(self._outputs)}",
-                hint="use one of these tags, or name the tag in with_outputs(…)",
+                hint=_TAGS,
             ) from None
 
     def __getattr__(self, tag: str) -> PCollection:
         if tag.startswith("_") or tag not in self._outputs:
+            outputs = list(self.__dict__.get("_outputs", ()))
             raise AttributeError(
-                f"there is no output {tag!r}; the outputs are {list(self.__dict__.get('_outputs', ()))}"
+                explain(f"there is no output {tag!r}; the outputs are {outputs}", hint=_TAGS), name=None, obj=None
             )
         return self._outputs[tag]
 

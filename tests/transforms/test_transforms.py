@@ -64,7 +64,7 @@ def test_par_do_has_outputs_by_tag_attribute_and_order() -> None:
     assert (node.tags, node.args, node.metadata) == (("large",), (1,), ("timestamp",))
     with pytest.raises(dm.InvalidArgument, match="there is no output 'middle'"):
         out["middle"]
-    with pytest.raises(AttributeError, match="there is no output 'middle'"):
+    with pytest.raises(AttributeError, match=r"there is no output 'middle'; .*\nHint: .* name the tag in with_outputs"):
         _ = out.middle
 
 

@@ -143,6 +143,21 @@ def test_flatten_wants_one_window_function() -> None:
     assert not ((hourly, also_hourly) | dm.Flatten()).strategy.accumulates
 
 
+class ByIdentity(dm.WindowFn):
+    def assign(self, event_time: dm.EventTime, element: Any) -> Any:
+        return HOURLY.assign(event_time, element)
+
+
+def test_window_functions_without_equality_are_reported_with_the_way_to_give_them_one() -> None:
+    p = dm.Pipeline()
+    one = p | "a" >> dm.Create([1]) | "one" >> dm.Window.into(ByIdentity())
+    other = p | "b" >> dm.Create([1]) | "other" >> dm.Window.into(ByIdentity())
+    with pytest.raises(
+        dm.InvalidArgument, match=r"windowed differently: .*\nHint: decorate the class .*@attrs\.frozen"
+    ):
+        _ = (one, other) | dm.Flatten()
+
+
 def test_the_arguments_of_window_into_are_the_methods_of_the_chain() -> None:
     late = dm.AfterWatermark(late=dm.AfterCount(1))
     chain = dm.Window.into(dm.FixedWindows(10)).trigger(late).allowed_lateness(60).accumulating()
