@@ -23,9 +23,9 @@ from dataflow_model.errors import InvalidArgument, shown
 from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond, with_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["check_names", "kind_of", "named_row_type", "no_field", "row_type", "rows_of", "values_of"]
+__all__ = ["check_names", "kind_of", "named_row_type", "no_attribute", "no_field", "row_type", "rows_of", "values_of"]
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _KINDS: Final[dict[str, Any]] = {
@@ -160,14 +160,28 @@ def __getattr__(name: str) -> Any:
     return named_row_type(tuple((unquote(field), kind) for field, kind in parts))
 
 
-def no_field(element: Mapping[Any, Any], name: str) -> InvalidArgument:
-    """Return the error for a field that a dict does not have.
+def no_attribute(error: AttributeError, element: Any, name: str) -> Exception:
+    """Return the error for an attribute that a row does not have; an error of the row's own code stays as it is."""
+    return no_field(element, name) if error.obj is element and error.name == name else error
+
+
+def no_field(element: Any, name: str) -> InvalidArgument:
+    """Return the error for a field that an element does not have.
 
     Example:
         >>> print(no_field({"carrier": "UA"}, "delay"))
         the element has no field 'delay'; it has ['carrier']
         Hint: name one of its fields, or use a function, as in lambda element: element.get('delay')
+        >>> print(no_field(4, "all"))
+        the element has no field 'all'; it is of type int
+        Hint: text names a field: use a function, as in lambda element: element[0], or dm.Map(lambda element: ...
     """
+    if not isinstance(element, dict):
+        return InvalidArgument(
+            f"the element has no field {name!r}; it is of type {type(element).__name__}",
+            hint="text names a field: use a function, as in lambda element: element[0], or "
+            f"dm.Map(lambda element: ({name!r}, element)) for one key for all elements",
+        )
     return InvalidArgument(
         f"the element has no field {name!r}; it has {shown([*element])}",
         hint=f"name one of its fields, or use a function, as in lambda element: element.get({name!r})",

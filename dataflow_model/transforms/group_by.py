@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn, KernelForm
 from dataflow_model.plan.parameters import check_takes_element
-from dataflow_model.plan.rows import named_row_type, no_field
+from dataflow_model.plan.rows import named_row_type, no_attribute, no_field
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
@@ -178,7 +178,10 @@ def _value(expression: str | Callable[[Any], Any], element: Any) -> Any:
             if isinstance(element, dict):
                 raise no_field(element, expression) from None
             raise
-    return getattr(element, expression)
+    try:
+        return getattr(element, expression)
+    except AttributeError as error:
+        raise no_attribute(error, element, expression) from None
 
 
 class _Pair:

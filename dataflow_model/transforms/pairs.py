@@ -68,7 +68,8 @@ class WithKeys(PTransform, Generic[KeyT, FieldT]):
         if not callable(key) and not isinstance(key, str) and not _is_names(key):
             raise InvalidType(
                 f"`key` must be a function, a field's name or a tuple of names, got {key!r}",
-                hint="use WithKeys('carrier'), for example",
+                hint="use WithKeys('carrier'), for example; for one key for all elements, "
+                f"dm.Map(lambda element: ({key!r}, element))",
             )
         if callable(key) and value is not None:
             raise InvalidArgument(

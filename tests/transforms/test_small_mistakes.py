@@ -285,6 +285,29 @@ def test_a_field_that_a_dict_does_not_have_is_reported_with_those_that_it_has(by
         outputs(lambda p: p | dm.Create([{"a": 1}]) | by)
 
 
+class Late:
+    @property
+    def delay(self) -> int:
+        return self.minutes  # type: ignore[attr-defined, no-any-return] # what the test is about
+
+
+@pytest.mark.parametrize("by", [dm.WithKeys("all"), dm.GroupBy("all")])
+def test_text_that_is_meant_as_a_key_is_reported_with_the_way_to_give_all_elements_one_key(by: Any) -> None:
+    expected = (
+        r"^the element has no field 'all'; it is of type int\n(.|\n)*Hint: .* dm\.Map\(lambda element: \('all', el"
+    )
+    with pytest.raises(dm.UserCodeError, match=expected):
+        outputs(lambda p: p | dm.Create([1]) | by)
+    with pytest.raises(dm.InvalidType, match=r"got None\nHint: .* dm\.Map\(lambda element: \(None, element\)\)"):
+        dm.WithKeys(None)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("by", [dm.WithKeys("delay"), dm.GroupBy("delay")])
+def test_an_attribute_error_of_a_rows_own_code_is_reported_as_it_is(by: Any) -> None:
+    with pytest.raises(dm.UserCodeError, match=r"^AttributeError: 'Late' object has no attribute 'minutes'"):
+        outputs(lambda p: p | dm.Create([Late()]) | by)
+
+
 def test_the_result_and_the_dead_letters_together_are_no_input() -> None:
     p = dm.Pipeline()
     both: Any = p | dm.Create(["1"]) | dm.Map(int).with_exception_handling()
