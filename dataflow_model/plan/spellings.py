@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dataflow_model.errors import explain
+from dataflow_model.time import Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,17 +33,21 @@ _EXPRESSIONS: Final = (
 )
 _ROWS: Final = "use a typing.NamedTuple class for rows of your own: dm.Map(lambda row: Flight(row.carrier, row.delay))"
 _SPLITTABLE: Final = "there are no splittable DoFns; a source reads in ranges: see dm.Read"
+_BATCHES: Final = "leave it out: process emits elements, and process_batch emits batches"
 
 _INPUT_AND_OUTPUT: Final = {
     "ReadFromAvro": "read it with Spark: dm.io.ReadDataFrame(spark.read.format('avro').load(…))",
+    "ReadFromBigQuery": "read it with Spark: dm.io.ReadDataFrame(spark.read.format('bigquery').load(…))",
     "ReadFromCsv": "use dm.io.ReadCsv(…)",
     "ReadFromJson": "use dm.io.ReadJson(…)",
     "ReadFromKafka": "use dm.io.ReadDataFrame(spark.readStream.format('kafka')…)",
     "ReadFromParquet": "use dm.io.ReadParquet(…)",
     "ReadFromPubSub": "read files with follow=True, or Kafka with dm.io.ReadDataFrame(spark.readStream…)",
     "ReadFromText": "use dm.io.ReadText(…)",
+    "ReadFromTextWithFilename": "use one dm.io.ReadText(path) for each file, and add its name with dm.Map",
     "ReadAllFromParquet": "use dm.io.ReadParquet(folder), which reads all files in it, and new ones with follow=True",
     "ReadAllFromText": "use dm.io.ReadText(folder), which reads all files of a folder, and new ones with follow=True",
+    "WriteToAvro": "write each micro-batch with dm.io.ForeachBundle(fn)",
     "WriteToBigQuery": "write each micro-batch with dm.io.ForeachBundle(fn)",
     "WriteToCsv": "use dm.io.WriteCsv(folder)",
     "WriteToJson": "use dm.io.WriteJson(folder)",
@@ -50,6 +55,19 @@ _INPUT_AND_OUTPUT: Final = {
     "WriteToParquet": "use dm.io.WriteParquet(folder)",
     "WriteToPubSub": "write each micro-batch with dm.io.ForeachBundle(fn)",
     "WriteToText": "use dm.io.WriteText(folder)",
+}
+
+_PARTS: Final = ("day", "hour", "microsecond", "minute", "month", "second", "year")
+_INSTANTS: Final = {
+    **{name: f"use time.to_datetime().{name}" for name in _PARTS},
+    **{name: f"use time.to_datetime().{name}()" for name in ("date", "isoformat", "timestamp", "weekday")},
+    "astimezone": "use time.to_datetime().astimezone(zone)",
+    "micros": "use int(time)",
+    "predecessor": "use time - dm.Duration(1)",
+    "seconds": "use time // dm.duration(1), the number of whole seconds since the epoch",
+    "strftime": "use time.to_datetime().strftime(format)",
+    "to_rfc3339": "use time.to_datetime().isoformat()",
+    "to_utc_datetime": "use time.to_datetime()",
 }
 
 _IN_MODULES: Final = {
@@ -142,12 +160,15 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "FlinkRunner": "there is no runner on Flink: use dm.SparkRunner(spark), or dm.LocalRunner()",
         "Impulse": "use dm.Create([b''])",
         "KVSwap": "use dm.KvSwap()",
+        "LatestCombineFn": "use dm.Latest.globally() or dm.Latest.per_key()",
         "MapElements": "use dm.Map(fn)",
         "MeanCombineFn": "use dm.Mean()",
         "Metrics": "use dm.metrics.counter(name), distribution(name) or gauge(name)",
         "NonMergingWindowFn": "use dm.WindowFn, whose windows do not merge unless it says so",
         "OrFinally": "write trigger.or_finally(other)",
+        "OrderedListStateSpec": "use dm.BagStateSpec() and sort what it reads, or requires_time_sorted_input = True",
         "PartitionFn": "use dm.Partition(fn, n)",
+        "PeriodicSequence": "use dm.io.PeriodicImpulse(start, stop, interval=…)",
         "PipelineOptions": _OPTIONS,
         "PortableRunner": "use dm.SparkRunner(spark), or dm.LocalRunner()",
         "ReadModifyWriteStateSpec": "use dm.ValueStateSpec(default=…); the attribute that holds it is its name",
@@ -160,13 +181,22 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "Select": "use dm.Map(lambda row: row.field)",
         "SessionWindows": "use dm.Sessions(gap)",
         "SlidingEventTimeWindows": "use dm.SlidingWindows(size, period)",
+        "SampleCombineFn": "use dm.Sample(n)",
+        "SingleInputTupleCombineFn": "use dm.Together(low=dm.Min(), high=dm.Max())",
+        "SortAndBatchElements": "use dm.BatchElements(n), and dm.Map(sorted) to sort each list",
         "SqlTransform": "there is no SQL: use dm.Map, dm.Filter, dm.GroupBy and dm.Join",
         "TestPipeline": "use dm.Pipeline(), which runs in process",
         "Timestamp": "use dm.event_time('2013-01-01T05:00Z'), dm.processing_time(…) or a number of seconds",
+        "ToDictCombineFn": "use dm.ToDict()",
+        "ToListCombineFn": "use dm.ToList()",
+        "ToSetCombineFn": "use dm.ToSet()",
         "ToString": "use dm.Map(str)",
+        "TopCombineFn": "use dm.Top(n)",
         "TriggerFn": "use dm.Trigger",
         "TumblingEventTimeWindows": "use dm.FixedWindows(size)",
         "TumblingWindows": "use dm.FixedWindows(size)",
+        "TupleCombineFn": "use dm.Together(low=dm.Min(), high=dm.Max())",
+        "WaitOn": "use a side input, for which elements wait: dm.Map(lambda element, done: element, dm.AsList(done))",
         "WatermarkEstimatorProvider": _WATERMARK,
         "Windowing": "use dm.WindowingStrategy",
         "col": _EXPRESSIONS,
@@ -180,10 +210,13 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "readStream": "read a folder with follow=True, or a stream of Spark's with dm.io.ReadDataFrame(…)",
         "trigger": "triggers are names of the package: dm.AfterWatermark, dm.Repeatedly, dm.AccumulationMode, …",
         "typehints": "annotate functions, or use dm.Map(fn).with_output_types(T)",
+        "userstate": "the specs are names of the package: dm.BagStateSpec(), dm.TimerSpec(…), dm.on_timer, …",
         "window": "windows are names of the package: dm.FixedWindows('1 hour'), dm.Sessions('10 minutes'), …",
     },
     "dataflow_model.io": {
         **_INPUT_AND_OUTPUT,
+        "Read": "use dm.Read(source)",
+        "Write": "use dm.Write(sink)",
         "read_csv": "use dm.io.ReadCsv(…)",
         "read_json": "use dm.io.ReadJson(…)",
         "read_parquet": "use dm.io.ReadParquet(…)",
@@ -192,7 +225,9 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "dataflow_model.testing": {
         "TestPipeline": "use dm.Pipeline(), which runs in process",
+        "equal_to_per_window": "use … | dm.Map(lambda x, window: (window, x)) and dm.testing.equal_to",
         "is_empty": "use dm.testing.equal_to([])",
+        "is_not_empty": "write a function of the list of elements: def is_not_empty(elements): assert elements",
         "test_stream": "use dm.testing.TestStream",
         "util": "use dm.testing.assert_that and dm.testing.equal_to",
     },
@@ -209,22 +244,34 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "SetupContextParam": "set up in setup(), and keep it as an attribute of self",
         "WatermarkEstimatorParam": _WATERMARK,
         "WatermarkReporterParam": _WATERMARK,
+        "WindowedValueParam": "use the parameters timestamp, window and pane",
         "unbounded_per_element": _SPLITTABLE,
+        "yields_batches": _BATCHES,
+        "yields_elements": _BATCHES,
     },
     "Combiner": {"Globally": "write {owner}.globally(…)", "PerKey": "write {owner}.per_key(…)"},
     "Count": {"PerElement": "write dm.Count.per_element()"},
     "Distinct": {"Globally": "write dm.Distinct()", "PerKey": "write dm.Distinct.per_key()"},
+    "Duration": {
+        "micros": "use int(length)",
+        "of": "use dm.duration(value)",
+        "seconds": "use length // dm.duration(1), the number of whole seconds",
+        "total_seconds": "use length / dm.duration(1)",
+    },
+    "EventTime": {**_INSTANTS, "of": "use dm.event_time(value)"},
     "GroupBy": {
         "agg": "write .aggregate_field('field', sum, 'total'), once for each field",
         "count": "write .aggregate_field('field', dm.Count(), 'count')",
         "mean": "write .aggregate_field('field', dm.Mean(), 'mean')",
         "sum": "write .aggregate_field('field', sum, 'total')",
     },
+    "GroupIntoBatches": {"WithShardedKey": "use dm.GroupIntoBatches(n) over finer keys: ((key, part), value)"},
     "Join": {
         "outer": "write (left, right) | dm.Join.full()",
         "right": "write (right, left) | dm.Join.left(), which swaps the sides",
     },
     "Latest": {"Globally": "write dm.Latest.globally()", "PerKey": "write dm.Latest.per_key()"},
+    "ProcessingTime": {**_INSTANTS, "of": "use dm.processing_time(value)"},
     "Sample": {
         "FixedSizeGlobally": "write dm.Sample.globally(n)",
         "FixedSizePerKey": "write dm.Sample.per_key(n)",
@@ -296,3 +343,7 @@ def with_spellings(kind: ClassT) -> ClassT:
     for name in SPELLINGS[kind.__name__]:
         setattr(kind, name, _Elsewhere(kind.__name__, name))
     return kind
+
+
+for _kind in (EventTime, ProcessingTime, Duration):  # which are below this layer
+    with_spellings(_kind)

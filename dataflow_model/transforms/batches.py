@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan.dofn import DoFn
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.state import BagStateSpec, TimerSpec, ValueStateSpec, on_timer
 from dataflow_model.time import Duration, duration
 from dataflow_model.transforms import typehints
@@ -39,6 +40,7 @@ _OF_BEAM: Final = {
 """The arguments of Beam's `GroupIntoBatches`, and ours."""
 
 
+@with_spellings
 class GroupIntoBatches(PTransform):
     """Group the values of each key and window into lists of bounded size; each output is a pair of the key and a list.
 

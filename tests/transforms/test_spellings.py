@@ -17,7 +17,8 @@ CLASSES: dict[str, Any] = {
     "Join": dm.Join, "Latest": dm.Latest, "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top,
     "TestStream": dm.testing.TestStream(), "WindowInto": dm.Window.into(dm.FixedWindows(10)),
     "dataflow_model": dm, "dataflow_model.io": dm.io, "dataflow_model.testing": dm.testing,
-    "PCollection": dm.Pipeline() | dm.Create([1]),
+    "PCollection": dm.Pipeline() | dm.Create([1]), "GroupIntoBatches": dm.GroupIntoBatches,
+    "EventTime": dm.event_time(0), "ProcessingTime": dm.ProcessingTime, "Duration": dm.duration(0),
 }  # fmt: skip
 
 
