@@ -35,6 +35,8 @@ _ROWS: Final = "use a typing.NamedTuple class for rows of your own: dm.Map(lambd
 _SPLITTABLE: Final = "there are no splittable DoFns; a source reads in ranges: see dm.Read"
 _BATCHES: Final = "leave it out: process emits elements, and process_batch emits batches"
 
+_HANDLE: Final = "use the handle: a parameter with the name of the attribute, as in process(self, element, state)"
+
 _INPUT_AND_OUTPUT: Final = {
     "ReadFromAvro": "read it with Spark: dm.io.ReadDataFrame(spark.read.format('avro').load(…))",
     "ReadFromBigQuery": "read it with Spark: dm.io.ReadDataFrame(spark.read.format('bigquery').load(…))",
@@ -276,6 +278,9 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "FixedSizeGlobally": "write dm.Sample.globally(n)",
         "FixedSizePerKey": "write dm.Sample.per_key(n)",
     },
+    "_Spec": dict.fromkeys(
+        ("add", "clear", "get", "items", "put", "read", "remove", "set", "set_after", "write"), _HANDLE
+    ),
     "TestStream": {
         "add_elements": "write .add(value, event_time) for one element, .bundle([(value, event_time), …]) for several",
         "advance_processing_time": "write .processing_time(time) with the time itself, not by how much it advances",

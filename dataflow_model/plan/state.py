@@ -14,6 +14,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn, check_combine_fn
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.state_handles import BagState, CombiningState, MapState, SetState, ValueState
 from dataflow_model.plan.typevars import TypeVar
 from dataflow_model.triggers import TimeDomain
@@ -47,6 +48,7 @@ TIMER_OF: Final = "_dataflow_model_timer"
 """The attribute in which `on_timer` stores the timer of a function."""
 
 
+@with_spellings
 class _Spec:
     """What specs have in common: they take no name, since they are called as the attribute that holds them."""
 

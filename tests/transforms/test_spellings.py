@@ -17,7 +17,7 @@ CLASSES: dict[str, Any] = {
     "Join": dm.Join, "Latest": dm.Latest, "PTransform": dm.CombineGlobally(sum), "Sample": dm.Sample, "Top": dm.Top,
     "TestStream": dm.testing.TestStream(), "WindowInto": dm.Window.into(dm.FixedWindows(10)),
     "dataflow_model": dm, "dataflow_model.io": dm.io, "dataflow_model.testing": dm.testing,
-    "PCollection": dm.Pipeline() | dm.Create([1]), "GroupIntoBatches": dm.GroupIntoBatches,
+    "PCollection": dm.Pipeline() | dm.Create([1]), "GroupIntoBatches": dm.GroupIntoBatches, "_Spec": dm.BagStateSpec(),
     "EventTime": dm.event_time(0), "ProcessingTime": dm.ProcessingTime, "Duration": dm.duration(0),
 }  # fmt: skip
 
@@ -36,6 +36,21 @@ def test_the_hints_of_forms_name_the_class() -> None:
         getattr(dm.Count, "PerElement")  # noqa: B009
     with pytest.raises(AttributeError, match=r"Hint: use … \| dm\.GroupByKey\(\)"):
         getattr(dm.Pipeline() | dm.Create([("a", 1)]), "groupByKey")  # noqa: B009
+
+
+class ReadsTheSpec(dm.DoFn):
+    count = dm.ValueStateSpec(default=0)
+
+    def process(self, pair: Any) -> Any:
+        yield self.count.read()  # type: ignore[attr-defined]
+
+
+def test_a_spec_used_as_its_handle_names_the_parameter_that_is_missing() -> None:
+    expected = (
+        r"(?s)'ValueStateSpec' has no attribute 'read'.*\nHint: use the handle: a parameter with the name of the attri"
+    )
+    with pytest.raises(dm.UserCodeError, match=expected), dm.Pipeline() as p:
+        _ = p | dm.Create([("a", 1)]) | dm.ParDo(ReadsTheSpec())
 
 
 def test_python_adds_no_name_of_its_own_to_a_hint() -> None:
