@@ -216,10 +216,20 @@ class MapStateSpec(StateSpec, Generic[K, V]):
         return "map"
 
 
+_COMBINERS: Final = ((sum, "dm.Sum()"), (min, "dm.Min()"), (max, "dm.Max()"), (len, "dm.Count()"))
+"""What to use instead of the builtins that `CombinePerKey` takes, and `len`."""
+
+
 def _as_combiner(combine: Any) -> CombineFn[Any, Any, Any]:
     combiner = combine() if isinstance(combine, type) and issubclass(combine, CombineFn) else combine
     if not isinstance(combiner, CombineFn):
-        raise InvalidType(f"`combine` must be a CombineFn, got {combine!r}", hint="pass dm.Sum(), for example")
+        instead = next((written for function, written in _COMBINERS if combine is function), None)
+        raise InvalidType(
+            f"`combine` must be a CombineFn, got {combine!r}",
+            hint=f"pass {instead}"
+            if instead
+            else "pass dm.Sum(), for example, or an instance of a dm.CombineFn of yours",
+        )
     check_combine_fn(combiner)
     return combiner
 
@@ -241,7 +251,7 @@ class CombiningStateSpec(StateSpec):
         >>> dm.CombiningStateSpec(sum)
         Traceback (most recent call last):
         dataflow_model.errors.InvalidType: `combine` must be a CombineFn, got <built-in function sum>
-        Hint: pass dm.Sum(), for example
+        Hint: pass dm.Sum()
     """
 
     _places = 1

@@ -142,3 +142,12 @@ def test_a_function_without_a_module_is_no_transform_either() -> None:
     function.__module__ = None  # as where `eval` made it
     with pytest.raises(InvalidType, match=r"`\|` applies only transforms, .*\nHint: wrap it: dm\.Map\(<lambda>\)"):
         _ = dm.Pipeline() | dm.Create([1]) | function
+
+
+@pytest.mark.parametrize(
+    ("function", "hint"),
+    [(sum, r"dm\.Sum\(\)$"), (max, r"dm\.Max\(\)$"), (sorted, r"dm\.Sum\(\), for example, or an inst")],
+)
+def test_a_function_in_the_place_of_a_states_combiner_names_the_combiner(function: Any, hint: str) -> None:
+    with pytest.raises(InvalidType, match=rf"`combine` must be a CombineFn, got .*\nHint: pass {hint}"):
+        dm.CombiningStateSpec(function)
