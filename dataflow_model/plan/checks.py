@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from dataflow_model.errors import PlanError
 from dataflow_model.plan.ahead import nodes_ahead
 from dataflow_model.plan.graph import outputs_of
-from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, Read, Write
+from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, ParDo, Read, Write
 from dataflow_model.plan.record_ids import check_record_ids
+from dataflow_model.plan.refinements import groupings_before
 from dataflow_model.plan.retractions import check_retractions
 from dataflow_model.plan.sink_places import check_sink_places
 from dataflow_model.plan.stages import changing_sides
@@ -19,6 +20,7 @@ from dataflow_model.time import Duration
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Ref
+    from dataflow_model.plan.strategy import WindowingStrategy
 
 __all__ = ["check", "check_sinks", "unbounded_collections"]
 
@@ -44,6 +46,7 @@ def check(plan: Plan, *, drained: bool = False) -> None:
     check_sink_places(plan)
     if not drained:
         _check_that_groupings_fire(plan)
+        _check_that_side_inputs_appear(plan)
 
 
 def check_sinks(plan: Plan, *, streaming: bool) -> None:
@@ -90,14 +93,35 @@ def _check_that_groupings_fire(plan: Plan) -> None:
         if not isinstance(node, GroupByKeyAndWindow) or node.input not in unbounded:
             continue
         strategy = node.strategy
-        waits_for_the_end = not strategy.trigger.may_fire(allowed_lateness=Duration(0))
-        if strategy.window_fn.is_global and waits_for_the_end:
+        if _waits_for_the_end(strategy):
             raise PlanError(
                 f"{node.label!r} would never emit anything: its input is unbounded, so under {strategy.trigger!r} "
                 "the watermark never passes the end of the global window",
                 hint="put dm.Window.into(dm.FixedWindows(…)) before it, "
                 "or dm.Window.trigger(dm.Repeatedly(dm.AfterCount(…)))",
             )
+
+
+def _check_that_side_inputs_appear(plan: Plan) -> None:
+    """Check side inputs that no grouping has made: their elements appear when their window is passed or triggered."""
+    unbounded = unbounded_collections(plan)
+    for node in plan.nodes:
+        for side in node.side_inputs if isinstance(node, ParDo) else ():
+            strategy = plan.strategy(side.ref)
+            if side.ref not in unbounded or not _waits_for_the_end(strategy):
+                continue
+            if groupings_before(plan, side.ref, lambda _: True):
+                continue
+            raise PlanError(
+                f"{node.label!r} would wait forever for its side input {side.ref.label!r}, which is unbounded: under "
+                f"{strategy.trigger!r} the watermark never passes the end of the global window",
+                hint="put dm.Window.into(dm.FixedWindows(…)) before the side input and before the main input, "
+                "or dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))) before the side input",
+            )
+
+
+def _waits_for_the_end(strategy: WindowingStrategy) -> bool:
+    return strategy.window_fn.is_global and not strategy.trigger.may_fire(allowed_lateness=Duration(0))
 
 
 def _check_clocks(plan: Plan) -> None:

@@ -77,12 +77,47 @@ def test_run_checks_the_plan_before_it_asks_the_runner() -> None:
 def test_endlessness_comes_through_flatten_but_not_through_side_inputs() -> None:
     p = dm.Pipeline()
     endless = p | dm.Read(Feed())
+    shown = endless | dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1)))
     pairs = p | dm.Create([("a", 1)])
-    _ = pairs | dm.Map(lambda pair, side: pair, dm.AsIter(endless)) | dm.Sum.per_key()
+    _ = pairs | dm.Map(lambda pair, side: pair, dm.AsIter(shown)) | dm.Sum.per_key()
     check(p.plan())
     _ = (pairs, endless) | dm.Flatten() | dm.GroupByKey()
     with pytest.raises(dm.PlanError, match="'GroupByKey' would never emit anything"):
         check(p.plan())
+
+
+@pytest.mark.parametrize(
+    "windowing",
+    [
+        dm.Window.into(dm.FixedWindows("1 hour")),
+        dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))),
+        dm.Window.trigger(dm.AfterWatermark(early=dm.AfterProcessingTime("1 minute"))),
+    ],
+)
+def test_a_side_input_without_end_that_is_never_seen_is_refused(windowing: dm.WindowInto) -> None:
+    def with_side(*before: dm.WindowInto) -> dm.Pipeline:
+        p = dm.Pipeline()
+        side: Any = p | dm.Read(Feed()) | dm.Map(lambda row: row)
+        for part in before:
+            side = side | part
+        _ = p | dm.Create([1]) | "main" >> dm.Map(lambda x, side: x, dm.AsIter(side))
+        return p
+
+    check(with_side(windowing).plan())
+    check(with_side().plan(), drained=True)
+    expected = (
+        r"'main' would wait forever for its side input 'Map', which is unbounded(.|\n)*\nHint: put dm.Window.into"
+    )
+    with pytest.raises(dm.PlanError, match=expected):
+        check(with_side().plan())
+
+
+def test_a_side_input_of_panes_is_seen_with_each_pane() -> None:
+    p = dm.Pipeline()
+    pairs = p | dm.Read(Feed()) | dm.Map(lambda row: (row, 1)) | dm.Window.into(dm.FixedWindows("1 hour"))
+    totals = pairs | dm.Sum.per_key() | "all of time" >> dm.Window.into(dm.GlobalWindows())
+    _ = p | dm.Create([1]) | "main" >> dm.Map(lambda x, side: x, dm.AsDict(totals))
+    check(p.plan())
 
 
 def test_replayed_and_wall_clocks_do_not_mix_but_create_goes_with_both() -> None:
