@@ -75,7 +75,8 @@ class GroupBy(PTransform):
             _add(named, name, expression)
         if not named:
             raise InvalidArgument(
-                "GroupBy() needs something to group by, got nothing", hint="use dm.GroupBy('carrier')"
+                "GroupBy() needs something to group by, got nothing",
+                hint="use dm.GroupBy('carrier'), or dm.Together(total=sum).globally() to combine all elements",
             )
         self._keys = named
         self._is_plain = len(fields) == 1 and not expressions
@@ -99,7 +100,9 @@ class GroupBy(PTransform):
             InvalidType: for a field that is neither text nor a function, or a value that is not a combiner.
         """
         taken: dict[str, Any] = {**self._keys, **self._aggregates}
-        _add(taken, dest, field)
+        _add(
+            taken, dest, field, hint="pass another name as the third argument: .aggregate_field('delay', sum, 'total')"
+        )
         combiner = as_combine_fn(combine, f"GroupBy.aggregate_field({dest!r})")
         return self._but(_aggregates={**self._aggregates, dest: (field, combiner)})
 
@@ -126,7 +129,13 @@ class GroupBy(PTransform):
         return keyed | CombinePerKey(combine) | "rows" >> Map(_Row(made, plain=self._is_plain)).with_output_types(rows)
 
 
-def _add(named: dict[str, Any], name: Any, expression: Any) -> None:
+def _add(
+    named: dict[str, Any],
+    name: Any,
+    expression: Any,
+    *,
+    hint: str = "give the expression another name: dm.GroupBy(from_airport='origin')",
+) -> None:
     """Add an expression under a name that is free and can be a field."""
     if not isinstance(expression, str) and not callable(expression):
         raise InvalidType(
@@ -138,7 +147,7 @@ def _add(named: dict[str, Any], name: Any, expression: Any) -> None:
         problem = "is there already" if isinstance(name, str) else "is no text"
         raise InvalidArgument(
             f"each field that comes out needs a name of its own, and {name!r} {problem}",
-            hint="give the expression another name: dm.GroupBy(from_airport='origin')",
+            hint=hint,
         )
     named[name] = expression
 

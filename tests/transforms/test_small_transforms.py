@@ -275,3 +275,20 @@ def test_groups_take_retractions_where_all_combiners_can() -> None:
 def test_a_grouping_by_what_is_not_there_is_refused_when_it_is_built(wrong: Any, message: str) -> None:
     with pytest.raises(dm.DataflowError, match=rf"(?s){message}.*Hint: "):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        (dm.GroupBy, r"use dm\.GroupBy\('carrier'\), or dm\.Together\(total=sum\)\.globally\(\)"),
+        (
+            lambda: dm.GroupBy("a").aggregate_field("b", sum, "a"),
+            r"pass another name as the third argument: \.aggregate_f",
+        ),
+        (lambda: dm.GroupBy("a").aggregate_field("b", "total", sum), "pass another name as the third argument"),  # type: ignore[arg-type] # the point
+        (lambda: dm.GroupBy("a", a="b"), r"give the expression another name: dm\.GroupBy\("),
+    ],
+)
+def test_a_wrong_grouping_by_fields_is_reported_with_its_own_way_out(wrong: Any, hint: str) -> None:
+    with pytest.raises(dm.DataflowError, match=rf"\nHint: {hint}"):
+        wrong()
