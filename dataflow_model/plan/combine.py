@@ -117,6 +117,9 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         """
         return ()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'…' if getattr(self, '__dict__', None) else ''})"
+
     @property
     def can_subtract(self) -> bool:
         """Whether the combiner defines `subtract_input`."""

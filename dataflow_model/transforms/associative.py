@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.combine import CombineFn, WrappingFn, check_combine_fn
 from dataflow_model.plan.parameters import check_plain, misfit_of
-from dataflow_model.transforms.code_names import CallsUser
+from dataflow_model.transforms.code_names import CallsUser, code_name
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.side_inputs import AsView
 from dataflow_model.transforms.typehints import combined_type, return_type
@@ -30,7 +30,7 @@ _NOT_ASSOCIATIVE: Final[Mapping[tuple[str, str], str]] = {
 """What to use instead of functions that are not associative, by their module and name."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class AssociativeFn(CombineFn[Any, list[Any], Any]):
     """An associative and commutative function over an iterable, as a combiner.
 
@@ -74,6 +74,9 @@ class AssociativeFn(CombineFn[Any, list[Any], Any]):
         except Exception:  # noqa: BLE001 - `min`-like functions raise what they like for nothing
             return None
 
+    def __repr__(self) -> str:
+        return code_name(self.fn.func if isinstance(self.fn, _Curried) else self.fn)
+
     def output_type(self, value_type: Any) -> Any:
         """Return what the function's annotation says."""
         del value_type
@@ -92,7 +95,7 @@ class _Curried(CallsUser):
         return self.func(values, *self.args, **self.kwargs)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _WithArguments(WrappingFn[Any, Any, Any]):
     """A combiner whose methods take further arguments.
 
@@ -123,6 +126,9 @@ class _WithArguments(WrappingFn[Any, Any, Any]):
 
     def title(self) -> str:
         return str(self.combine.title())
+
+    def __repr__(self) -> str:
+        return repr(self.combine)
 
     @property
     def can_subtract(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,6 +17,8 @@ from dataflow_model.plan.sources import Source
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dataflow_model.plan.watermarks import Arrival
 
 
@@ -130,6 +134,39 @@ def test_replayed_and_wall_clocks_do_not_mix_but_create_goes_with_both() -> None
         dm.PlanError, match=r"one clock, but \['replayed'\] use a replay clock and \['live'\] use the wall clock"
     ):
         check(p.plan())
+
+
+class Last(dm.CombineFn[int, int, int]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, element: int) -> int:
+        return element
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        return max(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
+@pytest.mark.parametrize(
+    ("combine", "words"),
+    [
+        (dm.CombinePerKey(math.prod), "combine by prod per key"),
+        (dm.CombinePerKey(lambda values: max(*values, 0)), r"combine by lambda values: max\(\*values, 0\) per key"),
+        (
+            dm.CombinePerKey(lambda values, by: max(values) * by, 2),
+            r"combine by lambda values, by: max\(values\) \* by per",
+        ),
+        (dm.CombinePerKey(Last()), r"combine by Last\(\) per key"),
+        (dm.Together(last=Last(), total=sum).per_key(), r"combine by Together\(last=Last\(\), total=Sum\(\)\) per key"),
+    ],
+)
+def test_a_combiner_is_explained_as_it_is_written(combine: Any, words: str) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("a", 1)]) | combine
+    assert re.search(words, explain(p.plan()))
 
 
 def test_a_plan_is_told_in_words() -> None:
