@@ -45,7 +45,7 @@ MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
 PARTS = 10
 """In so many parts does `make test-all` draw `MANY` scripts."""
 FIRST, LATEST = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
-BY_PLACE = _ByPlace((dm.Sum(), dm.Mean(), dm.Max()))
+BY_PLACE = _ByPlace(("total", "mean", "most"), (dm.Sum(), dm.Mean(), dm.Max()))
 COMBINERS = [
     dm.Sum(),
     dm.Sum(),
