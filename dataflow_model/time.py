@@ -9,7 +9,7 @@ of `int`: `int(time)` is the number. Sums saturate at `MIN_TIMESTAMP` (−∞) a
 from __future__ import annotations
 
 import datetime
-import decimal
+import fractions
 import math
 import numbers
 import operator
@@ -230,7 +230,7 @@ class Duration(_Micros):
 
     `+`, `-` and ordering take another duration. They reject a bare number, which would silently be microseconds. The
     sum of nothing is the number 0, so `+` and `-` take the int 0, which is the same length in every unit. Scaling with
-    `*` works; `/`, `//` and `%` work on the plain number of microseconds.
+    `*` rounds to a microsecond, as `timedelta` does; `/`, `//` and `%` work on the plain number of microseconds.
 
     Raises:
         InvalidType: for a number that is not whole, or text, which `duration` takes; by `+` and `-` with a bare number
@@ -314,7 +314,7 @@ class Duration(_Micros):
                 f"a duration cannot be scaled to NaN, got {self!r} * {times!r}",
                 hint="replace missing values before they become times",
             )
-        return _new(type(self), int(_saturate(product)))
+        return _new(type(self), round(_saturate(product)))
 
     __rmul__ = __mul__
 
@@ -623,9 +623,8 @@ def _seconds(value: float) -> int:
             f"a number of seconds must not be NaN, got {value!r}",
             hint="replace missing values before they become times",
         )
-    if value in (float("inf"), float("-inf")):
-        return _MAX if value > 0 else _MIN
-    return _saturate(round(value * MICROS_PER_SECOND))
+    micros: Any = value * MICROS_PER_SECOND  # which may be infinite, and cannot be rounded then
+    return round(_saturate(micros))
 
 
 def _parse_duration(text: str) -> int:
@@ -639,7 +638,7 @@ def _parse_duration(text: str) -> int:
                 f"{text!r} is not a duration",
                 hint="use numbers with units (ms, s, min, h, days, weeks), such as '90 seconds' or '1 hour 30 min'",
             )
-        total += round(decimal.Decimal(quantity.group(1)) * _UNITS[unit])
+        total += round(fractions.Fraction(quantity.group(1)) * _UNITS[unit])
         at = quantity.end()
     if not text.strip():
         raise InvalidArgument(f"{text!r} is not a duration", hint="use '90 seconds', for example")

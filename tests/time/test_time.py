@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import fractions
 import itertools
 import math
@@ -428,6 +429,23 @@ def test_an_element_or_a_window_beyond_64_bits_is_the_error_of_its_function() ->
     with pytest.raises(dm.UserCodeError, match=r"(?s)64 bits of microseconds.*transform: 'later'.*element: 'a'"):
         p.run().wait_until_finish()
     assert dm.IntervalWindow(0, EventTime(2**63)) == dm.IntervalWindow(0, dm.MAX_TIMESTAMP)  # bounds saturate
+
+
+def test_the_text_of_a_duration_is_exact_whatever_the_precision_of_decimals() -> None:
+    with decimal.localcontext(prec=3):
+        assert duration("1234.5 seconds") == Duration(1_234_500_000)
+
+
+def test_a_number_of_seconds_beyond_all_floats_of_microseconds_is_infinite() -> None:
+    assert int(duration(1e305)) == 2**63 - 1
+    assert int(duration(-1e305)) == -(2**63)
+
+
+def test_scaling_a_duration_rounds_to_a_microsecond_as_a_timedelta_does() -> None:
+    assert Duration(100) * 0.29 == Duration(29)  # 28.999999999999996
+    assert Duration(100) * 0.29 == duration(datetime.timedelta(microseconds=100) * 0.29)
+    two_thirds: Any = fractions.Fraction(2, 3)
+    assert Duration(-1) * two_thirds == Duration(-1)
 
 
 def test_a_duration_is_not_scaled_to_nan() -> None:
