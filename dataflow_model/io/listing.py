@@ -158,6 +158,8 @@ class Watch:
                 self._add_tree(path, cut, full=full)
             else:
                 self._add_matches(path, cut, full=full)
+        if len(self._folders) > len(self._seen):
+            self._forget_removed()
         if len(before) == len(self._parts) and all(map(operator.is_, before, self._parts)):
             return self._names
         if len(self._parts) == 1:
@@ -234,6 +236,12 @@ class Watch:
             self._noticed += (folder.notices is not None) - noticed
             self._replaced += folder.replaced
         return folder
+
+    def _forget_removed(self) -> None:
+        """Forget the directories that this look has not met, with what the kernel was asked about them."""
+        for path in self._folders.keys() - self._seen:
+            self._noticed -= self._folders.pop(path).notices is not None
+        self._matching = {place: kept for place, kept in self._matching.items() if place[0] in self._folders}
 
 
 def list_files(paths: tuple[str, ...]) -> list[str]:

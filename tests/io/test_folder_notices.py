@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dataflow_model.io import folder_notices
 from dataflow_model.io.folder_notices import FolderNotices
 from dataflow_model.io.listed_folder import SETTLED
-from dataflow_model.io.listing import FEW, Watch
+from dataflow_model.io.listing import FEW, MOST_NOTICED, Watch
 from tests.support.folders import tick
 from tests.support.os_calls import record_calls
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
 
 MANY = FEW + 10
+
+
+def open_queues() -> int:
+    """Return from how many descriptors this process reads notices."""
+    count = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+            count += "inotify" in str(descriptor.readlink())
+    return count
 
 
 def notices_of(folder: Path) -> FolderNotices:
@@ -139,6 +147,23 @@ def test_another_directory_under_the_same_name_is_listed(watched: Watched) -> No
     watched.folder.mkdir()
     (watched.folder / "other").touch()
     assert watched.look()[0] == {"other"}
+
+
+def test_a_directory_that_is_removed_leaves_its_notices_to_others(tmp_path: Path) -> None:
+    watch, pattern, others = Watch(), str(tmp_path / "*" / "*"), open_queues()
+    for day in range(MOST_NOTICED + 1):
+        folder = tmp_path / str(day)
+        folder.mkdir()
+        for number in range(MANY):
+            (folder / str(number)).touch()
+        for _ in range(2):
+            names = watch.look((pattern,), full=True).names
+        assert len(names) == MANY
+        assert open_queues() - others == 1, "the newest directory is noticed, and no other holds a descriptor"
+        shutil.rmtree(folder)
+    assert watch.look((pattern,)).names == {}
+    assert watch.folders() == [str(tmp_path)]
+    assert open_queues() == others
 
 
 def test_without_notices_many_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
