@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import codecs
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -180,7 +181,7 @@ def _unpacked_blocks(version: FileVersion, encoding: str, start: int) -> Iterato
             file.close()
         else:
             _open_files[place] = file
-            with contextlib.suppress(StopIteration, KeyError):  # other threads read too
+            with contextlib.suppress(StopIteration, KeyError, RuntimeError):  # other threads read too
                 while len(_open_files) > _MOST_OPEN:
                     _open_files.pop(next(iter(_open_files))).close()
 
@@ -189,6 +190,10 @@ def _unpacked_blocks(version: FileVersion, encoding: str, start: int) -> Iterato
 def _close_open_files() -> None:
     while _open_files:
         _open_files.popitem()[1].close()
+
+
+if hasattr(os, "register_at_fork"):  # a fork would share the place in each file, and move it for the other process
+    os.register_at_fork(after_in_child=_close_open_files)
 
 
 class _Unpacked:

@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,24 @@ if TYPE_CHECKING:
 
 CSV = TextFormat(delimiter=",", quote='"', ends_at_cr=True)
 LINES = TextFormat()
+
+FORKING = """
+import os, sys
+from dataflow_model.io.file_identity import FileVersion
+from dataflow_model.io.records import TextFormat, read_records
+
+def line(number):
+    [part] = read_records(FileVersion.of(sys.argv[1]), TextFormat("iso8859-1"), number, number + 1)
+    return int(part.text())
+
+line(0)
+child = os.fork()
+if not child:
+    line(199_999)
+    os._exit(0)
+os.waitpid(child, 0)
+print(line(10_000))
+"""
 
 TEXTS = st.text(alphabet='a,"\r\n', max_size=40)
 ROWS = st.lists(st.lists(st.text(alphabet='a,"\r\nü', max_size=6), min_size=2, max_size=3), max_size=20)
@@ -146,6 +166,12 @@ def test_ranges_in_order_unpack_a_file_once(tmp_path: Path, monkeypatch: pytest.
         texts_read = b"".join(part.text() for part in read_records(version, LINES, start, start + 20_000))
         assert texts_read == b"".join(lines[start : start + 20_000])
     assert len(opened) == 1
+
+
+def test_a_forked_child_does_not_move_the_place_in_a_file_that_its_parent_reads(tmp_path: Path) -> None:
+    version = version_of(b"".join(b"%09d\n" % number for number in range(200_000)), str(tmp_path), "a.txt")
+    printed = subprocess.check_output([sys.executable, "-c", FORKING, version.path], text=True)
+    assert printed == "10000\n"
 
 
 @pytest.mark.parametrize("appended", [b"", b"more\n"])
