@@ -101,19 +101,12 @@ def json_schema(sample: bytes) -> pa.Schema:
     """
     lines = [line for line in sample.split(b"\n") if line.strip() and not (_is_deep(line) or has_null_line(line))]
     try:
-        schema = _read(lines).schema
-    except pa.ArrowInvalid:
-        lines = _alike(lines)
-        if not lines:
+        return _schema_of(lines)
+    except ValueError:
+        alike = _alike(lines)
+        if not alike:
             raise
-        schema = _read(lines).schema
-    schema = _with_instants(lines, schema)
-    if not any(_has_float(field.type) for field in schema):
-        return schema
-    rows = [json.loads(line, parse_int=_number) for line in lines]
-    return pa.schema(
-        [pa.field(field.name, _whole(field.type, [row.get(field.name) for row in rows])) for field in schema]
-    )
+        return _schema_of(alike)
 
 
 def check_depth(data: bytes) -> None:
@@ -150,6 +143,21 @@ def _is_deep(line: bytes) -> bool:
 def _read(lines: list[bytes], columns: pa.Schema | None = None) -> pa.Table:
     parsing = pa_json.ParseOptions(explicit_schema=columns)
     return pa_json.read_json(pa.BufferReader(b"\n".join(lines) + b"\n"), parse_options=parsing)
+
+
+def _schema_of(lines: list[bytes]) -> pa.Schema:
+    """Return the fields of lines.
+
+    Raises:
+        ValueError: for a line that is not one JSON object, and for values of different kinds; Arrow's error is one too.
+    """
+    schema = _with_instants(lines, _read(lines).schema)
+    if not any(_has_float(field.type) for field in schema):
+        return schema
+    rows = [json.loads(line, parse_int=_number) for line in lines]
+    return pa.schema(
+        [pa.field(field.name, _whole(field.type, [row.get(field.name) for row in rows])) for field in schema]
+    )
 
 
 def _alike(lines: list[bytes]) -> list[bytes]:

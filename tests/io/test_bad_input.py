@@ -159,6 +159,7 @@ def test_values_of_another_type_are_bad_rows_of_json(tmp_path: Path) -> None:
         ('{"n": {"x": 1}}', "column 'n' is int64 and cannot hold"),
         ('{"n": 3, "more": [1, "x"]}', "column 'more' is list"),
         ('{"n": 3, "n": 4}', ""),
+        ('{"n": 3} {"n": 4}', "it is not JSON: Extra data"),
     ],
 )
 def test_a_bad_row_of_json_does_not_keep_the_columns_from_being_inferred(
