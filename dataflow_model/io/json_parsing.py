@@ -15,7 +15,6 @@ import pyarrow.json as pa_json
 from dataflow_model.errors import shown
 from dataflow_model.io.inference import check_depth, has_null_line
 from dataflow_model.io.parsing import cannot_hold, in_microseconds
-from dataflow_model.io.unpacking import problem_of_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,6 +47,8 @@ def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
     check_depth(data)
     if has_null_line(data):
         raise ValueError(_NO_OBJECT)
+    if not data.isascii():
+        data.decode()  # raises for what is not UTF-8, which Arrow puts into columns of text unseen
     has_words = b'NaN"' in data or b'Infinity"' in data
     quick = [field for field in columns if _is_read_by_arrow(field.type, has_words=has_words)]
     parsed = _parsed_by_arrow(data, pa.schema(quick))
@@ -61,13 +62,13 @@ def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=columns)
 
 
-def problem_of_line(data: bytes, columns: pa.Schema, error: str, encoding: str) -> str:
+def problem_of_line(data: bytes, columns: pa.Schema, error: str) -> str:
     """Return what is wrong with a line: that it is not JSON, or a value and its column; otherwise the given `error`."""
     try:
         check_depth(data)
         row, repeated = _object_and_repeated(data)
     except UnicodeDecodeError:
-        return f"it is {problem_of_encoding(encoding)}"
+        return "it is not UTF-8, in which JSON is written"
     except json.JSONDecodeError as problem:
         return f"it is not JSON: {problem.msg} at character {problem.pos}"
     except ValueError as problem:

@@ -207,7 +207,7 @@ class JsonSource(LinesOfRows):
             return parse_lines(data, columns)
 
         def explain(data: bytes, problem: str) -> str:
-            return problem_of_line(data, columns, problem, self.form.encoding)
+            return problem_of_line(data, columns, problem)
 
         for records in self.records(path, start, stop):
             yield from parse_records(records, parse, columns, explain)

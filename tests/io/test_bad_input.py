@@ -173,6 +173,15 @@ def test_a_bad_row_of_json_does_not_keep_the_columns_from_being_inferred(
     assert bad[0][1].startswith(reason)
 
 
+@pytest.mark.parametrize("number", ["1", "0.5"])
+def test_text_of_json_that_is_not_utf_8_is_a_bad_row(tmp_path: Path, number: str) -> None:
+    good, bad_line = (f'{{"n": {number}, "name": "{name}"}}\n' for name in ("Zürich", "Z\udcfcrich"))
+    (tmp_path / "a.json").write_bytes((good + bad_line + good).encode("utf-8", "surrogateescape"))
+    rows, bad = decoded(JsonSource(paths=tmp_path, event_time=None).bound(), "a.json")
+    assert rows == [(float(number), "Zürich")] * 2
+    assert bad == [(1, "it is not UTF-8, in which JSON is written")]
+
+
 def test_a_file_without_a_line_of_json_has_no_columns(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("carrier,delay\nUA,4\n")
     with pytest.raises(SourceError, match=r"a\.json cannot be inferred: JSON parse error.*\nHint: pass schema="):
