@@ -82,13 +82,15 @@ class ForeachBundleSink(MessageSink):
 
 
 def _takes_two(fn: Callable[..., Any]) -> bool:
+    """Return whether a function takes the id: not as another parameter with a default, which is the function's own."""
     try:
-        called_signature(fn).bind([], "")
-    except TypeError:
+        signature = called_signature(fn)
+        signature.bind([], "")
+    except (TypeError, ValueError):  # a builtin may have no signature
         return False
-    except ValueError:  # a builtin without a signature, such as `print`
-        return False
-    return True
+    first, *others = signature.parameters.values()
+    second = first if first.kind is first.VAR_POSITIONAL else others[0]
+    return second.default is second.empty or second.name == "commit_id"
 
 
 @attrs.frozen(kw_only=True)

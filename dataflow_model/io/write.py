@@ -339,7 +339,8 @@ class ForeachBundle(Write):
     driver's machine, which sees none of the program's objects.
 
     Args:
-        fn: `fn(values)` or `fn(values, commit_id)`.
+        fn: `fn(values)` or `fn(values, commit_id)`. A second parameter with a default gets the id only if it is called
+            `commit_id`.
         whole_records: pass `Record`s (value, event time, window, pane, `is_retraction`) instead of values.
 
     Raises:

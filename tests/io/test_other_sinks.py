@@ -77,6 +77,23 @@ def test_foreach_bundle_calls_once_a_commit_with_values_and_commit_id() -> None:
     assert calls == [(["a", "b"], "7")]
 
 
+def test_foreach_bundle_does_not_pass_the_commit_id_as_an_argument_that_the_function_has_bound() -> None:
+    calls: list[Any] = []
+
+    def save(values: list[Any], commit_id: str | None = None) -> None:
+        calls.append((values, commit_id))
+
+    functions: list[Any] = [
+        lambda values, saved=calls: saved.append(values),
+        lambda values, saved=calls, *more: saved.append((values, more)),
+        lambda *given: calls.append(given),
+        save,
+    ]
+    for fn in functions:
+        ForeachBundleSink(fn=fn).commit("7", messages(ForeachBundleSink(fn=fn), {1: "a"}))
+    assert calls == [["a"], (["a"], ()), (["a"], "7"), (["a"], "7")]
+
+
 def test_foreach_bundle_may_take_values_only_or_whole_records() -> None:
     calls: list[Any] = []
     sink = ForeachBundleSink(fn=calls.append, whole_records=True)
