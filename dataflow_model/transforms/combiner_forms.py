@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Self
 
-from dataflow_model.errors import InvalidType
+from dataflow_model.errors import InvalidType, shown
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.parameters import check_plain, misfit_of
 from dataflow_model.plan.spellings import with_spellings
@@ -37,6 +37,12 @@ class _Form:
         name = f"{owner.__name__}.{self._suffix}"
 
         def form(*args: Any, **kwargs: Any) -> CombinePerKey | CombineGlobally:
+            if instance is not None and (args or kwargs):
+                given = shown((*args, *kwargs.values()))
+                raise InvalidType(
+                    f"{self._attribute}() of an instance takes no arguments, got {given} for {instance!r}",
+                    hint=f"pass them to the class: {owner.__name__}.{self._attribute}(…)",
+                )
             return self._transform(owner(*args, **kwargs) if instance is None else instance, name=name)
 
         form.__doc__ = self.__doc__
@@ -54,6 +60,9 @@ class Combiner(CombineFn[InputT, AccumT, OutputT]):
 
     Both forms return a transform. On the class, they take the arguments of the constructor; on an instance, they take
     none.
+
+    Raises:
+        InvalidType: by a form of an instance, for any argument.
 
     Example:
         >>> import dataflow_model as dm

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.errors import InvalidType
 from dataflow_model.testing import TestStream
 from dataflow_model.transforms.associative import AssociativeFn
 
@@ -127,6 +128,14 @@ def test_forms_carry_the_arguments_and_the_name() -> None:
     assert (per_key.label, per_key.fn) == ("Top.PerKey", dm.Top(2, reverse=True))
     assert dm.Mean.globally().label == "Mean.Globally"
     assert dm.Together(n=dm.Count()).per_key().fn == dm.Together(n=dm.Count())
+
+
+def test_a_form_of_an_instance_takes_no_arguments() -> None:
+    top: Any = dm.Top(2)
+    forms: list[Any] = [lambda: top.per_key(3), lambda: top.globally(n=3)]
+    for form in forms:
+        with pytest.raises(InvalidType, match=r"takes no arguments, got \(3,\) for Top\(n=2.*\nHint: pass them to"):
+            form()
 
 
 def test_classes_and_builtins_stand_for_combiners() -> None:
