@@ -28,6 +28,7 @@ __all__ = [
     "check_runner",
     "is_observed",
     "unobserved",
+    "wait_or_stop",
 ]
 
 _OBSERVED: Final = contextvars.ContextVar("observed", default=True)
@@ -181,6 +182,15 @@ class RewritesPlans(Protocol):
 def as_run(runner: object, plan: Plan) -> Plan:
     """Return the plan that a runner runs for a plan; see `RewritesPlans`."""
     return runner.rewritten(plan) if isinstance(runner, RewritesPlans) else plan
+
+
+def wait_or_stop(result: PipelineResult) -> None:
+    """Wait for the end of a run whose result nobody else has; Ctrl-C stops the run."""
+    try:
+        result.wait_until_finish()
+    except KeyboardInterrupt:
+        result.stop()
+        raise
 
 
 def check_runner(runner: object) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.io import Collect
+from dataflow_model.plan.runner import wait_or_stop
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing.streams import TestStream
 from dataflow_model.transforms import CombinePerKey, GroupByKey, Pipeline, Window, WindowInto
@@ -60,7 +61,7 @@ def run_script(
     grouped = windowed | "group" >> (GroupByKey() if combine is None else CombinePerKey(combine))
     _ = grouped | "panes" >> Collect()
     result = pipeline.run(until="drained")
-    result.wait_until_finish()
+    wait_or_stop(result)
     return panes_of(result.collected("panes"))
 
 

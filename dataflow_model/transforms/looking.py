@@ -8,7 +8,7 @@ from dataflow_model.arguments import positive_int
 from dataflow_model.display import cell_text
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.records import table_of_records
-from dataflow_model.plan.runner import unobserved
+from dataflow_model.plan.runner import unobserved, wait_or_stop
 from dataflow_model.plan.sampling import SAMPLE, sample_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def sample(collection: PCollection, runner: Runner, n: int, rows: int) -> list[R
     check(plan)
     with unobserved():
         result = runner.run(plan)
-    result.wait_until_finish()
+    wait_or_stop(result)
     records: list[Record] = result.collected(SAMPLE)
     return records[:n]
 

@@ -15,7 +15,7 @@ from dataflow_model.plan.explain import explain as explain_plan
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
 from dataflow_model.plan.refinements import warn_about_refinements
-from dataflow_model.plan.runner import as_run, check_runner
+from dataflow_model.plan.runner import as_run, check_runner, wait_or_stop
 from dataflow_model.plan.side_panes import check_side_inputs
 from dataflow_model.plan.spellings import SPELLINGS
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
@@ -306,11 +306,7 @@ class Pipeline:
     ) -> None:
         if kind is None:
             self._result = self.run()
-            try:
-                self._result.wait_until_finish()
-            except KeyboardInterrupt:  # nobody else has the result yet
-                self._result.stop()
-                raise
+            wait_or_stop(self._result)
 
 
 def _members(pvalue: Any) -> list[PCollection]:

@@ -396,7 +396,7 @@ def test_the_traceback_of_an_error_in_a_users_function_shows_no_frames_of_the_en
     with pytest.raises(dm.UserCodeError) as raised, dm.Pipeline() as p:
         _ = p | dm.Create([0]) | dm.Map(lambda x: 1 // x)
     names = [frame.name for frame in traceback.extract_tb(raised.value.__traceback__)]
-    assert names[-2:] == ["__exit__", "wait_until_finish"]
+    assert names[-3:] == ["__exit__", "wait_or_stop", "wait_until_finish"]
     cause = raised.value.__cause__
     assert isinstance(cause, ZeroDivisionError)
     assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["<lambda>"]

@@ -11,7 +11,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.testing import TestStream
+from dataflow_model.runners.local.result import LocalResult
+from dataflow_model.testing import TestStream, run_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +52,23 @@ def test_head_of_a_generator_without_an_end_is_its_first_numbers() -> None:
     assert [row.value for row in numbers.head(3)] == [5, 6, 7]
     some = p | "some" >> dm.io.GenerateSequence(0, 2, rate=100, begin="2013-01-01T00:00Z")
     assert [row.value for row in some.head(3)] == [0, 1]
+
+
+def test_an_interrupt_while_a_sample_is_computed_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[str] = []
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalResult, "wait_until_finish", interrupted)
+    monkeypatch.setattr(LocalResult, "stop", lambda result: stopped.append(type(result).__name__))
+    for compute in (
+        (dm.Pipeline() | dm.Create([1, 2])).head,
+        lambda: run_script(TestStream().add(1, 0, key="a"), dm.GlobalWindows()),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            compute()
+    assert stopped == ["LocalResult", "LocalResult"]
 
 
 def test_head_writes_nothing_and_calls_only_what_the_collection_comes_from(tmp_path: Path) -> None:
