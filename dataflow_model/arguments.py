@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
 
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["EXTRA", "calls_explained", "positive_int", "way_out"]
+__all__ = ["EXTRA", "calls_explained", "local_path", "positive_int", "way_out"]
 
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
@@ -32,6 +34,8 @@ _OTHER_NAMES: Final = {
     "tz": "zone",
 }
 """Arguments of Beam, pandas and others, and what they are called here."""
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # pathlib makes `s3:/bucket` of `s3://bucket`
+_FILE_URL: Final = re.compile(r"file:(//)?(?=/(?!/))")
 
 
 def way_out(name: str, arguments: Iterable[str]) -> str:
@@ -64,6 +68,23 @@ def positive_int(name: str, value: object, hint: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}", hint=hint)
     return value
+
+
+def local_path(text: str) -> str | None:
+    """Return the path that a text names, which may be the URL of a local file; `None` for any other URL.
+
+    Taken for a relative path, a URL would be a different directory for each working directory.
+
+    Example:
+        >>> local_path("file:///data/my%20flights"), local_path("file:/data"), local_path("runs/a:b")
+        ('/data/my flights', '/data', 'runs/a:b')
+        >>> local_path("s3://bucket/flights"), local_path("file://host/flights")
+        (None, None)
+    """
+    url = _FILE_URL.match(text)
+    if url is not None:
+        return unquote(text[url.end() :], errors="surrogateescape")
+    return None if _URL.match(text) else text
 
 
 def calls_explained(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
+from dataflow_model.arguments import local_path
 from dataflow_model.errors import InvalidArgument, InvalidType
 
 __all__ = ["PathLike", "absolute_path", "absolute_paths", "root_of"]
@@ -34,11 +35,10 @@ def absolute_path(path: PathLike) -> str:
         raise InvalidType(
             f"a path must be text or a pathlib.Path, got {path!r}", hint="pass 'data/flights/', for example"
         )
-    text = os.fspath(path)
-    text = text.removeprefix("file://") if text.startswith("file:///") else text
-    if "://" in text:
+    text = local_path(os.fspath(path))
+    if text is None:
         raise InvalidArgument(
-            f"a path must be on a mounted file system, got the URL {text!r}",
+            f"a path must be on a mounted file system, got the URL {os.fspath(path)!r}",
             hint="mount it, or read it with Spark and pass the DataFrame to ReadDataFrame",
         )
     if not text:

@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
+from dataflow_model.arguments import local_path
 from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ __all__ = ["MAX_ROWS_PER_BATCH", "checkpoint_path", "reject_options_of_streams",
 MAX_ROWS_PER_BATCH: Final = 400_000
 """The default of `max_rows_per_batch`."""
 
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _UNITS: Final = {
     "B": 1,
     "KB": 10**3,
@@ -56,8 +56,7 @@ def checkpoint_path(checkpoint: object) -> str:
     """Return the option `checkpoint` as a path; `~` is the home directory, and `file:///data` is `/data`.
 
     Raises:
-        InvalidArgument: for anything but the path of a directory, and for URLs: taken for a relative path, a URL would
-            be a different directory for each working directory, and a run started elsewhere would begin anew.
+        InvalidArgument: for anything but the path of a directory, and for other URLs; see `local_path`.
 
     Example:
         >>> checkpoint_path("file:///data/checkpoints/delays")
@@ -74,13 +73,10 @@ def checkpoint_path(checkpoint: object) -> str:
             f"`checkpoint` must be the path of a directory, got {checkpoint!r}",
             hint="pass a directory of this pipeline's own, such as checkpoint='checkpoints/delays'",
         )
-    path = os.fspath(checkpoint)
-    for scheme in ("file://", "file:"):
-        if path.startswith(scheme + "/"):
-            path = path.removeprefix(scheme)
-    if _URL.match(path):
+    path = local_path(os.fspath(checkpoint))
+    if path is None:
         raise InvalidArgument(
-            f"`checkpoint` must be a directory of a mounted file system, got the URL {path!r}",
+            f"`checkpoint` must be a directory of a mounted file system, got the URL {os.fspath(checkpoint)!r}",
             hint="mount it, and pass the path of the directory there, such as checkpoint='/mnt/bucket/delays'",
         )
     return os.path.expanduser(path)  # noqa: PTH111 - the path as the user has named it otherwise

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io import ReadCsv, ReadJson, ReadParquet
 from dataflow_model.io.parquet_source import ParquetSource
+from dataflow_model.io.paths import absolute_path
 from dataflow_model.io.text_sources import CsvSource, JsonSource
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.nodes import Read as ReadNode
@@ -28,8 +30,6 @@ from dataflow_model.plan.watermarks import ARRIVAL, BoundedOutOfOrderness
 from dataflow_model.transforms.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dataflow_model.io.file_source import FileSource
 
 ROWS = 5_000
@@ -310,3 +310,15 @@ def test_a_path_without_files_is_an_error_at_plan_time(tmp_path: Path) -> None:
     assert isinstance(waiting, ParquetSource)
     with pytest.raises(SourceError, match="are not known\nHint: pass schema="):
         waiting.schema()
+
+
+def test_the_url_of_a_local_file_is_its_path_however_it_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "my flights"
+    for name in (str(folder), folder.as_uri(), f"file:{tmp_path}/my%20flights"):
+        assert absolute_path(name) == str(folder)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/flights", Path("s3://bucket/flights"), "dbfs:/flights", "file://host/a"])
+def test_a_url_of_another_place_is_not_taken_for_a_relative_path(url: str | Path) -> None:
+    with pytest.raises(InvalidArgument, match="must be on a mounted file system, got the URL"):
+        absolute_path(url)

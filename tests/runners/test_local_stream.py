@@ -399,7 +399,9 @@ def test_a_checkpoint_that_is_no_path_is_refused(checkpoint: Any) -> None:
         dm.LocalRunner(checkpoint=checkpoint)
 
 
-@pytest.mark.parametrize("checkpoint", ["s3://bucket/run", "hdfs://name/run", "dbfs:/run", Path("s3://bucket/run")])
+@pytest.mark.parametrize(
+    "checkpoint", ["s3://bucket/run", "hdfs://name/run", "dbfs:/run", "file://host/run", Path("s3://bucket/run")]
+)
 @pytest.mark.parametrize("runner", [dm.LocalRunner, functools.partial(dm.SparkRunner, None, "streaming")])
 def test_a_checkpoint_that_is_a_url_is_rejected(runner: Any, checkpoint: Any) -> None:
     with pytest.raises(dm.InvalidArgument, match="must be a directory of a mounted file system, got the URL"):
@@ -411,6 +413,7 @@ def test_a_checkpoint_is_one_directory_however_it_is_named(monkeypatch: pytest.M
     names = ["~/runs/a:b", "file:///home/ada/runs/a:b", "file:/home/ada/runs/a:b", Path("/home/ada/runs/a:b")]
     assert {checkpoint_path(name) for name in names} == {"/home/ada/runs/a:b"}
     assert checkpoint_path("runs/a:b") == "runs/a:b"
+    assert checkpoint_path(Path("/home/ada/my runs").as_uri()) == "/home/ada/my runs"
 
 
 FILES = st.sampled_from(["a", "b", "caf\xe9"])
