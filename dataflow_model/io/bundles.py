@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidType, SinkError, UserCodeError
+from dataflow_model.errors import InvalidType, SinkError, UserCodeError, shown
 from dataflow_model.io.schemas import checked_schema, full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
@@ -76,7 +76,7 @@ class ForeachBundleSink(MessageSink):
             raise UserCodeError(
                 f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}\n"
                 f"in the function of {self.label!r}, given {len(values)} values of commit {commit_id}, "
-                f"the first {values[0]!r}",
+                f"the first {shown(values[0])}",
                 hint="this commit does not count as written; the function is called again when the run is resumed",
             ) from error
 
@@ -152,7 +152,7 @@ def _table(
     batch, misfits = fit(records, pa.schema([]) if schema is None else schema, **added)
     if misfits:
         raise SinkError(
-            f"{label!r} cannot write {misfits[0].value!r}: {misfits[0].reason} ({len(misfits)} such rows)",
+            f"{label!r} cannot write {shown(misfits[0].value)}: {misfits[0].reason} ({len(misfits)} such rows)",
             hint=way_out,
         )
     return pa.Table.from_batches([batch])

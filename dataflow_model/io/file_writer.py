@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import SinkError, shown
+from dataflow_model.errors import SinkError
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.publishing import pending_directory, safe_name, sync_pending
 from dataflow_model.io.schemas import RETRACTION_FIELD
@@ -208,7 +208,7 @@ class FileSinkWriter(SinkWriter):
                 self._dead_file = JsonLinesWriter(self._directory / (self._name + ".dead"))
             for misfit in misfits:
                 row: dict[str, Any] = {
-                    "row": _written(misfit.value),
+                    "row": misfit.text,
                     "label": self._sink.label,
                     "reason": misfit.reason,
                 }
@@ -219,14 +219,6 @@ class FileSinkWriter(SinkWriter):
 
     def _explained(self) -> _Explained:
         return _Explained(f"{self._sink.label!r} cannot write below {self._sink.path}")
-
-
-def _written(value: Any) -> str:
-    """Return a value's whole `repr`; a short one where Python cannot write it, such as that of a deeply nested list."""
-    try:
-        return repr(value)
-    except (ValueError, RecursionError):
-        return shown(value)
 
 
 @attrs.frozen

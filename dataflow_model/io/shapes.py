@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 
+from dataflow_model.errors import shown
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, added_fields
 from dataflow_model.plan.record_columns import PaneColumns, values_of_records
 from dataflow_model.plan.shapes import MISSING, columns_of_values, fitted_columns, inferred_type
@@ -35,6 +36,14 @@ class Misfit:
     value: Any
     reason: str
     is_retraction: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value's whole `repr`; a short one where that fails, as with ints of thousands of digits."""
+        try:
+            return repr(self.value)
+        except Exception:  # noqa: BLE001 - of a class of the user's it may raise anything
+            return shown(self.value)
 
 
 def infer_schema(records: Sequence[Record], *, panes: bool = False, retractions: bool = False) -> pa.Schema | None:

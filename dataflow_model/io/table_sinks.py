@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.database_urls import checked_url
 from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
-from dataflow_model.io.shapes import fit_places, infer_schema
+from dataflow_model.io.shapes import Misfit, fit_places, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
 from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
 from dataflow_model.values import pickles
@@ -260,7 +260,6 @@ class TableSinkWriter(SinkWriter):
 
     def _fit(self, records: Sequence[Record], schema: pa.Schema) -> None:
         batch, kept, misfits = fit_places(records, schema, panes=self._sink.panes)
-        self._dead_letters += [(repr(misfit.value), misfit.reason, misfit.is_retraction) for misfit in misfits]
         columns = [column_values(column) for column in batch.columns]
         bad: dict[int, str] = {}
         for values, field in zip(columns, schema, strict=True):
@@ -268,9 +267,10 @@ class TableSinkWriter(SinkWriter):
         for row, (place, fitting) in enumerate(zip(kept, zip(*columns, strict=True), strict=True)):
             record = records[place]
             if row in bad:
-                self._dead_letters.append((repr(record.value), bad[row], record.is_retraction))
+                misfits.append(Misfit(record.value, bad[row], record.is_retraction))
             else:
                 self._rows.append((record.order, record.is_retraction, fitting))
+        self._dead_letters += [(misfit.text, misfit.reason, misfit.is_retraction) for misfit in misfits]
 
 
 class _WeakTableWriter(TableSinkWriter):

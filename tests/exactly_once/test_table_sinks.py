@@ -223,6 +223,13 @@ def test_rows_that_do_not_fit_go_to_a_table_of_their_own_in_the_same_transaction
     assert len(rows(sink.url, "sums_dead_letters")) == 5
 
 
+def test_a_row_that_python_cannot_write_is_a_dead_letter_too(sink: TableSink) -> None:
+    messages = commit(sink, "run-0", [record(0, (10**5000, 1)), record(1, ("a", 2))])
+    assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
+    [letter] = rows(sink.url, "sums_dead_letters")
+    assert letter["row"] == "(<int of 16610 bits>, 1)"
+
+
 def test_keys_that_are_nan_and_instants_of_no_calendar_are_dead_letters(database: str) -> None:
     schema = pa.schema({"mean": pa.float64(), "at": pa.timestamp("us", "UTC")})
     sink = TableSink(url=database, table="odd", keys="mean", schema=schema)
