@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -53,3 +55,12 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_process_that_was_killed(tmp_
             lock.release()
         finally:
             os.kill(child, signal.SIGKILL)
+
+
+def test_a_file_system_without_locks_is_not_taken_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(dm.SinkError, match=r"cannot be written: .*No locks available\nHint: pass another directory"):
+        RunLock.of(str(tmp_path), "local").take()

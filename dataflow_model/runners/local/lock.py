@@ -65,16 +65,15 @@ class RunLock:
             raise self._unwritable(error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, Process().content(), 0)
+        except BlockingIOError as error:
             who = _who(descriptor)
             os.close(descriptor)
             raise CheckpointMismatch(
                 f"the run in {self.path!r} is running, in {who}",
                 hint="stop that run first: result.stop(); or pass another directory as checkpoint=",
             ) from error
-        try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, Process().content(), 0)
         except OSError as error:
             os.close(descriptor)
             raise self._unwritable(error) from error
