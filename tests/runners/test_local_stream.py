@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import re
+import sqlite3
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.core.durable import DurableMachine
 from dataflow_model.runners.local import streaming
 from dataflow_model.runners.local.lock import check_file_system
-from dataflow_model.runners.local.run_file import Commit, RunFile
+from dataflow_model.runners.local.run_file import FILE, Commit, RunFile
 from dataflow_model.runners.options import checkpoint_path
 from dataflow_model.testing import ManualClock, TestStream
 from tests.support.faults.outcomes import files_of
@@ -414,6 +415,22 @@ def test_a_checkpoint_is_one_directory_however_it_is_named(monkeypatch: pytest.M
     assert {checkpoint_path(name) for name in names} == {"/home/ada/runs/a:b"}
     assert checkpoint_path("runs/a:b") == "runs/a:b"
     assert checkpoint_path(Path("/home/ada/my runs").as_uri()) == "/home/ada/my runs"
+
+
+def test_the_file_of_a_run_is_closed_if_it_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noted(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **kwargs))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    (tmp_path / FILE).write_bytes(b"no database" * 1_000)
+    with pytest.raises(dm.StateCorruption):
+        RunFile.create(str(tmp_path))
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        opened[0].execute("SELECT 1")
 
 
 FILES = st.sampled_from(["a", "b", "caf\xe9"])

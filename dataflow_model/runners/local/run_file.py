@@ -77,14 +77,16 @@ class RunFile:
             SinkError: if it cannot be written.
         """
         file = cls(pathlib.Path(folder, FILE))
-        with file.explained():
+        with file.explained(), contextlib.ExitStack() as undone:
             with contextlib.suppress(OSError):  # SQLite reports it
                 touch(file.path)  # SQLite would let everybody read it, and gives its log the same permissions
             file._database = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
+            undone.callback(file.close)
             file._database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file
             file._database.execute("PRAGMA journal_mode = WAL")
             file._database.execute("PRAGMA synchronous = FULL")
             file._database.executescript(_TABLES)
+            undone.pop_all()
         return file
 
     @classmethod
