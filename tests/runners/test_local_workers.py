@@ -311,6 +311,25 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
     assert ended.stderr == ""
 
 
+def test_workers_run_with_the_options_of_the_interpreter_that_starts_them(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+            import sys
+            import dataflow_model as dm
+
+            def options(_):
+                return sys.flags.optimize, sys.flags.utf8_mode, sys.warnoptions
+
+            with dm.Pipeline(runner=dm.LocalRunner(workers=2)) as p:
+                _ = p | dm.Create([1]) | dm.Map(options) | dm.io.Collect()
+            print(p.result.collected("Collect")[0].value == options(0) == (1, 1, ["ignore::BytesWarning"]))
+        """)
+    )
+    command = [sys.executable, "-O", "-X", "utf8", "-W", "ignore::BytesWarning", str(script)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
+
+
 def test_what_workers_have_printed_is_there_when_one_of_them_fails(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -44,8 +44,10 @@ class _Nursery:
         self._requests, theirs = socket.socketpair()
         with theirs:
             # A session of its own: Ctrl-C in a terminal reaches this process only, which then ends the workers.
+            # The options of this interpreter, such as -O and -X utf8, change what users' functions do.
+            options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined] # noqa: SLF001 - as multiprocessing does
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
-                [sys.executable, "-c", _BOOT.format(descriptor=theirs.fileno())],
+                [sys.executable, *options, "-c", _BOOT.format(descriptor=theirs.fileno())],
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
