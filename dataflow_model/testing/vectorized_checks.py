@@ -11,14 +11,13 @@ from dataflow_model.plan.nodes import ParDo as ParDoNode
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.vectorized import run_on_columns
 from dataflow_model.testing.comparing import same
-from dataflow_model.testing.drawing import Broken, checked_examples, require_hypothesis, smallest_broken
+from dataflow_model.testing.drawing import Broken, check_subject, checked_examples, require_hypothesis, smallest_broken
 from dataflow_model.transforms.endpoints import Create
+from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from dataflow_model.transforms.pardo import ParDo
 
 __all__ = ["check_vectorized"]
 
@@ -33,17 +32,17 @@ def check_vectorized(transform: ParDo[Any, Any], elements: Iterable[Any]) -> Non
     parts of a cut, and compares the outputs. If a `DoFn` also defines `process`, its outputs are compared too. Floats
     are compared with a relative tolerance of 1e-9.
 
+    The same cases are drawn every time. This needs the package hypothesis (the extra `testing`).
+
     Args:
         transform: `Map(…, vectorized=True)`, `Filter(…, vectorized=True)`, or a `ParDo` of a `DoFn` that defines
             `process_batch`.
         elements: the elements to draw from; their types determine the columns that the function is given.
 
-    Needs the package hypothesis (the extra `testing`), whose smallest counterexample the error shows. Draws the same
-    cases every time.
-
     Raises:
-        AssertionError: with the rule that is broken and the elements that show it.
+        AssertionError: with the broken rule and the smallest elements found that show it.
         InvalidArgument: without elements, or for a transform that has no function on columns.
+        InvalidType: for something that is none of these transforms, such as the function alone.
 
     Example:
         >>> import dataflow_model as dm
@@ -56,6 +55,7 @@ def check_vectorized(transform: ParDo[Any, Any], elements: Iterable[Any]) -> Non
           elements: [1, 2]
         Hint: let each output depend on its own row alone; a runner may begin a new batch before every row
     """
+    check_subject(transform, ParDo, "check_vectorized", "dm.Map(fn, vectorized=True), [1, 2]")
     require_hypothesis("check_vectorized")
     from hypothesis import strategies as st
 

@@ -539,6 +539,9 @@ def test_the_check_needs_elements_and_a_function_on_columns() -> None:
         dm.testing.check_vectorized(dm.Map(lambda batch: batch, vectorized=True), [])
     with pytest.raises(InvalidArgument, match="has no function on columns"):
         dm.testing.check_vectorized(dm.Map(lambda value: value), [1])
+    function: Any = lambda batch: batch  # noqa: E731
+    with pytest.raises(InvalidType, match=r"check_vectorized checks an instance of ParDo, got .*\nHint: write "):
+        dm.testing.check_vectorized(function, [1])
 
 
 def test_a_function_is_given_declared_dicts_and_tuples_whole() -> None:
