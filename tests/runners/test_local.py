@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.errors import UserCodeError
-from dataflow_model.testing import TestStream
+from dataflow_model.errors import InvalidType, UserCodeError
+from dataflow_model.testing import ManualClock, TestStream
 from tests.support.scripting import fixed, script
 
 if TYPE_CHECKING:
@@ -323,6 +323,12 @@ def test_the_wall_clock_may_be_given() -> None:
         return p | dm.Create([("k", 1)]) | dm.Sum.per_key()
 
     assert [seconds(record) for record in records(build, dm.LocalRunner(clock=42))] == [42]
+
+
+def test_the_class_of_a_clock_is_no_clock() -> None:
+    kind: Any = ManualClock
+    with pytest.raises(InvalidType, match=r"`clock` must be .*, got the class ManualClock\nHint: write ManualClock"):
+        dm.LocalRunner(clock=kind)
 
 
 def test_a_result_tells_its_state_metrics_and_watermarks() -> None:

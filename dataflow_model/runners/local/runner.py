@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 
 from dataflow_model.arguments import positive_int
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock
@@ -77,6 +77,7 @@ class LocalRunner:
     Raises:
         InvalidArgument: for an unknown mode, an interval that does not fit the mode, numbers out of range, options of a
             stream without a checkpoint, or several workers with one.
+        InvalidType: for a clock that is neither an instant nor a `Clock`, such as a class of clocks.
 
     Source: Beam's DirectRunner, which has no checkpoints.
 
@@ -138,10 +139,7 @@ class LocalRunner:
                 hint="use poll_interval='1 second', for example",
             )
         self.checkpoint = None if checkpoint is None else checkpoint_path(checkpoint)
-        if clock is None or isinstance(clock, datetime.datetime):  # datetime has a `now` of its own
-            self._clock: Clock | ProcessingTime | None = None if clock is None else processing_time(clock)
-        else:
-            self._clock = clock if isinstance(clock, Clock) else processing_time(clock)
+        self._clock = _checked_clock(clock)
         self._interval = check_interval(mode, interval)
 
     def run(self, plan: Plan, *, until: str | None = None) -> PipelineResult:
@@ -199,6 +197,19 @@ class _StandingClock:
     def now(self) -> ProcessingTime:
         """Return the fixed time."""
         return self.at
+
+
+def _checked_clock(clock: InstantLike | Clock | None) -> Clock | ProcessingTime | None:
+    given: object = clock
+    if isinstance(given, type):  # the class of a clock has a `now` too, but not what it needs
+        raise InvalidType(
+            f"`clock` must be an instant or a clock, got the class {given.__name__}", hint=f"write {given.__name__}()"
+        )
+    if clock is None:
+        return None
+    if isinstance(clock, datetime.datetime):  # it has a `now` of its own
+        return processing_time(clock)
+    return clock if isinstance(clock, Clock) else processing_time(clock)
 
 
 def _number_of_workers(workers: object, checkpoint: object) -> int:
