@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidType, explain, refuse_async
@@ -84,11 +85,20 @@ class _EqualTo:
         self.expected = expected
 
     def __call__(self, actual: list[Any]) -> None:
-        missing, unexpected = list(self.expected), []
+        by_hash: defaultdict[int | None, list[Any]] = defaultdict(list)
+        for element in self.expected:
+            by_hash[_hash_of(element)].append(element)
+        others, unexpected = [], []
         for element in actual:
             try:
-                missing.remove(element)
+                by_hash[_hash_of(element)].remove(element)
             except ValueError:  # it is not there, or `==` has no truth value, as for NumPy arrays
+                others.append(element)
+        missing = [element for elements in by_hash.values() for element in elements]
+        for element in others:
+            try:
+                missing.remove(element)
+            except ValueError:
                 place = next((place for place, other in enumerate(missing) if identical(element, other)), None)
                 if place is None:
                     unexpected.append(element)
@@ -102,6 +112,14 @@ class _EqualTo:
                     hint="compare the two lists: the pipeline or the expectation is wrong",
                 )
             )
+
+
+def _hash_of(element: Any) -> int | None:
+    """Return a hash by which most elements are found at once, or `None` for those that have none."""
+    try:
+        return hash(element)
+    except TypeError:
+        return None
 
 
 class _AssertThat(PTransform):

@@ -128,6 +128,45 @@ def test_thousands_of_panes_in_any_order_are_matched_though_one_has_to_make_room
     assert_panes(panes, [[*[{"value": 1}] * 1_499, first]])
 
 
+class Counted(int):
+    """A number that counts how often it is compared."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons += 1
+        return isinstance(other, Counted) and int(self) == int(other)
+
+    __hash__ = int.__hash__
+
+
+def test_elements_in_another_order_are_found_without_comparing_each_with_all() -> None:
+    numbers = [Counted(number) for number in range(1_000)]
+    equal_to(numbers)([Counted(number) for number in reversed(numbers)])
+    assert Counted.comparisons <= len(numbers)
+
+
+class HashedByName:
+    """Equal by value but hashed by name, which breaks the rule of hashes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashedByName)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def test_equal_elements_are_found_whatever_their_hashes() -> None:
+    equal_to([{1}, True, [2], (3, [4]), HashedByName("a"), HashedByName("b")])(
+        [HashedByName("c"), (3, [4]), frozenset({1}), [2], HashedByName("a"), 1]
+    )
+    with pytest.raises(AssertionError, match=r"missing: \[\[1\], 2\]; not expected: \[3, \[4\]\]"):
+        equal_to([[1], 2])([3, [4]])
+
+
 def test_arrays_and_nan_are_equal_by_content() -> None:
     equal_to([("a", np.array([1, 2])), math.nan])([float("nan"), ("a", np.array([1, 2]))])
     with pytest.raises(AssertionError, match=r"missing: .*not expected"):
