@@ -84,15 +84,19 @@ class TestStream(PTransform[PBegin, PCollection]):
             dataflow_model.errors.InvalidArgument: the watermark's percentile 90 of a script cannot go backward, got ...
             Hint: move the step up
         """
-        to = min(event_time(watermark), MAX_TIMESTAMP)
+        to = event_time(watermark)
         given: Any = percentile
         if not isinstance(given, int | float) or not 0 < given <= LOW_WATERMARK:
             raise InvalidArgument(
                 f"`percentile` must be in (0, 100], got {percentile!r}",
                 hint="use 100 for the low watermark, 95 to leave out the last twentieth",
             )
-        advances = [step for step in self.steps if isinstance(step, WatermarkStep) and step.percentile >= percentile]
-        before = max((step.watermark for step in advances), default=MIN_TIMESTAMP)
+        before = MIN_TIMESTAMP
+        for step in reversed(self.steps):
+            if isinstance(step, WatermarkStep) and step.percentile >= percentile:
+                before = max(before, step.watermark)
+                if step.percentile == percentile:  # it was not behind any step before it
+                    break
         _check_forward(
             "watermark" if percentile == LOW_WATERMARK else f"watermark's percentile {percentile:g}", before, to
         )
@@ -116,9 +120,8 @@ class TestStream(PTransform[PBegin, PCollection]):
             InvalidArgument: if the clock would go backward.
         """
         to = processing_time(time)
-        before = max(
-            (step.processing_time for step in self.steps if isinstance(step, ClockStep)), default=ProcessingTime(0)
-        )
+        clocks = (step.processing_time for step in reversed(self.steps) if isinstance(step, ClockStep))
+        before = next(clocks, ProcessingTime(0))
         _check_forward("processing time", before, to)
         return self._then(ClockStep(to))
 

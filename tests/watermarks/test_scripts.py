@@ -77,7 +77,13 @@ def test_percentiles_travel_through_a_function_with_a_changing_side_input(runner
 
 
 @pytest.mark.parametrize(
-    "steps", [["w90 12:02:00", "w90 12:01:00"], ["w 12:02:00", "w90 12:01:00"], ["w95 12:02:00", "w90 12:01:00"]]
+    "steps",
+    [
+        ["w90 12:02:00", "w90 12:01:00"],
+        ["w 12:02:00", "w90 12:01:00"],
+        ["w95 12:02:00", "w90 12:01:00"],
+        ["w90 12:00:00", "w90 12:02:00", "w 12:00:00", "w50 12:02:00", "w95 12:01:00", "w90 12:01:30"],
+    ],
 )
 def test_a_percentile_never_goes_back_nor_behind_a_higher_one(steps: list[str]) -> None:
     with pytest.raises(dm.InvalidArgument, match="percentile 90 of a script cannot go backward"):
