@@ -28,7 +28,7 @@ _UNITS: Final = {
     "GIB": 2**30,
     "TIB": 2**40,
 }
-_MEMORY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+_MEMORY: Final = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]+)\s*")
 
 
 def reject_options_of_streams(options: Mapping[str, object], bounded: str, way_out: str) -> None:

@@ -474,7 +474,7 @@ def _put(file: RunFile, offset: Offset, before: Commit | None) -> Commit:
     return commit
 
 
-@pytest.mark.parametrize("bound", [0, -1, True, 1.5, "", "500", "500 potatoes", "0 MB", "-1 MB"])
+@pytest.mark.parametrize("bound", [0, -1, True, 1.5, "", "500", "500 potatoes", "0 MB", "-1 MB", "9" * 400 + "B"])
 def test_a_memory_bound_that_is_not_a_number_of_bytes_is_rejected(bound: Any, tmp_path: Path) -> None:
     with pytest.raises(dm.InvalidArgument, match=r"`max_state_memory` must be a positive number of bytes.*\nHint: use"):
         runner(tmp_path, max_state_memory=bound)
