@@ -213,7 +213,7 @@ class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
 
     def _at(self, bucket: _Bucket, rank: int) -> Any:
         first = 2 * rank < bucket.count - 1 or rank == 0
-        return bucket.least if first is not self.reverse else bucket.greatest
+        return bucket.least if first != self.reverse else bucket.greatest
 
     def _number(self, element: Any) -> Any:
         number = element if self.key is None else self.key(element)

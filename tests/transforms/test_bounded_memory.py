@@ -179,6 +179,8 @@ def test_the_size_of_an_estimate_is_checked() -> None:
 def test_quantiles_of_small_whole_numbers_are_exact() -> None:
     assert folded(dm.ApproximateQuantiles(5), range(101)) == [0, 25, 50, 75, 100]
     assert folded(dm.ApproximateQuantiles(5, reverse=True), range(101)) == [100, 75, 50, 25, 0]
+    flag: Any = 1  # which is true too
+    assert folded(dm.ApproximateQuantiles(3, reverse=flag), [0.3, 0.3001, 0.3002]) == [0.3002, 0.3001, 0.3]
     assert folded(dm.ApproximateQuantiles(3), [5]) == [5, 5, 5]
     assert folded(dm.ApproximateQuantiles(2), []) == []
 
