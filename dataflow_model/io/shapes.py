@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import shown
+from dataflow_model.errors import encodable, shown
 from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD, added_fields
 from dataflow_model.plan.record_columns import PaneColumns, values_of_records
 from dataflow_model.plan.shapes import MISSING, columns_of_values, fitted_columns, inferred_type
@@ -63,11 +63,12 @@ def infer_schema(records: Sequence[Record], *, panes: bool = False, retractions:
 def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool) -> pa.Schema | None:
     """Return the schema of some elements; see `infer_schema`."""
     columns, _, _ = columns_of_values(values)
-    if not columns:
+    names = [name for name in columns if encodable(name) == name]  # others are no names of columns in Arrow
+    if not names:
         return None
     added = added_fields(panes=panes, retractions=retractions)
-    own = columns.keys() - {field.name for field in added}
-    return pa.schema([*((name, inferred_type(column)) for name, column in columns.items() if name in own), *added])
+    taken = {field.name for field in added}
+    return pa.schema([*((name, inferred_type(columns[name])) for name in names if name not in taken), *added])
 
 
 def infer_schema_of_columns(columns: pa.Table, *, panes: bool = False, retractions: bool = False) -> pa.Schema | None:

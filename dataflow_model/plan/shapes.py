@@ -122,7 +122,7 @@ def fitted_columns(
     for name in (name for name in columns if name not in schema.names):
         for row, value in enumerate(columns[name]):
             if value is not MISSING:
-                bad.setdefault(row, f"the schema has no column {name!r}; it has {', '.join(schema.names)}")
+                bad.setdefault(row, f"the schema has no column {name!r}; it has {', '.join(schema.names) or 'none'}")
     lists = [values for values in columns.values() if isinstance(values, list)]
     ragged = any(_Missing in set(map(type, values)) for values in lists)
     arrays = []
@@ -153,11 +153,11 @@ def inferred_type(values: list[Any]) -> pa.DataType:
     kind = pa.null()
     try:
         kind = pa.infer_type(plain)
-    except (pa.ArrowException, OverflowError):  # mixed: the first value decides
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):  # mixed: the first value decides
         for value in plain[:1]:
             try:
                 kind = pa.infer_type([value])
-            except (pa.ArrowException, OverflowError):
+            except (pa.ArrowException, OverflowError, UnicodeEncodeError):
                 kind = pa.null()
     return pa.string() if pa.types.is_null(kind) else kind
 

@@ -168,6 +168,16 @@ def test_rows_that_do_not_fit_go_to_the_dead_letters_and_are_counted(tmp_path: P
     assert reasons[repr(bad[5])] == "the schema has no column 'more'; it has key, value"
 
 
+@pytest.mark.parametrize("odd", [{"\ud800": 1}, {"a": {"\ud800": 1}}], ids=["field", "inner field"])
+@pytest.mark.parametrize("others", [[], [{"a": 1}]], ids=["alone", "among others"])
+def test_a_row_with_a_field_whose_name_is_no_text_is_a_dead_letter(
+    odd: dict[str, Any], others: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    sink = JsonSink(path=tmp_path, label="Out")
+    assert counted(sink, [*others, odd]) == {"rows": len(others), "dead_letters": 1}
+    assert rows(sink) == others
+
+
 def test_panes_add_window_and_pane_with_null_for_infinite_bounds(tmp_path: Path) -> None:
     hour = IntervalWindow(EventTime(0), EventTime(3_600_000_000))
     to_the_end = IntervalWindow(EventTime(5), MAX_TIMESTAMP)
