@@ -81,6 +81,10 @@ def grouped(folder: Path, *labels: str) -> Build:
     return build
 
 
+def seen_by(pair: tuple[str, int], **sides: Any) -> tuple[str, Any]:
+    return pair[0], sides
+
+
 def looking_up(folder: Path, *labels: str, size: int = 100) -> Build:
     def build(p: dm.Pipeline) -> None:
         main = pairs(p, folder, "main")
@@ -88,7 +92,7 @@ def looking_up(folder: Path, *labels: str, size: int = 100) -> Build:
         collections = {label: pairs(p, folder, label) | f"{label} again" >> seconds for label in "ab"}
         fixed = p | "fixed" >> dm.Create([("k", 0)])
         sides = {label: dm.AsIter(collections.get(label, fixed)) for label in labels}
-        looked = main | "it" >> dm.Map(lambda pair, **sides: (pair[0], sides), **sides)
+        looked = main | "it" >> dm.Map(seen_by, **sides)
         _ = looked | "out" >> dm.io.Collect()
 
     return build

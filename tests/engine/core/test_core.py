@@ -446,7 +446,7 @@ def test_values_of_expired_windows_are_released_although_they_were_not_retracted
         before.append(attrs.evolve(now, elements=tuple(attrs.evolve(each, value=value) for each in now.elements)))
     core.run(chunk_of(before))
     reference = weakref.ref(value)
-    del value, before, now
+    del value, before, now  # pyright: ignore[reportPossiblyUnboundVariable] # the loop has run
     core.run(chunk_of(after))
     assert reference() is None
 
