@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import attrs
@@ -44,9 +45,9 @@ class Plan:
 
     def __getitem__(self, label: str) -> Node:
         """Return the node with this full label."""
-        for node in self.nodes:
-            if node.label == label:
-                return node
+        node = self._by_label.get(label)
+        if node is not None:
+            return node
         raise PlanError(
             f"there is no transform {label!r} among {[node.label for node in self.nodes]}",
             hint="use one of these labels; labels inside a composite begin with its own: 'outer/inner'",
@@ -66,7 +67,19 @@ class Plan:
 
     def consumers(self, ref: Ref) -> tuple[Node, ...]:
         """Return the nodes that read a collection, in order."""
-        return tuple(node for node in self.nodes if ref in node.inputs)
+        return tuple(self._consumers.get(ref, ()))
+
+    @functools.cached_property
+    def _by_label(self) -> dict[str, Node]:
+        return {node.label: node for node in reversed(self.nodes)}
+
+    @functools.cached_property
+    def _consumers(self) -> dict[Ref, list[Node]]:
+        consumers: dict[Ref, list[Node]] = {}
+        for node in self.nodes:
+            for ref in dict.fromkeys(node.inputs):
+                consumers.setdefault(ref, []).append(node)
+        return consumers
 
 
 def main_inputs(node: Node) -> tuple[Ref, ...]:

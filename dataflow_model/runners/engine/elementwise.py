@@ -94,10 +94,7 @@ class Fragment:
         self._producer = producer
         self._cuts = cuts
         self._side_values = side_values or {}
-        self._consumers: dict[Ref, list[Node]] = {}
-        for node in plan.nodes:
-            for ref in dict.fromkeys(node.inputs) if node.label not in skip else ():
-                self._consumers.setdefault(ref, []).append(node)
+        self._skip = skip
         self._lifetimes: dict[str, Lifetime] = {}
         self._record_id: tuple[Any, ...] = ()
         self._root = Bundle()
@@ -139,13 +136,16 @@ class Fragment:
         """Whether a function of the fragment is called at the beginning or the end of a bundle."""
         refs = list(outputs_of(self._plan[self._producer]))
         while refs:
-            for node in self._consumers.get(refs.pop(), ()):
+            for node in self._consumers(refs.pop()):
                 if node.label in self._cuts:
                     continue
                 if isinstance(node, ParDo) and any(_overrides(node.fn, name) for name in _AROUND):
                     return True
                 refs += outputs_of(node)
         return False
+
+    def _consumers(self, ref: Ref) -> list[Node]:
+        return [node for node in self._plan.consumers(ref) if node.label not in self._skip]
 
     def _arrived(self, bundle: Bundle, tag: str) -> dict[str, Flow]:
         """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
@@ -155,7 +155,7 @@ class Fragment:
         return {cut: flows[0] if len(flows) == 1 else Flow.by_cause(flows) for cut, flows in arrived.items()}
 
     def _spread(self, ref: Ref, flow: Flow, arrived: dict[str, list[Flow]]) -> None:
-        for node in self._consumers.get(ref, ()):
+        for node in self._consumers(ref):
             if node.label in self._cuts:
                 for cut in _cuts_of(node, ref):
                     if cut in self._cuts:
