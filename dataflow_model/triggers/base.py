@@ -10,20 +10,36 @@ composites `on_child_timer`.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.percentiles import check_named_percentiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import TriggerContext
     from dataflow_model.triggers.repetition import OrFinally
 
-__all__ = ["BuiltInTree", "CompositeTrigger", "SideBySide", "Trigger", "check_trigger_type"]
+__all__ = ["BuiltInTree", "CompositeTrigger", "SideBySide", "Trigger", "check_calls", "check_trigger_type"]
+
+
+_CALLS: Final = {
+    "on_element": ("context",),
+    "on_retraction": ("context",),
+    "on_timer": ("context", "tag"),
+    "on_signal": ("context", "name"),
+    "on_merge": ("context",),
+    "reset": ("context",),
+    "on_child_timer": ("context", "child"),
+    "on_child_timers": ("context", "children"),
+    "finished_from": ("children",),
+    "may_finish": ("*", "allowed_lateness"),
+    "may_fire": ("*", "allowed_lateness"),
+}
 
 
 def _check_declarations(cls: type[Trigger]) -> None:
@@ -38,17 +54,32 @@ def _check_declarations(cls: type[Trigger]) -> None:
             f"`signals` of {cls.__name__} must be a collection of names, got {signals!r}",
             hint="write signals = frozenset({'flush'})",
         )
-    for name in ("may_finish", "may_fire"):
+    check_calls(cls, _CALLS)
+
+
+def check_calls(cls: type[Trigger], calls: Mapping[str, tuple[str, ...]]) -> None:
+    """Reject methods of a user's trigger that cannot be called as the engine calls them.
+
+    Args:
+        cls: the class.
+        calls: the arguments with which methods are called; those behind `"*"` are passed by name.
+
+    Raises:
+        InvalidType: for a method with other parameters.
+    """
+    for name, arguments in calls.items():
         method = vars(cls).get(name)
-        if inspect.isfunction(method):
-            signature = inspect.signature(method)
-            try:
-                signature.bind(None, allowed_lateness=None)
-            except TypeError as error:
-                raise InvalidType(
-                    f"{cls.__name__}.{name} is called with `allowed_lateness`, which {name}{signature} does not take",
-                    hint=f"write def {name}(self, *, allowed_lateness): …",
-                ) from error
+        if not inspect.isfunction(method):
+            continue
+        signature = inspect.signature(method)
+        positional = list(itertools.takewhile(lambda argument: argument != "*", arguments))
+        try:
+            signature.bind(None, *positional, **dict.fromkeys(arguments[len(positional) + 1 :]))
+        except TypeError as error:
+            raise InvalidType(
+                f"`{name}{signature}` of {cls.__name__} cannot be called with ({', '.join(arguments)}): {error}",
+                hint=f"write def {name}({', '.join(['self', *arguments])}): …",
+            ) from error
 
 
 class Trigger:

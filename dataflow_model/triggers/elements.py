@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
-from dataflow_model.triggers.base import Trigger
+from dataflow_model.triggers.base import Trigger, check_calls
 from dataflow_model.values import by_bounds, is_pair
 
 if TYPE_CHECKING:
@@ -104,6 +104,15 @@ class DataTrigger(Trigger):
         >>> AfterTotal(10)
         AfterTotal(least=10)
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the methods that the subclass defines.
+
+        Raises:
+            InvalidType: for a method with the wrong parameters.
+        """
+        super().__init_subclass__(**kwargs)
+        check_calls(cls, {"should_emit": ("element", "state"), "merge_state": ("states",)})
 
     def should_emit(self, element: Any, state: Any) -> tuple[bool, Any]:
         """Return whether to fire on an element, and the new state.

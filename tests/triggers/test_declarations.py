@@ -36,13 +36,53 @@ def test_a_subclass_that_looks_at_every_element_is_shown_every_element() -> None
         ({"percentiles": (None, 90)}, r"`percentiles` of Mine must be numbers, got None"),
         ({"signals": "go"}, r"`signals` of Mine must be a collection of names, got 'go'\nHint: write signals"),
         ({"signals": ("go", 1)}, r"`signals` of Mine must be a collection of names, got \('go', 1\)"),
-        ({"may_finish": lambda _self: False}, r"Mine.may_finish is called with `allowed_lateness`, which may_finish\("),
+        (
+            {"may_finish": lambda _self: False},
+            r"`may_finish\(_self\)` of Mine cannot be called with \(\*, allowed_lateness\): got an unexpected keyword",
+        ),
         ({"may_fire": lambda _self: False}, r"Hint: write def may_fire\(self, \*, allowed_lateness\)"),
     ],
 )
 def test_what_a_class_of_triggers_declares_wrongly_is_rejected_with_the_class(declared: Any, problem: str) -> None:
     with pytest.raises(dm.InvalidType, match=problem):
         type("Mine", (dm.Trigger,), declared)
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "method", "problem"),
+    [
+        (
+            dm.Trigger,
+            "on_element",
+            lambda _self, element, window, context: (element, window, context),
+            r"`on_element\(_self, element, window, context\)` of Mine cannot be called with \(context\): missing a",
+        ),
+        (
+            dm.Trigger,
+            "on_timer",
+            lambda _self, context: context,
+            r"with \(context, tag\): too many positional arguments",
+        ),
+        (
+            dm.CompositeTrigger,
+            "on_child_timer",
+            lambda _self, context: context,
+            r"on_child_timer.self, context, child",
+        ),
+        (
+            dm.DataTrigger,
+            "should_emit",
+            lambda _self, element: element,
+            r"Hint: write def should_emit.self, element",
+        ),
+        (dm.DataTrigger, "merge_state", lambda _self, *, states: states, r"with \(states\): too many positional arg"),
+    ],
+)
+def test_a_method_of_a_trigger_with_other_parameters_is_rejected_with_the_class(
+    base: type[dm.Trigger], name: str, method: Any, problem: str
+) -> None:
+    with pytest.raises(dm.InvalidType, match=problem):
+        type("Mine", (base,), {name: method})
 
 
 @pytest.mark.parametrize("percentile", [0, -5, 101, float("nan")])
