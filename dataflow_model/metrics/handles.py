@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from dataflow_model.arguments import EXTRA, calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.metrics.collecting import current
 from dataflow_model.time import Duration, Instant
@@ -79,6 +80,12 @@ class Gauge:
             tally.of_users().set(self.name, number, time.time_ns() // 1_000)
 
 
+_named: Final = calls_explained(
+    {EXTRA: "a metric has a name and no namespace: it belongs to the transform whose function uses it"}
+)
+
+
+@_named
 def counter(name: str) -> Counter:
     """Return the counter with this name, to use in functions that a pipeline calls.
 
@@ -106,6 +113,7 @@ def counter(name: str) -> Counter:
     return Counter(_checked(name))
 
 
+@_named
 def distribution(name: str) -> Distribution:
     """Return the distribution with this name, to use in functions that a pipeline calls; see `counter`.
 
@@ -129,6 +137,7 @@ def distribution(name: str) -> Distribution:
     return Distribution(_checked(name))
 
 
+@_named
 def gauge(name: str) -> Gauge:
     """Return the gauge with this name, to use in functions that a pipeline calls; see `counter`.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.arguments import EXTRA, calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.plan.dofn import FlatMapFn, UnlessRetractedFn
 from dataflow_model.plan.retracted import retracted_collections
@@ -243,6 +244,12 @@ class ToDict(Combiner[Any, dict[Any, Any], dict[Any, Any]]):
 
 
 @with_spellings
+@calls_explained(
+    {
+        EXTRA: "it compares whole elements: use dm.Deduplicate(id_fn, horizon='1 hour') for one of each id, or "
+        "dm.Sample.per_key(1) for one of each key"
+    }
+)
 class Distinct(GlobalOrPerKey):
     """Keep each distinct element once per window: in the first pane that contains it, whatever the trigger.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, cast, over
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, declaration_of
@@ -170,6 +171,9 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             check_dead_letters(self._dead_letters, tags)
         return self._but(_tags=tags, _main=main)
 
+    @calls_explained(
+        otherwise="it takes only the tag of the dead letters, and returns a pair: the outputs, and the dead letters"
+    )
     def with_exception_handling(
         self, tag: str = "dead_letters"
     ) -> ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]:

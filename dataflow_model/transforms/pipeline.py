@@ -368,6 +368,8 @@ def _way_out(given: object) -> str:
         case type() if issubclass(given, CombineFn):
             return f"combine per key or globally: dm.{name}.per_key() or dm.{name}.globally()"
         case CombineFn():
+            if hasattr(given, "per_key"):
+                return f"combine per key or globally: dm.{name}.per_key(…) or dm.{name}.globally(…)"
             return "combine per key or globally: dm.CombinePerKey(…) or dm.CombineGlobally(…)"
         case DoFn():
             return f"wrap it: dm.ParDo({name}(…))"

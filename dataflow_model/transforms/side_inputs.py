@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.nodes import SideInput
 from dataflow_model.plan.typevars import ElementT, KeyT, ValueT
@@ -40,6 +41,7 @@ class AsView(Generic[ElementT]):
         return SideInput(self.pcoll.ref, self.view)
 
 
+@calls_explained({"default_value": "use `default`"})
 class AsSingleton(AsView[ElementT]):
     """The only element of a collection's window.
 

@@ -48,6 +48,7 @@ _HOW: Final[Mapping[Any, str]] = {
 
 
 @with_spellings
+@calls_explained({"windowfn": "pass the window function first: dm.WindowInto(dm.FixedWindows('1 hour'))"})
 class WindowInto(PTransform):
     """Set where, when and how the following groupings work.
 

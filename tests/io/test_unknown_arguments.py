@@ -106,6 +106,23 @@ ANY: Any = dm
             lambda: ANY.Join([]),
             r"Join takes no argument by position, got \[\]\nHint: .*\(left, right\) \| dm.",
         ),
+        (
+            lambda: ANY.AsSingleton(None, default_value=3),
+            r"AsSingleton has no argument 'default_value'\nHint: use `default`",
+        ),
+        (lambda: ANY.WindowInto(windowfn=3), r"WindowInto has no .*\nHint: pass the window function first"),
+        (
+            lambda: ANY.metrics.counter("rows", "bad"),
+            r"counter takes 1 argument by position, got 'bad'\nHint: a metric has",
+        ),
+        (
+            lambda: ANY.Distinct(str),
+            r"Distinct takes no argument by position, got .*\nHint: it compares whole elements",
+        ),
+        (
+            lambda: ANY.Map(str).with_exception_handling(exc_class=ValueError),
+            r"with_exception_handling has no argument 'exc_class'\nHint: it takes only the tag",
+        ),
         (lambda: ANY.Sessions(gap_size=3), r"Sessions has no argument 'gap_size'\nHint: use `gap`"),
         (lambda: ANY.FixedWindows(period=3), r"FixedWindows has no argument 'period'\nHint: use `size`"),
         (
