@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from dataflow_model.plan.dofn import BoundedLatenessFn, TimestampedValue
-from dataflow_model.plan.state import (
-    BagStateSpec,
-    TimerSpec,
-    ValueStateSpec,
-    WatermarkHoldSpec,
-    on_timer,
-)
+from dataflow_model.plan.state import TimerSpec, ValueStateSpec, WatermarkHoldSpec, on_timer
 from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.triggers import TimeDomain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataflow_model.plan.state_handles import BagState, Timer, ValueState, WatermarkHold
+    from dataflow_model.plan.state_handles import Timer, ValueState, WatermarkHold
 
-__all__ = ["JoinWithin"]
+__all__ = ["JoinWithin", "KeptSide"]
 
-_Kept = tuple[int, Any, bool]
-"""An element of one side: its event time, its value, and whether it has had a partner."""
+
+@attrs.define
+class KeptSide:
+    """The elements of one side that may still have partners, in order of their event times.
+
+    Attributes:
+        times: their event times.
+        values: their values.
+        matched: whether they have had a partner.
+        alone: the event times of those that have had none, in order.
+    """
+
+    times: list[int] = attrs.field(factory=list)
+    values: list[Any] = attrs.field(factory=list)
+    matched: list[bool] = attrs.field(factory=list)
+    alone: list[int] = attrs.field(factory=list)
+
+    def add(self, time: int, value: Any, *, matched: bool) -> None:
+        """Add an element, behind those of the same time."""
+        place = bisect_right(self.times, time)
+        self.times.insert(place, time)
+        self.values.insert(place, value)
+        self.matched.insert(place, matched)
+        if not matched:
+            insort(self.alone, time)
+
+    def between(self, first: int, last: int) -> range:
+        """Return the places of the elements with event times from `first` to `last`."""
+        return range(bisect_left(self.times, first), bisect_right(self.times, last))
+
+    def match(self, places: range) -> None:
+        """Record that the elements at some places have had a partner."""
+        for place in places:
+            if not self.matched[place]:
+                self.matched[place] = True
+                del self.alone[bisect_left(self.alone, self.times[place])]
+
+    def drop(self, count: int) -> None:
+        """Remove the first elements."""
+        del self.alone[: self.matched[:count].count(False)]
+        del self.times[:count], self.values[:count], self.matched[:count]
+
+
+_Sides = tuple[KeptSide, KeptSide]
 
 
 class JoinWithin(BoundedLatenessFn):
@@ -40,9 +79,7 @@ class JoinWithin(BoundedLatenessFn):
             can arrive.
     """
 
-    lefts = BagStateSpec[_Kept]()
-    rights = BagStateSpec[_Kept]()
-    due = ValueStateSpec[int | None](default=None)
+    kept = ValueStateSpec[_Sides | None](default=None)
     over = TimerSpec(TimeDomain.EVENT_TIME)
     unmatched = WatermarkHoldSpec()
 
@@ -56,31 +93,26 @@ class JoinWithin(BoundedLatenessFn):
         element: Any,
         *,
         timestamp: EventTime,
-        lefts: BagState[_Kept],
-        rights: BagState[_Kept],
-        due: ValueState[int | None],
+        kept: ValueState[_Sides | None],
         over: Timer,
         unmatched: WatermarkHold,
     ) -> Iterator[Any]:
         """Join an element with those of the other side that are there, and keep it for those to come."""
         key, (is_right, value) = element
         time = int(timestamp)
-        own, others = (rights, lefts) if is_right else (lefts, rights)
-        kept = others.read()
-        partners = [partner for partner in kept if abs(partner[0] - time) <= self.within]
-        for at, other, _ in partners:
+        sides = kept.read() or (KeptSide(), KeptSide())
+        others = sides[not is_right]
+        partners = others.between(time - self.within, time + self.within)
+        for place in partners:
+            other = others.values[place]
             pair = (other, value) if is_right else (value, other)
-            yield TimestampedValue((key, pair), EventTime(max(at, time)))
-        own.add((time, value, bool(partners)))
-        if partners and self.keeps[not is_right]:
-            others.clear()
-            for at, other, had in kept:
-                others.add((at, other, had or abs(at - time) <= self.within))
-        before, expiry = due.read(), self._expiry(time)
-        if before is None or int(expiry) < before:
-            self._wake(expiry, due, over)
-        if any(self.keeps):
-            self._hold(lefts, rights, unmatched)
+            yield TimestampedValue((key, pair), EventTime(max(others.times[place], time)))
+        others.match(partners)
+        if time < min((side.times[0] for side in sides if side.times), default=time + 1):
+            over.set(self._expiry(time))
+        sides[is_right].add(time, value, matched=bool(partners))
+        kept.write(sides)
+        self._hold(sides, unmatched)
 
     @on_timer(over)
     def expire(
@@ -88,39 +120,38 @@ class JoinWithin(BoundedLatenessFn):
         *,
         key: Any,
         fire_timestamp: EventTime,
-        lefts: BagState[_Kept],
-        rights: BagState[_Kept],
-        due: ValueState[int | None],
+        kept: ValueState[_Sides | None],
         over: Timer,
         unmatched: WatermarkHold,
     ) -> Iterator[Any]:
         """Drop the elements that can have no more partners, and emit those without one if the join keeps them."""
-        for bag, is_right in ((lefts, False), (rights, True)):
-            kept = bag.read()
-            bag.clear()
-            for time, value, matched in kept:
-                if self._expiry(time) > fire_timestamp:
-                    bag.add((time, value, matched))
-                elif self.keeps[is_right] and not matched:
-                    yield TimestampedValue((key, (None, value) if is_right else (value, None)), EventTime(time))
-        waiting = [self._expiry(time) for time, _, _ in (*lefts.read(), *rights.read())]
-        due.clear()
-        if waiting:
-            self._wake(min(waiting), due, over)
-        self._hold(lefts, rights, unmatched)
+        sides = kept.read() or (KeptSide(), KeptSide())
+        for side, keeps, is_right in zip(sides, self.keeps, (False, True), strict=True):
+            count = 0
+            while count < len(side.times) and self._expiry(side.times[count]) <= fire_timestamp:
+                if keeps and not side.matched[count]:
+                    value = side.values[count]
+                    pair = (None, value) if is_right else (value, None)
+                    yield TimestampedValue((key, pair), EventTime(side.times[count]))
+                count += 1
+            side.drop(count)
+        first = min((side.times[0] for side in sides if side.times), default=None)
+        if first is None:
+            kept.clear()
+        else:
+            kept.write(sides)
+            over.set(self._expiry(first))
+        self._hold(sides, unmatched)
 
     def _expiry(self, time: int) -> EventTime:
         """Return the watermark at which an element can have no more partners; one at −∞ waits until it moves."""
         return EventTime(max(time, int(MIN_TIMESTAMP) + 1)) + Duration(self.within + self.lateness + 1)
 
-    def _wake(self, at: EventTime, due: ValueState[int | None], over: Timer) -> None:
-        due.write(int(at))
-        over.set(at)
-
-    def _hold(self, lefts: BagState[_Kept], rights: BagState[_Kept], unmatched: WatermarkHold) -> None:
+    def _hold(self, sides: _Sides, unmatched: WatermarkHold) -> None:
         """Hold the watermark at the earliest element that may still be emitted without a partner."""
-        sides = [bag.read() for bag, keeps in zip((lefts, rights), self.keeps, strict=True) if keeps]
-        alone = [time for side in sides for time, _, matched in side if not matched]
+        if not any(self.keeps):
+            return
+        alone = [side.alone[0] for side, keeps in zip(sides, self.keeps, strict=True) if keeps and side.alone]
         if alone:
             unmatched.set(EventTime(min(alone)))
         else:
