@@ -171,11 +171,12 @@ class StreamingResult(StreamResult):
         return dict(read_progress(self._checkpoint.common_part).get("cache", {}))
 
     def _execute(self) -> RunnerState:
-        while self.query.isActive and not self._is_last():
+        while self.query.isActive and not self._is_last() and not is_stopped(self._spark):
             time.sleep(_POLL_SECONDS)
         finished = self._is_last()
-        if self.query.isActive:
-            self.query.stop()
+        if self.query.isActive:  # also in a stopped session: an idle query runs no job that would fail
+            with contextlib.suppress(Exception) if is_stopped(self._spark) else contextlib.nullcontext():
+                self.query.stop()
         if finished:
             return self._finished()
         failure = self.query.exception()
