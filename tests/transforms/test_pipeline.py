@@ -118,7 +118,7 @@ def test_an_empty_label_is_refused(label: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "hint"),
     [
-        (dm.Sum(), "dm.CombinePerKey"),
+        (dm.Sum(), "dm.Sum.per_key"),
         (dm.Sum, "dm.Sum.per_key"),
         (dm.GroupByKey, r"call it: dm.GroupByKey"),
         (dm.Sum.per_key, r"call it: Sum\.per_key\(…\)"),
