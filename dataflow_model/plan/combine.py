@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument, refuse_async
+from dataflow_model.plan.parameters import check_method
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
 if TYPE_CHECKING:
@@ -226,24 +226,8 @@ def check_combine_fn(combiner: CombineFn[Any, Any, Any], *, further: bool = Fals
         refuse_async(getattr(combiner, name), type(combiner).__name__)
     if not further:
         for name, parameters in (_STEPS | (_OPTIONAL if combiner.can_subtract else {})).items():
-            _check_call(combiner, name, parameters)
-
-
-def _check_call(combiner: CombineFn[Any, Any, Any], name: str, parameters: Sequence[str]) -> None:
-    """Raise `InvalidArgument` unless a method can be called with these parameters."""
-    try:
-        signature = inspect.signature(getattr(combiner, name))
-    except (TypeError, ValueError):  # what is compiled may have no signature
-        return
-    try:
-        signature.bind(*parameters[1:])
-    except TypeError as error:
-        raise InvalidArgument(
-            f"`{name}{signature}` of {type(combiner).__name__} cannot be called with "
-            f"({', '.join(parameters[1:])}): {error}",
-            hint=f"define {name}({', '.join(parameters)})"
-            + ("; `accumulators` is an iterable of any number of them" if name == "merge_accumulators" else ""),
-        ) from error
+            any_number = "; `accumulators` is an iterable of any number of them" if name == "merge_accumulators" else ""
+            check_method(combiner, name, parameters[1:], any_number)
 
 
 class GroupFn(CombineFn[Any, list[Any], list[Any]]):

@@ -21,6 +21,7 @@ __all__ = [
     "MetadataParam",
     "SpecParam",
     "called_signature",
+    "check_method",
     "check_plain",
     "check_takes_element",
     "filled_by_default",
@@ -269,6 +270,27 @@ def misfit_of(
     except TypeError as error:
         return signature, error
     return None
+
+
+def check_method(owner: object, name: str, arguments: Sequence[str], note: str = "") -> None:
+    """Check that a method of a user's object can be called with these arguments, by position.
+
+    Args:
+        owner: the object.
+        name: the name of the method.
+        arguments: the names of the arguments, without `self`.
+        note: what the hint adds about them, with the sign that parts it from the rest.
+
+    Raises:
+        InvalidArgument: if it cannot.
+    """
+    misfit = misfit_of(getattr(owner, name), arguments)
+    if misfit is not None:
+        signature, error = misfit
+        raise InvalidArgument(
+            f"`{name}{signature}` of {type(owner).__name__} cannot be called with ({', '.join(arguments)}): {error}",
+            hint=f"define {name}({', '.join(['self', *arguments])}){note}",
+        ) from error
 
 
 def check_plain(fn: Callable[..., Any], label: str) -> None:

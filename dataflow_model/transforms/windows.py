@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
-from dataflow_model.plan.parameters import misfit_of
+from dataflow_model.plan.parameters import check_method
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.strategy import (
     DEFAULT_STRATEGY,
@@ -309,21 +309,10 @@ def _check_methods(fn: WindowFn) -> None:
             f"{name} defines `merge`, which is never called because `is_merging` is False",
             hint="set it in the class: is_merging = True",
         )
-    _check_call(fn, "assign", ("event_time", "element"))
-    _check_call(fn, "merge", ("windows",))
+    check_method(fn, "assign", ("event_time", "element"))
+    check_method(fn, "merge", ("windows",))
 
 
 def _says_whether_it_merges(kind: type[WindowFn]) -> bool:
     """Return whether a class other than the base class sets `is_merging`: a subclass of `Sessions` may turn it off."""
     return any("is_merging" in vars(base) for base in kind.__mro__ if base is not WindowFn)
-
-
-def _check_call(fn: WindowFn, method: str, arguments: tuple[str, ...]) -> None:
-    misfit = misfit_of(getattr(fn, method), arguments)
-    if misfit is not None:
-        signature, error = misfit
-        written = ", ".join(arguments)
-        raise InvalidArgument(
-            f"`{method}{signature}` of {type(fn).__name__} cannot be called with ({written}): {error}",
-            hint=f"define {method}(self, {written})",
-        ) from error
