@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, Literal, Never, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, VectorizedFilterFn, VectorizedMapFn
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Filter", "FlatMap", "FlatMapTuple", "Map", "MapTuple"]
 
+_RETURN: Final = "use `return` instead of `yield`"
+
 
 class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
     """Turn each element into one output.
@@ -36,7 +38,7 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
             the outputs: one for each row. `DoFn.process_batch` says what the columns are, and what `fn` may not do.
 
     Raises:
-        InvalidType: for a value that is not callable, or if an annotation excludes the elements.
+        InvalidType: for a value that is not callable, a generator function, or if an annotation excludes the elements.
 
     Source: Beam's `Map`.
 
@@ -78,7 +80,8 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
 
     def __init__(self, fn: Callable[..., Any], *args: Any, vectorized: bool = False, **kwargs: Any) -> None:
         kind = VectorizedMapFn if _checked_flag(vectorized) else MapFn
-        super().__init__(kind(_callable(fn, self)), *args, **kwargs)
+        hint = _RETURN if vectorized else "use dm.FlatMap, which emits what fn yields"
+        super().__init__(kind(_returning(fn, self, hint)), *args, **kwargs)
 
     def output_type(self, element_type: Any) -> Any:
         """Return what the function's annotation says; that of a function on columns does not say it."""
@@ -162,7 +165,7 @@ class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
 
     def __init__(self, fn: Callable[..., Any], *args: Any, vectorized: bool = False, **kwargs: Any) -> None:
         kind = VectorizedFilterFn if _checked_flag(vectorized) else FilterFn
-        super().__init__(kind(_callable(fn, self)), *args, **kwargs)
+        super().__init__(kind(_returning(fn, self, _RETURN)), *args, **kwargs)
 
     def output_type(self, element_type: Any) -> Any:
         """Return the type of the elements, which stay as they are."""
@@ -195,7 +198,8 @@ class MapTuple(Map[Any, OutputT]):
                 f"MapTuple calls its function with the parts of one tuple, got vectorized={kwargs['vectorized']!r}",
                 hint="use dm.Map(…, vectorized=True), whose function takes a batch with a column for each part",
             )
-        super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
+        hint = "use dm.FlatMapTuple, which emits what fn yields"
+        super().__init__(_Spread(_returning(fn, self, hint)), *args, **kwargs)
 
     def _check_element_type(self, element_type: Any, label: str) -> None:
         _check_parts(self, element_type, label)
@@ -226,6 +230,15 @@ class FlatMapTuple(FlatMap[Any, OutputT]):
         """Return what the function's annotation says."""
         del element_type
         return typehints.item_type(_spread_type(self))
+
+
+def _returning(fn: Any, transform: ParDo, hint: str) -> Any:
+    """Return the function, whose result is one value: a generator would be the element itself, or always be true."""
+    for function in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004 - instances of its class may be called
+        if inspect.isgeneratorfunction(function):
+            kind, name = type(transform).__name__, getattr(fn, "__name__", repr(fn))
+            raise InvalidType(f"{kind} got the generator function {name}, whose result is a generator", hint=hint)
+    return _callable(fn, transform)
 
 
 def _checked_flag(vectorized: object) -> bool:

@@ -33,14 +33,13 @@ def test_what_is_no_pair_is_never_split_into_one(element: Any, transform: Any) -
         p.run().wait_until_finish()
 
 
-def yielded(word: str) -> Any:
-    yield word, 1
-
-
 @pytest.mark.parametrize(
     ("transform", "way_out"),
     [
-        (dm.Map(yielded), r"got <generator object yielded .*\nHint: use dm.FlatMap for a function that yields pairs"),
+        (
+            dm.Map(lambda word: ((word, n) for n in (1,))),
+            r"got <generator object .*\nHint: use dm.FlatMap for a function that yields pairs",
+        ),
         (dm.FlatMap(lambda x: (x, 1)), r"got 'a'\nHint: .*a function that returns one pair .* needs dm.Map"),
     ],
 )

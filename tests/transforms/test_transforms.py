@@ -214,6 +214,31 @@ def test_async_functions_are_refused_since_nothing_awaits_them(make: Any) -> Non
         make()
 
 
+def yielding(*parts: Any) -> Any:
+    yield parts
+
+
+class Yields:
+    def __call__(self, value: Any) -> Any:
+        yield value
+
+
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (lambda: dm.Map(yielding), "use dm.FlatMap, "),
+        (lambda: dm.Map(Yields()), "use dm.FlatMap, "),
+        (lambda: dm.Map(functools.partial(yielding, 1)), "use dm.FlatMap, "),
+        (lambda: dm.Map(yielding, vectorized=True), "use `return`"),
+        (lambda: dm.MapTuple(yielding), "use dm.FlatMapTuple, "),
+        (lambda: dm.Filter(yielding), "use `return`"),
+    ],
+)
+def test_generator_functions_are_refused_where_one_value_is_returned(make: Any, hint: str) -> None:
+    with pytest.raises(dm.InvalidType, match=rf"got the generator function .*\nHint: {hint}"):
+        make()
+
+
 class CalledLater:
     def __init__(self, value: Any) -> None:
         self.value = value

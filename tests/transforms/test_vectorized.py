@@ -233,10 +233,6 @@ class Counting(dm.DoFn):
         yield batch["value"]
 
 
-def yields(batch: pa.RecordBatch) -> Iterator[Any]:
-    yield batch["value"]
-
-
 @pytest.mark.parametrize(
     ("transform", "said"),
     [
@@ -246,7 +242,9 @@ def yields(batch: pa.RecordBatch) -> Iterator[Any]:
         ),
         pytest.param(dm.ParDo(Both()).with_outputs("more"), "has the outputs 'more'", id="tags"),
         pytest.param(
-            dm.Map(yields, vectorized=True).retractable("memoised"), "keeps its outputs for retractions", id="memoised"
+            dm.Map(lambda batch: batch["value"], vectorized=True).retractable("memoised"),
+            "keeps its outputs for retractions",
+            id="memoised",
         ),
         pytest.param(dm.ParDo(Counting()), "keeps state", id="state"),
     ],
