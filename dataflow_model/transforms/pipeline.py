@@ -11,6 +11,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn
+from dataflow_model.plan.end_times import warn_about_end_times
 from dataflow_model.plan.explain import explain as explain_plan
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
@@ -251,7 +252,8 @@ class Pipeline:
 
         Warns:
             PlanWarning: if a grouping counts the panes of another grouping again with each refinement, or may miss
-                their retractions.
+                their retractions; if windows are assigned to the panes of a grouping in the global window, whose event
+                time is the end of time.
         """
         if until not in (None, "drained"):  # not in a set, as what is given may have no hash
             is_runner = hasattr(until, "run")
@@ -268,6 +270,7 @@ class Pipeline:
         rewritten = as_run(self.runner, plan)
         check_side_inputs(rewritten, in_rounds=rewritten is not plan)
         warn_about_refinements(rewritten, in_rounds=rewritten is not plan)
+        warn_about_end_times(plan)
         return self.runner.run(plan, until=until)
 
     def local_runner(self) -> Runner:
