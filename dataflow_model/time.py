@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsIndex, Sup
 
 import pendulum
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
 
 __all__ = [
     "MAX_TIMESTAMP",
@@ -433,8 +433,17 @@ class Instant(_Micros):
         return f"{type(self).__name__}({format_instant(int(self))})"
 
     def to_datetime(self) -> datetime.datetime:
-        """Return the instant as an aware `datetime` in UTC; raise `OverflowError` for ±∞."""
-        return _EPOCH + datetime.timedelta(microseconds=int(self))
+        """Return the instant as an aware `datetime` in UTC; raise `OverflowError` outside the years 1 to 9999."""
+        try:
+            return _EPOCH + datetime.timedelta(microseconds=int(self))
+        except OverflowError:
+            raise OverflowError(
+                explain(
+                    f"a datetime is in the years 1 to 9999, got {self!r}",
+                    hint="elements without event times, as of dm.Create, are at -inf: give them times with "
+                    "dm.TimestampedValue or dm.WithTimestamps; the global window and a completed watermark are at +inf",
+                )
+            ) from None
 
 
 class EventTime(Instant):

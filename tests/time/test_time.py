@@ -369,6 +369,12 @@ def test_milliseconds_and_microseconds_are_not_taken_as_seconds(written: float) 
     assert event_time(253_402_300_799).to_datetime().year == 9999
 
 
+@pytest.mark.parametrize("instant", [MIN_TIMESTAMP, MAX_TIMESTAMP, event_time(-2e11), processing_time(-1e11)])
+def test_an_instant_that_no_datetime_can_hold_names_the_elements_without_event_times(instant: Any) -> None:
+    with pytest.raises(OverflowError, match=r"in the years 1 to 9999, got .*\nHint: elements without event times"):
+        instant.to_datetime()
+
+
 @pytest.mark.parametrize("written", ["", "noon", "P1D", "12:00", "2013-13-01T00:00Z"])
 def test_text_that_is_no_instant_is_refused_with_a_way_out(written: str) -> None:
     with pytest.raises(InvalidArgument, match="is not an instant\nHint: "):
