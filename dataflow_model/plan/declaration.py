@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, refuse_async
+from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, requested_by
 from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkHoldSpec, WatermarkSpec
@@ -16,12 +16,13 @@ from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkH
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["EXPIRY", "Declaration", "check_callbacks", "declaration_of"]
+__all__ = ["EXPIRY", "Declaration", "check_callbacks", "check_declared", "declaration_of"]
 
 EXPIRY: Final = "on_window_expiry"
 """The function that runs just before a window's state is cleared."""
 _STEPS: Final = ("setup", "start_bundle", "process", "process_batch", "finish_bundle", "teardown")
 """The other methods that the runner calls."""
+_SPECS: Final = (StateSpec, TimerSpec, WatermarkSpec, WatermarkHoldSpec)
 
 
 @attrs.frozen
@@ -133,6 +134,40 @@ def _inspected(kind: Any) -> Declaration:
         )
     sorts = kind.requires_time_sorted_input
     return Declaration(states, timers, callbacks, callable(attributes.get(EXPIRY)), sorts, watermarks)
+
+
+def check_declared(fn: DoFn, function: Callable[..., Any]) -> None:
+    """Check that each spec which a function names as a parameter is an attribute of the class.
+
+    Raises:
+        InvalidArgument: for a spec that only the instance has.
+        InvalidType: for the class of a spec.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Numbered(dm.DoFn):
+        ...     def __init__(self):
+        ...         self.count = dm.ValueStateSpec(default=0)
+        ...     def process(self, pair, count): ...
+        >>> check_declared(Numbered(), Numbered().process)
+        Traceback (most recent call last):
+        dataflow_model.errors.InvalidArgument: the spec 'count' of Numbered is an attribute of the instance, ...
+        Hint: declare it in the class, not in __init__: count = dm.ValueStateSpec(…)
+    """
+    kind = type(fn).__name__
+    declared = declaration_of(type(fn)).specs
+    for name in requested_by(function, declared):
+        held = getattr(fn, name, None)
+        if isinstance(held, _SPECS) and name not in declared:
+            raise InvalidArgument(
+                f"the spec {name!r} of {kind} is an attribute of the instance, and only those of the class are state",
+                hint=f"declare it in the class, not in __init__: {name} = dm.{type(held).__name__}(…)",
+            )
+        if isinstance(held, type) and issubclass(held, _SPECS):
+            raise InvalidType(
+                f"the attribute {name!r} of {kind} is the class {held.__name__}, and not a spec",
+                hint=f"call it: {name} = dm.{held.__name__}()",
+            )
 
 
 def check_callbacks(fn: DoFn, bound: Collection[str]) -> None:

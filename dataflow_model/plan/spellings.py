@@ -251,7 +251,9 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "yields_batches": _BATCHES,
         "yields_elements": _BATCHES,
     },
+    "BagState": {"append": "use .add(element)", "extend": "use .add(element) for each", "get": "use .read()"},
     "Combiner": {"Globally": "write {owner}.globally(…)", "PerKey": "write {owner}.per_key(…)"},
+    "CombiningState": {"get": "use .read()", "value": "use .read()"},
     "Count": {"PerElement": "write dm.Count.per_element()"},
     "Distinct": {"Globally": "write dm.Distinct()", "PerKey": "write dm.Distinct.per_key()"},
     "Duration": {
@@ -286,6 +288,13 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "advance_processing_time": "write .processing_time(time) with the time itself, not by how much it advances",
         "advance_watermark_to": "write .watermark(time)",
         "advance_watermark_to_infinity": "write .watermark_to_infinity()",
+    },
+    "ValueState": {
+        "exists": "use .read(), which returns the spec's default as long as nothing was written",
+        "get": "use .read()",
+        "set": "use .write(value)",
+        "update": "use .write(value)",
+        "value": "use .read() and .write(value)",
     },
     "WindowInto": {
         "accumulatingFiredPanes": "write .accumulating()",

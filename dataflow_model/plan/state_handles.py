@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import output_of
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import InputT, OutputT, TypeVar
 from dataflow_model.time import EventTime, duration, event_time, processing_time
 from dataflow_model.triggers import TimeDomain
@@ -64,6 +65,7 @@ class _Handle:
         self._board.values.pop(self._name, None)
 
 
+@with_spellings
 class ValueState(_Handle, Generic[T]):
     """State with one value; Beam's `ReadModifyWriteState`."""
 
@@ -87,6 +89,7 @@ class ValueState(_Handle, Generic[T]):
         self._board.values[self._name] = value
 
 
+@with_spellings
 class BagState(_Handle, Generic[T]):
     """State with a list of elements, in the order in which they were added."""
 
@@ -165,6 +168,7 @@ class MapState(_Handle, Generic[K, V]):
         return len(self._board.values.get(self._name, ()))
 
 
+@with_spellings
 class CombiningState(_Handle, Generic[InputT, OutputT]):
     """State that combines added inputs with a `CombineFn`; only the accumulator is stored."""
 

@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
-from dataflow_model.plan.declaration import check_callbacks, declaration_of
+from dataflow_model.plan.declaration import check_callbacks, check_declared, declaration_of
 from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FilterFn, FlatMapFn, MapFn
 from dataflow_model.plan.parameters import filled_by_place, metadata_of, requested_by
 from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
@@ -343,6 +343,7 @@ def _check_retractable(how: object, name: str) -> None:
 
 def _check_arguments(fn: DoFn, user: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     specs = declaration_of(type(fn)).specs
+    check_declared(fn, user)
     metadata = metadata_of(
         user, given=tuple(kwargs), positional=len(args), specs=specs, for_pairs=_FOR_PAIRS.get(type(fn))
     )

@@ -148,3 +148,33 @@ def test_what_only_timers_are_told_is_refused_elsewhere() -> None:
 def test_an_argument_that_is_left_out_where_a_side_input_belongs_is_refused() -> None:
     with pytest.raises(dm.InvalidArgument, match="has an unknown parameter 'names'"):
         dm.Map(lambda x, names=dm.DoFn.SideInputParam: names)
+
+
+class SpecOfTheInstance(dm.DoFn):
+    def __init__(self) -> None:
+        self.count = dm.ValueStateSpec(default=0)
+
+    def process(self, pair: Any, count: Any) -> Any:
+        yield count.read()
+
+
+class ClassOfASpec(dm.DoFn):
+    count = dm.BagStateSpec
+
+    def process(self, pair: Any, count: Any) -> Any:
+        yield count.read()
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (
+            SpecOfTheInstance(),
+            r"'count' of SpecOfTheInstance .*\nHint: declare it in the class, .*: count = dm.ValueStateSpec\(…\)",
+        ),
+        (ClassOfASpec(), r"'count' of ClassOfASpec .*\nHint: call it: count = dm.BagStateSpec\(\)"),
+    ],
+)
+def test_a_spec_that_the_class_does_not_declare_is_refused_with_where_it_belongs(fn: Any, message: str) -> None:
+    with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=message):
+        _ = dm.Pipeline() | dm.Create([("a", 1)]) | dm.ParDo(fn)

@@ -19,6 +19,7 @@ CLASSES: dict[str, Any] = {
     "dataflow_model": dm, "dataflow_model.io": dm.io, "dataflow_model.testing": dm.testing,
     "PCollection": dm.Pipeline() | dm.Create([1]), "GroupIntoBatches": dm.GroupIntoBatches, "_Spec": dm.BagStateSpec(),
     "EventTime": dm.event_time(0), "ProcessingTime": dm.ProcessingTime, "Duration": dm.duration(0),
+    "ValueState": dm.ValueState, "BagState": dm.BagState, "CombiningState": dm.CombiningState,
 }  # fmt: skip
 
 
