@@ -14,12 +14,14 @@ from dataflow_model.errors import InvalidArgument, InvalidType, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["EXTRA", "calls_explained", "local_path", "positive_int", "way_out"]
+__all__ = ["EXTRA", "OTHER_CHECKPOINTS", "calls_explained", "local_path", "positive_int", "way_out"]
 
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
 EXTRA: Final = "*"
 """Stands for an argument by position where none is taken, in the table of hints."""
+OTHER_CHECKPOINTS: Final = ("checkpointLocation", "checkpoint_location", "checkpoint_dir", "checkpoint_path")
+"""What others call the argument `checkpoint` of a runner."""
 _OTHER_NAMES: Final = {
     "decimal": "decimal_point",
     "file_path_prefix": "path",

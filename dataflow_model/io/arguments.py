@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.arguments import EXTRA, calls_explained, way_out
 from dataflow_model.errors import InvalidType
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from dataflow_model.arguments import FunctionT
 
 __all__ = ["check_arguments", "with_label_hints"]
+
+_EVENT_TIME: Final = (
+    "name the column with the event times, as in event_time='time'; dm.ARRIVAL takes the time of arrival, "
+    "and None reads rows without event times"
+)
 
 
 def check_arguments(reader: type, options: Mapping[str, Any]) -> None:
@@ -49,7 +54,9 @@ def with_label_hints(*, takes_path: bool = True) -> Callable[[FunctionT], Functi
     def decorate(kind: Any) -> Any:
         written = f"dm.io.{kind.__name__}({'…' if takes_path else ''})"
         label = f"write {{value}} >> {written}"
-        hints = {"label": label, "name": label} if takes_path else {"label": label, "name": label, EXTRA: label}
+        hints = {"label": label, "name": label, "event_time": _EVENT_TIME}
+        if not takes_path:
+            hints[EXTRA] = label
         return calls_explained(hints)(kind)
 
     return decorate

@@ -38,13 +38,14 @@ _TWO: Final = 2
 _Grouped = tuple[Any, tuple[list[Any], list[Any]]]
 
 
-@calls_explained(
-    {
-        EXTRA: "put both sides left of it: (left, right) | dm.Join.inner()",
-        **dict.fromkeys(("on", "by", "keys"), "make pairs of both sides first: … | dm.WithKeys({value})"),
-        **dict.fromkeys(("how", "type"), "write dm.Join.inner(), dm.Join.left() or dm.Join.full()"),
-    }
-)
+_HINTS: Final = {
+    EXTRA: "put both sides left of it: (left, right) | dm.Join.inner()",
+    **dict.fromkeys(("on", "by", "keys"), "make pairs of both sides first: … | dm.WithKeys({value})"),
+    **dict.fromkeys(("how", "type"), "write dm.Join.inner(), dm.Join.left() or dm.Join.full()"),
+}
+
+
+@calls_explained(_HINTS)
 @with_spellings
 class Join(PTransform, Generic[NoLeftT, NoRightT]):
     """Join two collections of pairs within each key and window: `(left, right) | Join()`.
@@ -124,6 +125,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             )
 
     @staticmethod
+    @calls_explained(_HINTS, name="Join.inner")
     def inner(*, within: DurationLike | None = None) -> Join[Never, Never]:
         """Return a join that emits a combination for each pair of partners, and nothing for a value without a partner.
 
@@ -138,6 +140,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         return joined
 
     @staticmethod
+    @calls_explained(_HINTS, name="Join.left")
     def left(*, within: DurationLike | None = None) -> Join[Never, None]:
         """Return a join that also emits `(key, (left, None))` for a left value without a partner.
 
@@ -152,6 +155,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         return joined
 
     @staticmethod
+    @calls_explained(_HINTS, name="Join.full")
     def full(*, within: DurationLike | None = None) -> Join[None, None]:
         """Return a join that emits every value of both sides at least once, with `None` for a missing partner.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from dataflow_model.arguments import EXTRA, calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.parameters import check_takes_element
@@ -25,6 +26,9 @@ FieldT = TypeVar("FieldT", default=None)
 """What `WithKeys` gets as `value`: `str` where a field becomes the value, `None` where the element does."""
 
 
+@calls_explained(
+    {EXTRA: "use value='field' for the value, a tuple of names for several fields; a function takes the element only"}
+)
 class WithKeys(PTransform, Generic[KeyT, FieldT]):
     """Turn elements into pairs `(key, value)`.
 

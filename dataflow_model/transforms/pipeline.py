@@ -384,6 +384,10 @@ def _way_out(given: object) -> str:
             return f"call it: {given.__qualname__}(…)"
         case _ if callable(given):
             return f"wrap it: dm.Map({name})"
+        case list() | tuple() | dict() | set():
+            return "make a source of it: p | dm.Create(…)"
+        case _ if name in {"DataFrame", "LazyFrame", "RecordBatch", "Table"}:  # the libraries need not be there
+            return "make a source of it: p | dm.io.ReadTable(table, event_time=…), or dm.io.ReadDataFrame for Spark's"
         case _:
             return "apply dm.Map(…) or another transform"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.arguments import EXTRA, calls_explained
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.combine import CombineFn, KernelForm, WrappingFn, output_of
 from dataflow_model.plan.rows import named_row_type
@@ -71,6 +72,7 @@ class SideBySide(WrappingFn[Any, tuple[Any, ...], Any]):
         return KernelForm(tuple(kernels), row, by_place) if len(kernels) == len(forms) else None
 
 
+@calls_explained({EXTRA: "name each result, as in dm.Together(count=dm.Count(), mean=dm.Mean())"})
 class Together(SideBySide, Combiner[Any, tuple[Any, ...], Any]):
     """Run several combiners over the same inputs; the output is a named tuple with a field for each.
 

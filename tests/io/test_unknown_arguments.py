@@ -82,7 +82,10 @@ ANY: Any = dm
             r"ReadText has no argument 'event_tme'\nHint: use `event_time`",
         ),
         (lambda: ANY.io.ReadCsv("x", event_tme="t"), r"ReadCsv has no argument 'event_tme'\nHint: use `event_time`"),
-        (lambda: ANY.io.ReadParquet("x"), r"ReadParquet needs the argument `event_time`\nHint: pass event_time="),
+        (
+            lambda: ANY.io.ReadParquet("x"),
+            r"ReadParquet needs the argument `event_time`\nHint: name the column .*event_time='time'",
+        ),
         (
             lambda: ANY.io.ReadParquet("x", "t"),
             r"ReadParquet takes 1 argument by position, got 't'\nHint: pass event_time='t'",
@@ -105,6 +108,27 @@ ANY: Any = dm
         (
             lambda: ANY.Join([]),
             r"Join takes no argument by position, got \[\]\nHint: .*\(left, right\) \| dm.",
+        ),
+        (lambda: ANY.Join.left(on="id"), r"Join.left has no argument 'on'\nHint: .*dm.WithKeys\('id'\)"),
+        (lambda: ANY.Together(sum, max), r"Together takes no argument by position, .*\nHint: name each result"),
+        (lambda: ANY.WithKeys("a", "b"), r"WithKeys takes 1 argument by position, got 'b'\nHint: use value='field'"),
+        (
+            lambda: ANY.LocalRunner(checkpointLocation="c"),
+            r"LocalRunner has no argument 'checkpointLocation'\nHint: use `checkpoint`",
+        ),
+        (lambda: ANY.LocalRunner(worker=2), r"LocalRunner has no argument 'worker'\nHint: use `workers`"),
+        (ANY.SparkRunner, r"SparkRunner needs the argument `spark`\nHint: pass the session"),
+        (
+            lambda: ANY.SparkRunner(None, mode="streaming", checkpoint_location="c"),
+            r"SparkRunner has no argument 'checkpoint_location'\nHint: use `checkpoint`",
+        ),
+        (
+            lambda: ANY.Pipeline() | [1],
+            r"`\|` applies only transforms, got \[1\]\nHint: make a source of .*dm.Create",
+        ),
+        (
+            lambda: ANY.Pipeline() | pa.table({}),
+            r"`\|` applies only transforms, got pyarrow.Table[^!]*\nHint: make a source of it: p \| dm.io.ReadTable",
         ),
         (
             lambda: ANY.AsSingleton(None, default_value=3),

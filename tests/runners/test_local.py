@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -354,3 +355,9 @@ def test_only_a_batch_job_on_spark_has_dataframes_as_results() -> None:
         _ = p | dm.Create([1]) | "out" >> dm.io.Collect()
     with pytest.raises(dm.UnsupportedOnRunner, match=r"got LocalRunner.* 'out'\nHint: use result\.table\('out'\)"):
         p.result.dataframe("out")
+
+
+@pytest.mark.parametrize("given", ["runs/flights", Path("runs/flights")])
+def test_a_directory_in_the_place_of_the_clock_names_the_argument_for_it(given: Any) -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"`clock` must be .*\nHint: .*checkpoint='runs/flights'"):
+        dm.LocalRunner(given)

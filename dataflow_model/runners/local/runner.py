@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import os
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
-from dataflow_model.arguments import positive_int
+from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, positive_int
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
@@ -31,8 +32,6 @@ from dataflow_model.time import (
 )
 
 if TYPE_CHECKING:
-    import os
-
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.runner import PipelineResult
     from dataflow_model.time import DurationLike
@@ -43,6 +42,7 @@ _MODES: Final = ("streaming", "microbatch")
 _POLL: Final = "10 milliseconds"
 
 
+@calls_explained(dict.fromkeys(OTHER_CHECKPOINTS, "use `checkpoint`"))
 class LocalRunner:
     r"""Run a pipeline in process: no Java, one shard, deterministic under a replay clock.
 
@@ -204,6 +204,12 @@ def _checked_clock(clock: InstantLike | Clock | None) -> Clock | ProcessingTime 
     if isinstance(given, type):  # the class of a clock has a `now` too, but not what it needs
         raise InvalidType(
             f"`clock` must be an instant or a clock, got the class {given.__name__}", hint=f"write {given.__name__}()"
+        )
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and not given[:1].isdigit()):
+        raise InvalidArgument(
+            f"`clock` must be an instant or a clock, got {given!r}",
+            hint=f"pass the directory of a checkpoint by its name, checkpoint={str(given)!r}; "
+            "an instant is written '2013-01-01T05:00-05:00'",
         )
     if clock is None:
         return None

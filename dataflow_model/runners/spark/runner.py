@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dataflow_model.arguments import positive_int
+from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, positive_int
 from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
@@ -38,6 +38,13 @@ _PRODUCTIONS: Final = ("strong", "weak")
 _MOST_SHARDS: Final = 64
 
 
+@calls_explained(
+    {
+        **dict.fromkeys(OTHER_CHECKPOINTS, "use `checkpoint`"),
+        "spark": "pass the session: dm.SparkRunner(dataflow_model.runners.spark.local_session('name'), …)",
+        "trigger": "use trigger_interval='10 seconds'",
+    }
+)
 class SparkRunner:
     """Run a pipeline on Spark.
 
