@@ -37,6 +37,9 @@ LINES: Final = pa.schema({"line": pa.string()})
 
 _SAMPLE_ROWS: Final = 16_384
 _GIVE: Final = "pass schema=pa.schema({…}) to set the columns and their types"
+_ONE_A_LINE: Final = (
+    "write one JSON object on each line, as `jq -c .` does, and `jq -c '.[]'` for the objects of an array"
+)
 
 
 class LinesOfRows(FileSource):
@@ -257,13 +260,13 @@ def _csv_schema(version: FileVersion, options: CsvOptions) -> pa.Schema | None:
     sample = _sample(version, form, options.headers)
     if sample is None:
         return None
-    return _inferred(version, lambda: csv_schema(sample, names, options))
+    return _inferred(version, lambda: csv_schema(sample, names, options), _GIVE)
 
 
 @functools.lru_cache(maxsize=256)
 def _json_schema(version: FileVersion, form: TextFormat) -> pa.Schema | None:
     sample = _sample(version, form, 0)
-    return None if sample is None else _inferred(version, lambda: json_schema(sample))
+    return None if sample is None else _inferred(version, lambda: json_schema(sample), _ONE_A_LINE)
 
 
 def _sample(version: FileVersion, form: TextFormat, headers: int) -> bytes | None:
@@ -283,13 +286,13 @@ def _line(text: bytes) -> bytes:
     return text if text.endswith((b"\n", b"\r")) else text + b"\n"
 
 
-def _inferred(version: FileVersion, infer: Callable[[], pa.Schema]) -> pa.Schema:
+def _inferred(version: FileVersion, infer: Callable[[], pa.Schema], hint: str) -> pa.Schema:
     """Infer a schema: instants no coarser than microseconds, and text if the type is unknown."""
     try:
         schema = infer()
     except (pa.ArrowException, ValueError) as error:
         problem = str(error).splitlines()[0]
-        raise SourceError(f"the columns of {version.path} cannot be inferred: {problem}", hint=_GIVE) from error
+        raise SourceError(f"the columns of {version.path} cannot be inferred: {problem}", hint=hint) from error
     return pa.schema([pa.field(field.name, _settled(field.type)) for field in schema])
 
 

@@ -182,9 +182,12 @@ def test_text_of_json_that_is_not_utf_8_is_a_bad_row(tmp_path: Path, number: str
     assert bad == [(1, "it is not UTF-8, in which JSON is written")]
 
 
-def test_a_file_without_a_line_of_json_has_no_columns(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text("carrier,delay\nUA,4\n")
-    with pytest.raises(SourceError, match=r"a\.json cannot be inferred: JSON parse error.*\nHint: pass schema="):
+@pytest.mark.parametrize("content", ["carrier,delay\nUA,4\n", '[{"carrier": "UA"}, {"carrier": "AA"}]'])
+def test_a_file_without_a_line_of_json_has_no_columns(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(
+        SourceError, match=r"a\.json cannot be inferred: JSON parse error.*\nHint: write one JSON object"
+    ):
         ReadJson(tmp_path, event_time=None)
 
 
