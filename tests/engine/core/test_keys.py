@@ -192,3 +192,20 @@ def test_of_a_plain_key_and_one_of_numpy_the_first_is_shown_however_input_is_cut
 
     stream = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1, max_state_memory=bound)
     assert shown(stream) == shown(dm.LocalRunner())
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, np.int64(1)), (np.int64(1), 1), (np.str_("x"), "x")], ids=repr)
+@pytest.mark.parametrize(("watermark", "at"), [(20, 1), (-20, -2)], ids=["dropped as late", "in no window"])
+def test_an_element_that_is_in_no_open_window_does_not_decide_how_its_key_is_shown(
+    tmp_path: Path, first: Any, second: Any, watermark: int, at: int
+) -> None:
+    def shown(runner: Any) -> list[str]:
+        p = dm.Pipeline(runner=runner)
+        script = TestStream().watermark(watermark).add((first, 1), at).add((second, 2), 29).watermark(40)
+        _ = p | script | dm.Window.into(dm.SlidingWindows(3, 7)) | dm.Sum.per_key() | "out" >> dm.io.Collect()
+        result = p.run()
+        result.wait_until_finish()
+        return [repr(record.value) for record in result.collected("out")]
+
+    stream = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1)
+    assert shown(dm.LocalRunner()) == shown(stream) == [repr((second, 2))]

@@ -162,7 +162,7 @@ class KeyTable:
             if self.fresh is not None:
                 self.fresh.append(number)
         elif not self.varied:
-            self.varied = not _looks_one_way(key)
+            self.varied = not (_looks_one_way(key) and _looks_one_way(self.shown[number]))
         if type(key) is int:
             if _SMALLEST <= key <= _LARGEST:
                 self._integers.put(key, number)
