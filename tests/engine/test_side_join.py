@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import UserCodeError
 from dataflow_model.testing import TestStream
+from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
 from dataflow_model.time import event_time
 
 if TYPE_CHECKING:
@@ -177,3 +180,30 @@ def test_a_changing_and_a_static_side_input_stand_beside_each_other() -> None:
         _ = named | "seen" >> dm.io.Collect()
     assert values(result_of(p)) == [("Ay", 5)]
     assert result_of(p).watermarks()["see"] == event_time(dm.MAX_TIMESTAMP)
+
+
+def calls_of_a_join(windows: int, lateness: int, *, waits: bool) -> int:
+    """Return how many functions are called for a window in which each element is looked up in the sum of the others."""
+    watermarks = [script_step(TestStream().watermark(10 * number + 10)) for number in range(windows)]
+    elements = [script_step(TestStream().add(number, 10 * number, key="k")) for number in range(windows)]
+    turns = [elements, watermarks] if waits else [[step for both in zip(elements, watermarks) for step in both]]  # noqa: B905
+    script = TestStream(tuple(step for turn in turns for step in turn))
+    runner: Any = MicroBatchRunner(Schedule())
+    p = dm.Pipeline(runner=runner)
+    main = p | script | TENS.allowed_lateness(lateness)
+    _ = main | "see" >> dm.Map(see, dm.AsList(main | dm.Sum.per_key())) | "seen" >> dm.io.Collect()
+    profile = cProfile.Profile()
+    result = profile.runcall(p.run)
+    assert values(result) == [(("k", number), [("k", number)]) for number in range(windows)]
+    return int(pstats.Stats(profile).total_calls) // windows  # type: ignore[attr-defined] # not in the stubs
+
+
+def script_step(script: TestStream) -> Any:
+    [step] = script.steps
+    return step
+
+
+@pytest.mark.parametrize(("lateness", "waits"), [(1_000_000, False), (0, True)], ids=["held", "awaited"])
+def test_an_element_costs_the_same_with_a_hundred_and_with_a_thousand_side_windows(lateness: int, waits: bool) -> None:
+    few, many = (calls_of_a_join(windows, lateness, waits=waits) for windows in (100, 1000))
+    assert many < 1.2 * few

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -20,6 +20,8 @@ from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.machine import ObjectMachine
 from dataflow_model.runners.engine.order import of_release, order_in_window, part_of_join
+from dataflow_model.runners.engine.queues import Deadlines
+from dataflow_model.runners.engine.side_waiting import Awaited
 from dataflow_model.runners.engine.sides import (
     STANDING,
     contains,
@@ -35,24 +37,19 @@ from dataflow_model.triggers import DefaultTrigger
 from dataflow_model.values import NO_FIRING, PaneInfo, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.plan.side_panes import Replaced
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
     from dataflow_model.runners.engine.order import Order
+    from dataflow_model.runners.engine.side_waiting import Asking
     from dataflow_model.runners.engine.uncombining import Multiset
 
 __all__ = ["JoinState", "SideJoinMachine"]
 
 _TARGETS_KEPT: Final = 1 << 14
-
-_Asking: TypeAlias = "tuple[Window, int]"
-"""A main window, and the watermark when its elements arrived, which decides which side windows they may use.
-
-The watermark counts only if the bounds of side windows depend on their elements; otherwise it is −∞.
-"""
 
 
 @attrs.define
@@ -106,7 +103,7 @@ class JoinState:
 
     windows: list[dict[Window, _SideWindow]]
     watermarks: list[int]
-    waiting: dict[_Asking, list[_Waiting]] = attrs.field(factory=dict)
+    waiting: dict[Asking, list[_Waiting]] = attrs.field(factory=dict)
     hold: int = int(MAX_TIMESTAMP)
     instants: int = 0
     main: Watermarks = MIN_WATERMARKS
@@ -139,6 +136,13 @@ class SideJoinMachine(ObjectMachine):
         changing = staged.side_feeds[node.label]
         self.sides = [(number, side) for number, side in enumerate(node.side_inputs) if side in changing]
         self.state = JoinState([{} for _ in self.sides], [int(MIN_TIMESTAMP)] * len(self.sides))
+        self._awaited = Awaited(len(self.sides))
+        self._expiries: Deadlines[tuple[int, Window]] = Deadlines(1)
+        """When the side windows that are held expire."""
+        self._overdue: set[tuple[int, Window]] = set()
+        """The side windows that have expired, but that buffered elements may use."""
+        self._changed: set[tuple[int, Window]] = set()
+        """The side windows that have changed in the current instant."""
         self._strategies = [staged.plan.strategy(side.ref) for _, side in self.sides]
         retracted = retracted_collections(staged.plan)
         self._replaced: list[Replaced] = [replaced_by_newer(staged.plan, side.ref) for _, side in self.sides]
@@ -175,6 +179,7 @@ class SideJoinMachine(ObjectMachine):
             state.main, state.watermarks = main, passed
             if changed:
                 self._release(chunk.instants.clocks[place])
+            self._changed.clear()
             self._forget()
         output, self._output = self._output, {}
         return output
@@ -206,6 +211,12 @@ class SideJoinMachine(ObjectMachine):
         """Restore durable state."""
         self.state = whole
         self._views.clear()
+        self._awaited, self._expiries, self._overdue = Awaited(len(self.sides)), Deadlines(1), set()
+        for asking, elements in whole.waiting.items():
+            self._awaited.add(asking, self._fixed_targets(asking), min(element.time for element in elements))
+        for place, windows in enumerate(whole.windows):
+            for window in windows:
+                self._expiries.set((place, window), (self._expiry(window),))
 
     def tear_down(self) -> None:
         """Tear down the DoFn."""
@@ -223,10 +234,9 @@ class SideJoinMachine(ObjectMachine):
             for window in windows:
                 if self._is_expired(window) and not self._is_awaited(place, window):
                     continue
-                held = self.state.windows[place].setdefault(window, _SideWindow())
-                self._views.pop((place, window), None)
-                fired = pane != NO_FIRING
-                held.has_pane = held.has_pane or fired or not isinstance(strategy.trigger, DefaultTrigger)
+                held = self._held(place, window)
+                if pane != NO_FIRING or not isinstance(strategy.trigger, DefaultTrigger):
+                    held.has_pane = True
                 owner = owner_of(value, self._replaced[place])
                 index, values = held.parts.get(owner, (pane.index, []))
                 if self._replaced[place] != "nothing" and pane.index != index:
@@ -238,7 +248,6 @@ class SideJoinMachine(ObjectMachine):
 
     def _take_standing(self, place: int, bundle: Bundle) -> None:
         """Incorporate a side input's elements, some of which are retractions."""
-        windows_held = self.state.windows[place]
         early = not isinstance(self._strategies[place].trigger, DefaultTrigger)
         changed: set[Window] = set()
         for row, (value, windows) in enumerate(zip(bundle.values, bundle.windows, strict=True)):
@@ -246,16 +255,33 @@ class SideJoinMachine(ObjectMachine):
             for window in windows:
                 if self._is_expired(window) and not self._is_awaited(place, window):
                     continue
-                held = windows_held.setdefault(window, _SideWindow())
-                held.has_pane = held.has_pane or early or bundle.panes[row] != NO_FIRING
+                held = self._held(place, window)
+                if early or bundle.panes[row] != NO_FIRING:
+                    held.has_pane = True
                 held.standing = change(held.standing, value)
-                self._views.pop((place, window), None)
                 changed.add(window)
         if self._strategies[place].window_fn.is_merging:
             # The values of a window that has merged with others were retracted, and the window no longer exists.
             for window in changed:
-                if not windows_held[window].standing:
-                    del windows_held[window]
+                if not self.state.windows[place][window].standing:
+                    self._drop(place, window)
+
+    def _held(self, place: int, window: Window) -> _SideWindow:
+        """Return a side window that is about to change."""
+        held = self.state.windows[place].get(window)
+        if held is None:
+            held = self.state.windows[place][window] = _SideWindow()
+            self._expiries.set((place, window), (self._expiry(window),))
+        self._views.pop((place, window), None)
+        self._changed.add((place, window))
+        return held
+
+    def _drop(self, place: int, window: Window) -> None:
+        """Drop a side window."""
+        del self.state.windows[place][window]
+        self._views.pop((place, window), None)
+        self._expiries.remove((place, window))
+        self._overdue.discard((place, window))
 
     def _take_main(self, inbox: Bundle) -> None:
         """Process the elements that are ready, and buffer the others."""
@@ -276,7 +302,9 @@ class SideJoinMachine(ObjectMachine):
                 if any(self._is_late(place, window, arrival) for place in range(len(self.sides))):
                     self.counters["dropped_because_late"] += 1
                 elif self._must_wait(window, arrival):
-                    self.state.waiting.setdefault((window, arrival), []).append(element)
+                    asking = window, arrival
+                    self.state.waiting.setdefault(asking, []).append(element)
+                    self._awaited.add(asking, self._fixed_targets(asking), element.time)
                     self.state.hold = min(self.state.hold, element.time)
                 else:
                     ready.append(*_fields(element), order_in_window(element.order, number), element.produced)
@@ -285,12 +313,12 @@ class SideJoinMachine(ObjectMachine):
     def _release(self, clock: int) -> None:
         """Process the buffered elements that are ready."""
         released: list[tuple[int, _Waiting]] = []
-        for asking in [asking for asking in self.state.waiting if not self._must_wait(*asking)]:
+        for asking in [asking for asking in self._perhaps_ready() if not self._must_wait(*asking)]:
             released += [(asking[1], element) for element in self.state.waiting.pop(asking)]
+            self._awaited.remove(asking)
         if not released:
             return
-        times = [element.time for elements in self.state.waiting.values() for element in elements]
-        self.state.hold = min(times, default=int(MAX_TIMESTAMP))
+        self.state.hold = self._awaited.hold()
         released.sort(key=_by_arrival)
         for arrival, elements in itertools.groupby(released, key=itemgetter(0)):
             ready = Bundle()
@@ -298,6 +326,13 @@ class SideJoinMachine(ObjectMachine):
                 order = of_release(element.produced, element.instant, element.order, element.number)
                 ready.append(*_fields(element), order, clock)
             self._process(ready, arrival)
+
+    def _perhaps_ready(self) -> Iterable[Asking]:
+        """Return the main windows of which buffered elements may have become ready in the current instant."""
+        if self._depends:
+            return list(self.state.waiting)
+        passed = self._awaited.take_passed(self.state.watermarks)
+        return passed.union(*(self._awaited.of(place, window) for place, window in self._changed))
 
     def _process(self, bundle: Bundle, arrival: int) -> None:
         """Call the function for elements that arrived at one watermark."""
@@ -335,6 +370,10 @@ class SideJoinMachine(ObjectMachine):
             self._targets[place, window] = target
         return target
 
+    def _fixed_targets(self, asking: Asking) -> list[Window]:
+        """Return the side windows for elements of a main window, unless they may change."""
+        return [] if self._depends else [self._target(place, *asking) for place in range(len(self.sides))]
+
     def _lookup(self, place: int) -> Callable[[Window], Any]:
         """Return a function from a main window to the value of a side input."""
 
@@ -366,6 +405,8 @@ class SideJoinMachine(ObjectMachine):
 
     def _is_awaited(self, place: int, window: Window) -> bool:
         """Return whether a buffered element may use a side window."""
+        if not self._depends:
+            return bool(self._awaited.of(place, window))
         if not depends_on_elements(self._strategies[place].window_fn):
             return any(self._target(place, *asking) == window for asking in self.state.waiting)
         expiry = self._expiry(window)
@@ -373,11 +414,9 @@ class SideJoinMachine(ObjectMachine):
 
     def _forget(self) -> None:
         """Drop the side windows that are no longer needed."""
-        for place, windows in enumerate(self.state.windows):
-            for window in [window for window in windows if self._is_expired(window)]:
-                if not self._is_awaited(place, window):
-                    del windows[window]
-                    self._views.pop((place, window), None)
+        self._overdue.update(self._expiries.take(0, self.state.main.low))
+        for place, window in [each for each in self._overdue if not self._is_awaited(*each)]:
+            self._drop(place, window)
 
 
 def _by_arrival(released: tuple[int, _Waiting]) -> tuple[int, Order, int]:
