@@ -6,8 +6,11 @@ import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataflow_model.runners.engine.stateful_cells import (
+    Arrived,
     Hold,
     KeyCells,
     PendingTimer,
@@ -15,7 +18,7 @@ from dataflow_model.runners.engine.stateful_cells import (
     TimerSet,
     _filled_cell,
 )
-from dataflow_model.values import GLOBAL_WINDOW, interval
+from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, interval
 
 
 def test_a_cell_that_was_pickled_by_attribute_can_be_read() -> None:
@@ -77,3 +80,52 @@ def test_a_key_whose_windows_were_pickled_as_objects_can_be_read() -> None:
     loaded = pickle.loads(pickle.dumps(KeyAsEarlierVersionsStoredIt()))
     assert loaded.key == "key"
     assert stored(loaded) == {GLOBAL_WINDOW: ({"count": 3}, {("flush", ""): PendingTimer(5, 5, 1)}, {}, [], 1, {})}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["set", "clear", "fire"]), st.integers(0, 20), st.none() | st.integers(0, 9)))
+)
+def test_the_hold_of_timers_is_the_earliest_of_those_that_are_set(steps: list[tuple[str, int, int | None]]) -> None:
+    cell = StateCell()
+    for number, (step, tag, hold) in enumerate(steps):
+        if step == "set":
+            cell.event_timers.set(("flush", str(tag)), PendingTimer(tag, tag, number, hold))
+        elif step == "clear":
+            cell.event_timers.clear(("flush", str(tag)))
+        elif cell.event_timers.first() is not None:
+            cell.event_timers.pop()
+        holds = [timer.hold for timer in cell.event_timers.pending.values() if timer.hold is not None]
+        assert cell.hold() == min(holds, default=None)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1))
+def test_the_hold_of_elements_that_wait_is_the_earliest_event_time(times: list[int]) -> None:
+    cell = StateCell()
+    for time in times:
+        cell.wait(min(time, 6), Arrived("element", time, NO_FIRING, 0))  # the window ends after 6
+    assert cell.hold() == min(times)
+
+
+class Watched(dict[Any, Any]):
+    """Timers that count how often all of them are looked at."""
+
+    looked_at = 0
+
+    def values(self) -> Any:
+        self.looked_at += len(self)
+        return super().values()
+
+    def items(self) -> Any:
+        self.looked_at += len(self)
+        return super().items()
+
+
+def test_the_hold_of_many_timers_does_not_look_at_all_of_them_each_time() -> None:
+    timers = TimerSet(Watched())
+    for number in range(1000):
+        timers.set(("flush", str(number)), PendingTimer(number, number, number, number))
+        assert timers.hold() == 0
+    for number in range(1000):
+        assert timers.hold() == number
+        timers.pop()
+    assert timers.pending.looked_at < 200  # type: ignore[attr-defined] # which `Watched` has

@@ -33,6 +33,8 @@ __all__ = [
 
 _INFINITY: Final = int(MAX_TIMESTAMP)
 
+_FEW: Final = 8
+"""Up to this number of timers, all of them are looked at for the earliest hold."""
 _Name: TypeAlias = tuple[str, str]
 """A timer's spec and tag."""
 
@@ -91,6 +93,8 @@ class TimerSet:
     Attributes:
         pending: the timers that are set.
         heap: their times, numbers and names, and those of timers that are no longer set.
+        holds: a heap of their holds, numbers and names, and those of timers that are no longer set; `None` as long as
+            there are few timers.
 
     Example:
         >>> timers = TimerSet()
@@ -101,11 +105,12 @@ class TimerSet:
         None
     """
 
-    __slots__ = ("heap", "pending")
+    __slots__ = ("heap", "holds", "pending")
 
     def __init__(self, pending: dict[_Name, PendingTimer] | None = None) -> None:
         self.pending = {} if pending is None else pending
         self.heap: list[tuple[int, int, _Name]] = []
+        self.holds: list[tuple[int, int, _Name]] | None = None
         if self.pending:
             self.heap += ((timer.time, timer.number, name) for name, timer in self.pending.items())
             heapq.heapify(self.heap)
@@ -117,6 +122,8 @@ class TimerSet:
         """Set or reset a timer."""
         self.pending[name] = timer
         heapq.heappush(self.heap, (timer.time, timer.number, name))
+        if self.holds is not None and timer.hold is not None:
+            heapq.heappush(self.holds, (timer.hold, timer.number, name))
 
     def clear(self, name: _Name) -> PendingTimer | None:
         """Clear a timer, and return it if it was set."""
@@ -124,12 +131,26 @@ class TimerSet:
 
     def first(self) -> int | None:
         """Return when the earliest timer fires, or `None`."""
-        heap = self.heap
+        return self._least(self.heap)
+
+    def hold(self) -> int | None:
+        """Return the earliest instant at which a timer holds the watermark, or `None`."""
+        if len(self.pending) <= _FEW:
+            self.holds = None
+            return min([timer.hold for timer in self.pending.values() if timer.hold is not None], default=None)
+        if self.holds is None:
+            timers = self.pending.items()
+            self.holds = [(timer.hold, timer.number, name) for name, timer in timers if timer.hold is not None]
+            heapq.heapify(self.holds)
+        return self._least(self.holds)
+
+    def _least(self, heap: list[tuple[int, int, _Name]]) -> int | None:
+        """Return the least entry of a heap whose timer is still set."""
         while heap:
-            time, number, name = heap[0]
+            least, number, name = heap[0]
             timer = self.pending.get(name)
             if timer is not None and timer.number == number:
-                return time
+                return least
             heapq.heappop(heap)
         return None
 
@@ -204,14 +225,14 @@ class StateCell:
 
     def hold(self) -> int | None:
         """Return the earliest event time of pending output of timers, buffered elements and holds."""
-        holds = [timer.hold for timer in self.event_timers.pending.values() if timer.hold is not None]
-        if self.clock_timers.pending:
-            holds += [timer.hold for timer in self.clock_timers.pending.values() if timer.hold is not None]
+        holds = [timers.hold() for timers in (self.event_timers, self.clock_timers) if timers.pending]
         if self.holds:
-            holds += [hold.hold for hold in self.holds.values() if hold.hold is not None]
+            holds += [hold.hold for hold in self.holds.values()]
         if self.waiting:
-            holds += [element.time for _, _, element in self.waiting]
-        return min(holds) if holds else None
+            turn, _, first = self.waiting[0]
+            # The turn of an element whose event time is after the window's end comes before that time.
+            holds.append(turn if first.time == turn else min(element.time for _, _, element in self.waiting))
+        return min([hold for hold in holds if hold is not None], default=None)
 
 
 _STORED: Final = tuple(field.name for field in attrs.fields(StateCell) if field.init)
