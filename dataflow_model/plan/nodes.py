@@ -143,7 +143,20 @@ class ParDo:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class ToPairs:
+class _OnOneInput:
+    """The base of the nodes that read one collection."""
+
+    label: str
+    input: Ref
+
+    @property
+    def inputs(self) -> tuple[Ref, ...]:
+        """The collection, as the only one."""
+        return (self.input,)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ToPairs(_OnOneInput):
     """Turn rows into pairs by field names, as `WithKeys("carrier", value="delay")` does, on columns if possible.
 
     Attributes:
@@ -151,45 +164,24 @@ class ToPairs:
         value: the field, or `None` for the whole row.
     """
 
-    label: str
-    input: Ref
     key: str | tuple[str, ...]
     value: str | None
 
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        """The rows."""
-        return (self.input,)
-
 
 @attrs.frozen(kw_only=True, eq=False)
-class AssignTimestamps:
+class AssignTimestamps(_OnOneInput):
     """Give each element the event time that `fn` returns, at most `late_data_horizon` before its old one."""
 
-    label: str
-    input: Ref
     fn: Callable[..., EventTime]
     late_data_horizon: Duration | None = None
 
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        """The elements."""
-        return (self.input,)
-
 
 @attrs.frozen(kw_only=True, eq=False)
-class AssignWindows:
+class AssignWindows(_OnOneInput):
     """Assign elements to windows, or with `assigns=False` only set trigger and modes (`Window.trigger(…)` alone)."""
 
-    label: str
-    input: Ref
     strategy: WindowingStrategy
     assigns: bool = True
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        """The elements."""
-        return (self.input,)
 
 
 @attrs.frozen(eq=False)
@@ -206,7 +198,7 @@ class FanOut:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class GroupByKeyAndWindow:
+class GroupByKeyAndWindow(_OnOneInput):
     """Group pairs by key and window, and combine; the papers' node of the same name.
 
     Attributes:
@@ -216,17 +208,10 @@ class GroupByKeyAndWindow:
         has_one_key: whether all pairs are known to have the same key.
     """
 
-    label: str
-    input: Ref
     strategy: WindowingStrategy
     combine: CombineFn[Any, Any, Any] = attrs.field(factory=GroupFn)
     fan_out: FanOut | None = None
     has_one_key: bool = False
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        """The pairs."""
-        return (self.input,)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -238,48 +223,26 @@ class Flatten:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Reshuffle:
+class Reshuffle(_OnOneInput):
     """Redistribute elements over the shards, which also ends fusion; changes no element."""
-
-    label: str
-    input: Ref
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        """The elements."""
-        return (self.input,)
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Deduplicate:
+class Deduplicate(_OnOneInput):
     """Keep the first element with each id; the input is pairs of id and element, the output elements.
 
     Attributes:
         horizon: how long an id is kept after its element's event time.
     """
 
-    label: str
-    input: Ref
     horizon: Duration
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        """The pairs."""
-        return (self.input,)
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Write:
+class Write(_OnOneInput):
     """Write a collection to a sink."""
 
-    label: str
-    input: Ref
     sink: Sink
-
-    @property
-    def inputs(self) -> tuple[Ref, ...]:
-        """The collection to write."""
-        return (self.input,)
 
 
 Node: TypeAlias = (
