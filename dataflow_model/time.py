@@ -34,6 +34,8 @@ __all__ = [
     "duration_text",
     "event_time",
     "format_instant",
+    "nonnegative_duration",
+    "positive_duration",
     "processing_time",
 ]
 
@@ -528,6 +530,33 @@ def duration(value: DurationLike) -> Duration:
         f"a duration must be a timedelta, seconds or text, got {value!r} of type {type(value).__name__}",
         hint="pass '90 seconds', 90 or datetime.timedelta(seconds=90)",
     )
+
+
+def positive_duration(name: str, value: DurationLike, hint: str) -> Duration:
+    """Return an argument as a `Duration`, if it is positive.
+
+    Raises:
+        InvalidArgument: if it is not; the hint says what to pass instead.
+
+    Example:
+        >>> positive_duration("interval", 0, "pass interval='1 minute', for example")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: `interval` must be positive, got '0 seconds'
+        Hint: pass interval='1 minute', for example
+    """
+    length = duration(value)
+    if length <= Duration(0):
+        raise InvalidArgument(f"`{name}` must be positive, got {duration_text(length)!r}", hint=hint)
+    return length
+
+
+def nonnegative_duration(name: str, value: DurationLike, hint: str) -> Duration:
+    """Return an argument as a `Duration`, if it is not negative; see `positive_duration`."""
+    length = duration(value)
+    if length < Duration(0):
+        raise InvalidArgument(f"`{name}` must not be negative, got {duration_text(length)!r}", hint=hint)
+    return length
 
 
 def event_time(value: InstantLike) -> EventTime:

@@ -25,7 +25,7 @@ from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.retractions import applies_retractions
 from dataflow_model.plan.stages import changing_sides
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior
-from dataflow_model.time import Duration, DurationLike, duration, duration_text
+from dataflow_model.time import Duration, DurationLike, positive_duration
 from dataflow_model.triggers import AtPeriod, Repeatedly
 
 if TYPE_CHECKING:
@@ -54,16 +54,10 @@ def check_interval(mode: str, interval: DurationLike | None) -> Duration | None:
                 hint="leave `interval` out, or use mode='microbatch'",
             )
         return None
+    hint = "pass interval='1 minute', for example"
     if interval is None:
-        raise InvalidArgument(
-            "mode='microbatch' needs `interval`, got none", hint="pass interval='1 minute', for example"
-        )
-    length = duration(interval)
-    if length <= Duration(0):
-        raise InvalidArgument(
-            f"`interval` must be positive, got {duration_text(length)!r}", hint="pass interval='1 minute', for example"
-        )
-    return length
+        raise InvalidArgument("mode='microbatch' needs `interval`, got none", hint=hint)
+    return positive_duration("interval", interval, hint)
 
 
 def in_rounds(plan: Plan, interval: Duration) -> Plan:

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypedDict
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.time import Duration, DurationLike, duration, duration_text
+from dataflow_model.time import Duration, DurationLike, duration, duration_text, positive_duration
 
 __all__ = ["EVERYTHING", "WatermarkOptions", "WatermarkOrigins", "origins_of"]
 
@@ -61,13 +61,9 @@ class WatermarkOrigins:
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        for name in ("idle_after", "max_skew"):
-            value = getattr(self, name)
-            if value is not None and value <= Duration(0):
-                raise InvalidArgument(
-                    f"`{name}` must be positive, got {duration_text(value)!r}",
-                    hint="pass a duration such as '1 minute'",
-                )
+        for name, length in (("idle_after", self.idle_after), ("max_skew", self.max_skew)):
+            if length is not None:
+                positive_duration(name, length, "pass a duration such as '1 minute'")
         if self.weight not in _WEIGHTS:
             raise InvalidArgument(
                 f"`weight` must be 'origins' or 'records', got {self.weight!r}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
-from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration, duration_text
+from dataflow_model.time import MIN_TIMESTAMP, Duration, DurationLike, EventTime, nonnegative_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,12 +69,9 @@ def _behind(reached: EventTime, delay: Duration) -> EventTime:
     return reached if reached == MIN_TIMESTAMP else reached - delay
 
 
-def _check_delay(delay: Duration) -> None:
-    if delay < Duration(0):
-        raise InvalidArgument(
-            f"`delay` must not be negative, got {duration_text(delay)!r}",
-            hint="use dm.Monotonic() for data that are in order, or a delay such as '10 minutes'",
-        )
+def _delay(value: DurationLike) -> Duration:
+    hint = "use dm.Monotonic() for data that are in order, or a delay such as '10 minutes'"
+    return nonnegative_duration("delay", value, hint)
 
 
 @attrs.frozen
@@ -94,11 +91,7 @@ class BoundedOutOfOrderness:
         EventTime(2013-01-01T11:30:00Z)
     """
 
-    delay: Duration = attrs.field(converter=duration)
-
-    def __attrs_post_init__(self) -> None:
-        """Check the delay."""
-        _check_delay(self.delay)
+    delay: Duration = attrs.field(converter=_delay)
 
     def watermark(self, reached: EventTime) -> EventTime:
         """Return `reached − delay`; −∞ before the first element."""
@@ -175,11 +168,7 @@ class WallTime:
         EventTime(1970-01-01T00:00:00.000005Z)
     """
 
-    delay: Duration = attrs.field(converter=duration, default=Duration(0))
-
-    def __attrs_post_init__(self) -> None:
-        """Check the delay."""
-        _check_delay(self.delay)
+    delay: Duration = attrs.field(converter=_delay, default=Duration(0))
 
     def watermark(self, reached: EventTime) -> EventTime:
         """Return `reached − delay`, where `reached` is the clock."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Never, overload
 import attrs
 
 from dataflow_model.arguments import calls_explained
-from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
+from dataflow_model.errors import InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn
 from dataflow_model.plan.parameters import metadata_of
 from dataflow_model.plan.typevars import ElementT_contra
-from dataflow_model.time import duration, duration_text
+from dataflow_model.time import positive_duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
@@ -84,11 +84,7 @@ class Deduplicate(KeepsElements[ElementT_contra]):
         self._id_fn: Callable[..., Any] = _made_at_the_source if id_fn is None else id_fn
         refuse_async(self._id_fn, "Deduplicate")
         metadata_of(self._id_fn)  # refuses parameters that nothing fills
-        self._horizon = duration(horizon)
-        if int(self._horizon) <= 0:
-            raise InvalidArgument(
-                f"`horizon` must be positive, got {duration_text(self._horizon)!r}", hint="pass horizon='10 minutes'"
-            )
+        self._horizon = positive_duration("horizon", horizon, "pass horizon='10 minutes'")
 
     def label_by_code(self) -> str:
         """Return the name with the function."""

@@ -9,7 +9,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
-from dataflow_model.time import Duration, duration, duration_text
+from dataflow_model.time import Duration, duration_text, nonnegative_duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.elementwise import FlatMap, Map
@@ -117,12 +117,8 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         def __ror__(self, several: Any, /) -> Any: ...
 
     def __init__(self: Join[Never, Never], *, within: DurationLike | None = None) -> None:
-        self._within = None if within is None else duration(within)
-        if self._within is not None and self._within < Duration(0):
-            raise InvalidArgument(
-                f"`within` must not be negative, got {duration_text(self._within)!r}",
-                hint="use dm.Join(within='5 minutes')",
-            )
+        hint = "use dm.Join(within='5 minutes')"
+        self._within = None if within is None else nonnegative_duration("within", within, hint)
 
     @staticmethod
     @calls_explained(_HINTS, name="Join.inner")

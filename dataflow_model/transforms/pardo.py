@@ -14,10 +14,9 @@ from dataflow_model.plan.declaration import check_callbacks, check_declared, dec
 from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FilterFn, FlatMapFn, MapFn
 from dataflow_model.plan.parameters import filled_by_place, metadata_of, requested_by
 from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
-from dataflow_model.time import Duration
+from dataflow_model.time import Duration, nonnegative_duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name, shown_arguments
-from dataflow_model.transforms.horizons import checked_horizon
 from dataflow_model.transforms.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.time import DurationLike
 
-__all__ = ["ParDo", "check_dead_letters"]
+__all__ = ["ParDo", "check_dead_letters", "checked_horizon"]
 
 
 def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
@@ -50,6 +49,12 @@ def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
             f"the dead letters need a tag that no other output has, got {tag!r}",
             hint="use .with_exception_handling('failed'), for example",
         )
+
+
+def checked_horizon(value: DurationLike) -> Duration:
+    """Return how far back event times may move; raise `InvalidArgument` for a negative duration."""
+    hint = "use 0, or leave it out, for event times that only move forward"
+    return nonnegative_duration("late_data_horizon", value, hint)
 
 
 class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):

@@ -11,8 +11,7 @@ from dataflow_model.plan.parameters import check_takes_element
 from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
-from dataflow_model.transforms.horizons import checked_horizon
-from dataflow_model.transforms.pardo import ParDo, check_dead_letters
+from dataflow_model.transforms.pardo import ParDo, check_dead_letters, checked_horizon
 from dataflow_model.transforms.ptransform import KeepsElements, PTransform
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from dataflow_model.plan.strategy import (
     TimestampCombiner,
     WindowingStrategy,
 )
-from dataflow_model.time import Duration, DurationLike, duration, duration_text
+from dataflow_model.time import Duration, DurationLike, duration_text, nonnegative_duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.ptransform import PTransform
@@ -140,12 +140,7 @@ class WindowInto(PTransform):
         Raises:
             InvalidArgument: for a negative duration.
         """
-        length = duration(lateness)
-        if length < Duration(0):
-            raise InvalidArgument(
-                f"`allowed_lateness` must not be negative, got {duration_text(length)!r}",
-                hint="use 0 to drop all late data",
-            )
+        length = nonnegative_duration("allowed_lateness", lateness, "use 0 to drop all late data")
         return self._set(allowed_lateness=length)
 
     def on_time(self, behavior: OnTimeBehavior | Literal["fire_always", "fire_if_non_empty"]) -> Self:

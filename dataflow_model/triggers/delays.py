@@ -6,8 +6,15 @@ from typing import Final
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument
-from dataflow_model.time import Duration, DurationLike, EventTime, Instant, ProcessingTime, duration, duration_text
+from dataflow_model.time import (
+    Duration,
+    DurationLike,
+    EventTime,
+    Instant,
+    ProcessingTime,
+    duration_text,
+    nonnegative_duration,
+)
 from dataflow_model.triggers.base import Trigger
 from dataflow_model.triggers.contexts import TimeDomain, TriggerContext
 
@@ -61,12 +68,8 @@ class _Delay(Deadline):
     delay: Duration
 
     def __init__(self, delay: DurationLike = 0) -> None:
-        length = duration(delay)
-        if length < Duration(0):
-            raise InvalidArgument(
-                f"`delay` must not be negative, got {duration_text(length)!r}",
-                hint="use 0 to fire at the end of the tick, or a delay such as '1 minute'",
-            )
+        hint = "use 0 to fire at the end of the tick, or a delay such as '1 minute'"
+        length = nonnegative_duration("delay", delay, hint)
         self.__attrs_init__(length)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:

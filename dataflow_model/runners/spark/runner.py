@@ -10,18 +10,13 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.weak import check_weak
-from dataflow_model.runners.options import (
-    MAX_ROWS_PER_BATCH,
-    checkpoint_path,
-    reject_options_of_streams,
-    state_memory,
-)
+from dataflow_model.runners.options import MAX_ROWS_PER_BATCH, checkpoint_path, reject_options_of_streams, state_memory
 from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.session import active, shuffle_partitions
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.runners.spark.worker_python import quick_workers
-from dataflow_model.time import Duration, DurationLike, duration, duration_text
+from dataflow_model.time import DurationLike, nonnegative_duration
 
 if TYPE_CHECKING:
     import os
@@ -124,12 +119,8 @@ class SparkRunner:
             }
             reject_options_of_streams(of_streams, "mode='batch'", "use mode='streaming'")
         rows = MAX_ROWS_PER_BATCH if max_rows_per_batch is None else max_rows_per_batch
-        pause = duration(0 if trigger_interval is None else trigger_interval)
-        if pause < Duration(0):
-            raise InvalidArgument(
-                f"`trigger_interval` must not be negative, got {duration_text(pause)!r}",
-                hint="use trigger_interval='1 second'",
-            )
+        pause = 0 if trigger_interval is None else trigger_interval
+        self.trigger_interval = nonnegative_duration("trigger_interval", pause, "use trigger_interval='1 second'")
         if productions not in _PRODUCTIONS:
             raise InvalidArgument(
                 f"`productions` must be 'strong' or 'weak', got {productions!r}",
@@ -146,7 +137,6 @@ class SparkRunner:
         self.mode = mode
         self.productions = productions
         self.checkpoint = path
-        self.trigger_interval = pause
         self.max_rows_per_batch = positive_int("max_rows_per_batch", rows, "use max_rows_per_batch=10_000, for example")
         self.max_state_memory = state_memory(max_state_memory)
         self.interval = check_interval(mode, interval)
