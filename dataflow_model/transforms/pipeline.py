@@ -25,8 +25,7 @@ from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
 from dataflow_model.transforms.pipeline_drawing import pipeline_graph
 from dataflow_model.transforms.ptransform import PTransform, written
-from dataflow_model.transforms.topology_drawing import mermaid
-from dataflow_model.transforms.topology_svg import svg
+from dataflow_model.transforms.topology_svg import drawn
 from dataflow_model.triggers import Trigger
 from dataflow_model.windowing import WindowFn
 
@@ -217,17 +216,7 @@ class Pipeline:
               n0 --> n1
               n1 --> n2
         """
-        graph = pipeline_graph(self.plan())
-        match form:
-            case "mermaid":
-                return mermaid(*graph)
-            case "svg":
-                return svg("pipeline", *graph)
-            case _:
-                raise InvalidArgument(
-                    f"`form` must be 'mermaid' or 'svg', got {form!r}",
-                    hint="use form='mermaid' for text, form='svg' for a picture",
-                )
+        return drawn(form, "pipeline", *pipeline_graph(self.plan()))
 
     def __repr__(self) -> str:
         runner = "" if self.runner is None else f" on {self.runner!r}"

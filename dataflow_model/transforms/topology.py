@@ -21,8 +21,8 @@ from dataflow_model.transforms.pipeline import Pipeline
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 from dataflow_model.transforms.topology_checks import in_order, produced_streams
-from dataflow_model.transforms.topology_drawing import boxes_and_lines, mermaid
-from dataflow_model.transforms.topology_svg import svg
+from dataflow_model.transforms.topology_drawing import boxes_and_lines
+from dataflow_model.transforms.topology_svg import drawn
 from dataflow_model.transforms.windows import Window
 from dataflow_model.windowing import GlobalWindows
 
@@ -246,16 +246,7 @@ class Topology:
               n0 -- "words" --> n1
         """
         in_order(self)  # what cannot be built is not drawn
-        match form:
-            case "mermaid":
-                return mermaid(*boxes_and_lines(self))
-            case "svg":
-                return svg(self.name, *boxes_and_lines(self))
-            case _:
-                raise InvalidArgument(
-                    f"`form` must be 'mermaid' or 'svg', got {form!r}",
-                    hint="use form='mermaid' for text, form='svg' for a picture",
-                )
+        return drawn(form, self.name, *boxes_and_lines(self))
 
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, computations={[added.label for added in self.added]})"

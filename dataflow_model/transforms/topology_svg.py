@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from dataflow_model.transforms.topology_drawing import Kind
+from dataflow_model.errors import InvalidArgument
+from dataflow_model.transforms.topology_drawing import Kind, mermaid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dataflow_model.transforms.topology_drawing import Box, Line
 
-__all__ = ["svg"]
+__all__ = ["drawn", "svg"]
 
 # All in pixels.
 _LETTER: Final = 7.4
@@ -69,6 +70,24 @@ class _Spot:
     def port(self, stream: str) -> float:
         """Return the height at which a stream leaves."""
         return self.y + (self.ports.index(stream) - (len(self.ports) - 1) / 2) * _PORT
+
+
+def drawn(form: str, name: str, boxes: Sequence[Box], lines: Sequence[Line]) -> str:
+    """Return boxes and lines as `"mermaid"` text or as an `"svg"` picture with a title.
+
+    Raises:
+        InvalidArgument: for another form.
+    """
+    match form:
+        case "mermaid":
+            return mermaid(boxes, lines)
+        case "svg":
+            return svg(name, boxes, lines)
+        case _:
+            raise InvalidArgument(
+                f"`form` must be 'mermaid' or 'svg', got {form!r}",
+                hint="use form='mermaid' for text, form='svg' for a picture",
+            )
 
 
 def svg(name: str, boxes: Sequence[Box], lines: Sequence[Line]) -> str:
