@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from dataflow_model.triggers.contexts import TriggerContext
     from dataflow_model.triggers.repetition import OrFinally
 
-__all__ = ["BuiltInTree", "CompositeTrigger", "SideBySide", "Trigger", "check_calls", "check_trigger_type"]
+__all__ = [
+    "BuiltInTree",
+    "CompositeTrigger",
+    "NeverFinishing",
+    "SideBySide",
+    "Trigger",
+    "check_calls",
+    "check_trigger_type",
+]
 
 
 _CALLS: Final = {
@@ -214,6 +222,19 @@ class Trigger:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+class NeverFinishing(Trigger):
+    """The base class of triggers that never finish, so that they repeat without being restarted."""
+
+    def may_finish(self, *, allowed_lateness: Duration) -> bool:
+        """Return `False`."""
+        del allowed_lateness
+        return False
+
+    def describe_repeated(self) -> str:
+        """Describe when the trigger fires."""
+        return self.describe()
 
 
 class CompositeTrigger(Trigger):

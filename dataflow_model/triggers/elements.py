@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
-from dataflow_model.triggers.base import Trigger, check_calls
+from dataflow_model.triggers.base import NeverFinishing, Trigger, check_calls
 from dataflow_model.values import by_bounds, is_pair
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _name(function: Callable[..., Any]) -> str:
     return f"{type(function).__name__}()" if " at 0x" in text else text
 
 
-class DataTrigger(Trigger):
+class DataTrigger(NeverFinishing):
     """Fire when a condition over the elements so far holds; subclass it to define the condition.
 
     A subclass defines `should_emit` and, for windows that merge, `merge_state`. The trigger never finishes. Firing
@@ -145,11 +145,6 @@ class DataTrigger(Trigger):
         if states:
             context.store_state(_TAG, states[0] if len(states) == 1 else self.merge_state(states))
 
-    def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Return `False`."""
-        del allowed_lateness
-        return False
-
     def check_for(self, *, merging: bool) -> None:
         """Reject windows that merge if `merge_state` is not defined."""
         if merging and type(self).merge_state is DataTrigger.merge_state:
@@ -161,10 +156,6 @@ class DataTrigger(Trigger):
     def describe(self) -> str:
         """Describe when the trigger fires."""
         return f"when {self!r} decides"
-
-    def describe_repeated(self) -> str:
-        """Describe when the trigger fires; it repeats without being restarted."""
-        return self.describe()
 
 
 _UNSEEN: Final = object()
@@ -186,7 +177,7 @@ def checked_answer(trigger: DataTrigger, answer: Any) -> tuple[bool, Any]:
 
 
 @attrs.frozen
-class Always(Trigger):
+class Always(NeverFinishing):
     """Fire at each element; never finish.
 
     Example:
@@ -205,22 +196,13 @@ class Always(Trigger):
         """Continue as itself."""
         return self
 
-    def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Return `False`."""
-        del allowed_lateness
-        return False
-
     def describe(self) -> str:
         """Describe when the trigger fires."""
         return "at each element"
 
-    def describe_repeated(self) -> str:
-        """Describe when the trigger fires; it repeats without being restarted."""
-        return self.describe()
-
 
 @attrs.frozen
-class Never(Trigger):
+class Never(NeverFinishing):
     """Never fire and never finish; the only pane is emitted when the window expires.
 
     Example:
@@ -238,11 +220,6 @@ class Never(Trigger):
         """Continue as itself."""
         return self
 
-    def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Return `False`."""
-        del allowed_lateness
-        return False
-
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
         """Return `False`."""
         del allowed_lateness
@@ -251,7 +228,3 @@ class Never(Trigger):
     def describe(self) -> str:
         """Describe when the trigger fires."""
         return "never before the window expires"
-
-    def describe_repeated(self) -> str:
-        """Describe when the trigger fires, which is never."""
-        return self.describe()

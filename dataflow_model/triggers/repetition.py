@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from dataflow_model.triggers.base import BuiltInTree, CompositeTrigger, SideBySide, Trigger, check_trigger_type
+from dataflow_model.triggers.base import (
+    BuiltInTree,
+    CompositeTrigger,
+    NeverFinishing,
+    SideBySide,
+    Trigger,
+    check_trigger_type,
+)
 from dataflow_model.triggers.counts import check_number
 
 if TYPE_CHECKING:
@@ -46,7 +53,7 @@ class _Repetition(CompositeTrigger, BuiltInTree):
 
 
 @attrs.frozen(repr=False)
-class Repeatedly(_Repetition):
+class Repeatedly(NeverFinishing, _Repetition):
     """Fire whenever the child fires, and restart the child whenever it finishes; never finish.
 
     Raises:
@@ -80,11 +87,6 @@ class Repeatedly(_Repetition):
         del children
         return False
 
-    def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Return `False`."""
-        del allowed_lateness
-        return False
-
     def may_fire(self, *, allowed_lateness: Duration) -> bool:
         """Return whether the child may."""
         return self.trigger.may_fire(allowed_lateness=allowed_lateness)
@@ -92,10 +94,6 @@ class Repeatedly(_Repetition):
     def describe(self) -> str:
         """Describe when the trigger fires."""
         return self.trigger.describe_repeated()
-
-    def describe_repeated(self) -> str:
-        """Describe when the trigger fires; restarting it changes nothing."""
-        return self.describe()
 
     def __repr__(self) -> str:
         return f"Repeatedly({self.trigger!r})"
