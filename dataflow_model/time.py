@@ -2,23 +2,34 @@
 
 `EventTime`, `ProcessingTime` and `Duration` are subclasses of `int`, so they compare, hash and pickle at full speed,
 but they cannot be mixed with each other or with bare numbers. Type checkers reject that too, because they are not told
-of `int`: `int(time)` is the number. Sums saturate at `MIN_TIMESTAMP` (−∞) and
-`MAX_TIMESTAMP` (+∞).
+of `int`: `int(time)` is the number. Sums saturate at `MIN_TIMESTAMP` (−∞) and `MAX_TIMESTAMP` (+∞).
 """
 
 from __future__ import annotations
 
 import datetime
-import fractions
 import math
 import numbers
 import operator
-import re
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsIndex, SupportsInt, TypeAlias, TypeVar, overload
 
 import pendulum
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.micros import (
+    EPOCH,
+    GREATEST,
+    LEAST,
+    duration_text,
+    format_duration,
+    format_instant,
+    micros_of_delta,
+    micros_of_seconds,
+    micros_since_epoch,
+    parse_duration,
+    parse_instant,
+    saturate,
+)
 
 __all__ = [
     "MAX_TIMESTAMP",
@@ -39,26 +50,8 @@ __all__ = [
     "processing_time",
 ]
 
-MICROS_PER_SECOND: Final = 1_000_000
-_MAX: Final = 2**63 - 1
-_MIN: Final = -(2**63)
 # The end of the year 9999. Larger numbers are not meant as seconds: in milliseconds, they are times after 1978.
 _END_OF_SECONDS: Final = 253_402_300_800
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_UNITS: Final = {
-    "us": 1, "µs": 1, "μs": 1, "microsecond": 1,
-    "ms": 1_000, "millisecond": 1_000,
-    "s": 1_000_000, "sec": 1_000_000, "second": 1_000_000,
-    "min": 60_000_000, "minute": 60_000_000,
-    "h": 3_600_000_000, "hour": 3_600_000_000,
-    "d": 86_400_000_000, "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}  # fmt: skip
-_QUANTITY: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]+)\s*,?", re.IGNORECASE)
-
-
-def _saturate(micros: int) -> int:
-    return max(_MIN, min(micros, _MAX))
 
 
 def _checked(micros: _MicrosT) -> _MicrosT:
@@ -67,7 +60,7 @@ def _checked(micros: _MicrosT) -> _MicrosT:
     Raises:
         InvalidArgument: for any other.
     """
-    if _MIN <= int(micros) <= _MAX:
+    if LEAST <= int(micros) <= GREATEST:
         return micros
     greatest = f"dm.{type(micros).__name__}(2**63 - 1)"
     raise InvalidArgument(
@@ -77,7 +70,7 @@ def _checked(micros: _MicrosT) -> _MicrosT:
 
 
 def _shifted(instant: int, by: int) -> int:
-    return instant if instant in (_MAX, _MIN) else _saturate(instant + by)
+    return instant if instant in (GREATEST, LEAST) else saturate(instant + by)
 
 
 if TYPE_CHECKING:
@@ -270,7 +263,7 @@ class Duration(_Micros):
     def __add__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
-            return _new(type(self), _saturate(int(self) + int(operand)))
+            return _new(type(self), saturate(int(self) + int(operand)))
         if _is_sum_of_nothing(operand):
             return self
         self._refuse(operand, f"{self!r} + {other!r}", Duration)
@@ -285,7 +278,7 @@ class Duration(_Micros):
     def __sub__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
-            return _new(type(self), _saturate(int(self) - int(operand)))
+            return _new(type(self), saturate(int(self) - int(operand)))
         if _is_sum_of_nothing(operand):
             return self
         if isinstance(operand, Instant):
@@ -311,20 +304,20 @@ class Duration(_Micros):
         if not isinstance(factor, numbers.Real):
             return NotImplemented
         product: Any = int(self) * factor
-        if product != product:  # noqa: PLR0124 - NaN, which `_saturate` would take for −∞
+        if product != product:  # noqa: PLR0124 - NaN, which `saturate` would take for −∞
             raise InvalidArgument(
                 f"a duration cannot be scaled to NaN, got {self!r} * {times!r}",
                 hint="replace missing values before they become times",
             )
-        return _new(type(self), round(_saturate(product)))
+        return _new(type(self), round(saturate(product)))
 
     __rmul__ = __mul__
 
     def __neg__(self) -> Self:
-        return _new(type(self), _saturate(-int(self)))
+        return _new(type(self), saturate(-int(self)))
 
     def __abs__(self) -> Self:
-        return _new(type(self), _saturate(abs(int(self))))
+        return _new(type(self), saturate(abs(int(self))))
 
     def __repr__(self) -> str:
         return f"Duration({format_duration(int(self))})"
@@ -382,7 +375,7 @@ class Instant(_Micros):
         if isinstance(other, Duration):
             return type(self)(_shifted(int(self), -int(other)))
         if isinstance(other, Instant) and self._comparable(other, "-"):
-            return _new(Duration, _saturate(int(self) - int(other)))
+            return _new(Duration, saturate(int(self) - int(other)))
         self._refuse(other, f"{self!r} - {other!r}", Duration)
         return NotImplemented
 
@@ -437,7 +430,7 @@ class Instant(_Micros):
     def to_datetime(self) -> datetime.datetime:
         """Return the instant as an aware `datetime` in UTC; raise `OverflowError` outside the years 1 to 9999."""
         try:
-            return _EPOCH + datetime.timedelta(microseconds=int(self))
+            return EPOCH + datetime.timedelta(microseconds=int(self))
         except OverflowError:
             raise OverflowError(
                 explain(
@@ -486,9 +479,9 @@ class ProcessingTime(Instant):
 
 _READERS: Final = {EventTime: "event_time", ProcessingTime: "processing_time", Duration: "duration"}
 
-MIN_TIMESTAMP: Final = EventTime(_MIN)
+MIN_TIMESTAMP: Final = EventTime(LEAST)
 """−∞: no event is earlier."""
-MAX_TIMESTAMP: Final = EventTime(_MAX)
+MAX_TIMESTAMP: Final = EventTime(GREATEST)
 """+∞: a watermark with this value means that the input is complete."""
 
 DurationLike: TypeAlias = Duration | datetime.timedelta | int | float | str
@@ -519,13 +512,13 @@ def duration(value: DurationLike) -> Duration:
         case bool() | Instant():
             pass
         case datetime.timedelta():
-            return Duration(_saturate(_micros(given)))
+            return Duration(saturate(micros_of_delta(given)))
         case int() | float():
-            return Duration(_seconds(given))
+            return Duration(micros_of_seconds(given))
         case numbers.Integral():  # as of NumPy
             return duration(int(given))
         case str():
-            return Duration(_parse_duration(given))
+            return Duration(parse_duration(given))
     raise InvalidType(
         f"a duration must be a timedelta, seconds or text, got {value!r} of type {type(value).__name__}",
         hint="pass '90 seconds', 90 or datetime.timedelta(seconds=90)",
@@ -596,51 +589,6 @@ def processing_time(value: InstantLike) -> ProcessingTime:
     return ProcessingTime(_instant(value))
 
 
-def format_instant(instant: SupportsInt) -> str:
-    """Format microseconds since the epoch as ISO 8601 in UTC, or as `+inf` or `-inf`.
-
-    Example:
-        >>> format_instant(1_000_000), format_instant(MAX_TIMESTAMP), format_instant(MIN_TIMESTAMP)
-        ('1970-01-01T00:00:01Z', '+inf', '-inf')
-    """
-    micros = int(instant)
-    if _MAX - 1 <= micros <= _MAX:
-        return "+inf" if micros == _MAX else "+inf-1us"
-    if micros == _MIN:
-        return "-inf"
-    try:
-        moment = _EPOCH + datetime.timedelta(microseconds=micros)
-    except OverflowError:
-        return f"{micros}us"
-    return moment.replace(tzinfo=None).isoformat() + "Z"
-
-
-def format_duration(micros: int) -> str:
-    """Format a number of microseconds with the most readable unit.
-
-    Example:
-        >>> format_duration(-5), format_duration(90_000_000)
-        ('-5us', '90s')
-    """
-    if abs(micros) < MICROS_PER_SECOND and micros != 0:
-        return f"{micros}us"
-    return f"{micros / MICROS_PER_SECOND:.6f}".rstrip("0").rstrip(".") + "s"
-
-
-def duration_text(duration: SupportsInt) -> str:
-    """Format a duration as text that `duration` parses, in the largest unit that divides it evenly.
-
-    Example:
-        >>> duration_text(3_600_000_000), duration_text(90_000_000), duration_text(0)
-        ('1 hour', '90 seconds', '0 seconds')
-    """
-    micros = int(duration)
-    fitting = (name for name in ("day", "hour", "minute", "second", "millisecond") if micros % _UNITS[name] == 0)
-    name = next(fitting, "microsecond") if micros else "second"
-    count = micros // _UNITS[name]
-    return f"{count} {name}" if abs(count) == 1 else f"{count} {name}s"
-
-
 def check_zone(name: object) -> None:
     """Raise unless `name` is the name of a time zone."""
     problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
@@ -651,36 +599,6 @@ def check_zone(name: object) -> None:
         pendulum.timezone(name)
     except (ValueError, OSError) as error:
         raise InvalidArgument(problem, hint=hint) from error
-
-
-def _seconds(value: float) -> int:
-    if isinstance(value, int):
-        return _saturate(value * MICROS_PER_SECOND)
-    if math.isnan(value):
-        raise InvalidArgument(
-            f"a number of seconds must not be NaN, got {value!r}",
-            hint="replace missing values before they become times",
-        )
-    micros: Any = value * MICROS_PER_SECOND  # which may be infinite, and cannot be rounded then
-    return round(_saturate(micros))
-
-
-def _parse_duration(text: str) -> int:
-    total, at = 0, 0
-    while at < len(text):
-        quantity = _QUANTITY.match(text, at)
-        unit = quantity.group(2).lower() if quantity else ""
-        unit = unit if unit in _UNITS else unit.removesuffix("s")
-        if quantity is None or unit not in _UNITS:
-            raise InvalidArgument(
-                f"{text!r} is not a duration",
-                hint="use numbers with units (ms, s, min, h, days, weeks), such as '90 seconds' or '1 hour 30 min'",
-            )
-        total += round(fractions.Fraction(quantity.group(1)) * _UNITS[unit])
-        at = quantity.end()
-    if not text.strip():
-        raise InvalidArgument(f"{text!r} is not a duration", hint="use '90 seconds', for example")
-    return _saturate(total)
 
 
 def _instant(value: object) -> int:
@@ -695,7 +613,7 @@ def _instant(value: object) -> int:
                     f"an instant in seconds since the epoch must be in the years -6060 to 9999, got {value!r}",
                     hint="divide milliseconds by 1_000, and microseconds by 1_000_000",
                 )
-            return _seconds(value)
+            return micros_of_seconds(value)
         case numbers.Integral():  # as of NumPy
             return _instant(int(value))
         case datetime.datetime():
@@ -709,36 +627,10 @@ def _instant(value: object) -> int:
                     f"an instant needs a time zone, got {value!r}",
                     hint="add one: value.replace(tzinfo=datetime.UTC)",
                 )
-            return _since_epoch(value)
+            return micros_since_epoch(value)
         case str():
-            return _parse_instant(value)
+            return parse_instant(value)
     raise InvalidType(
         f"an instant must be a datetime, seconds since the epoch or text, got {value!r} of type {type(value).__name__}",
         hint="pass '2013-01-01T05:00-05:00' or datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)",
     )
-
-
-def _parse_instant(text: str) -> int:
-    if text in {"+inf", "inf", "-inf"}:
-        return _MIN if text == "-inf" else _MAX
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidArgument(
-            f"{text!r} is not an instant", hint="use '2013-01-01T05:00-05:00', for example"
-        ) from error
-    if moment.tzinfo is None:
-        raise InvalidArgument(
-            f"an instant needs a time zone, got {text!r}", hint="add 'Z' for UTC, or an offset such as '-05:00'"
-        )
-    return _since_epoch(moment)
-
-
-def _micros(delta: datetime.timedelta) -> int:
-    # The method of timedelta itself: pendulum's override cannot divide by a plain timedelta.
-    return int(datetime.timedelta.__floordiv__(delta, datetime.timedelta(microseconds=1)))
-
-
-def _since_epoch(moment: datetime.datetime) -> int:
-    # The method of datetime itself: pendulum's override goes through a float and loses microseconds.
-    return _micros(datetime.datetime.__sub__(moment, _EPOCH))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 import sys
-import time
 from typing import Any, Final
 
 import attrs
@@ -12,6 +11,7 @@ import attrs
 from dataflow_model.arguments import EXTRA, calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.metrics.collecting import current
+from dataflow_model.micros import wall_clock
 from dataflow_model.time import Duration, Instant
 
 __all__ = ["Counter", "Distribution", "Gauge", "counter", "distribution", "gauge"]
@@ -77,7 +77,7 @@ class Gauge:
         number = _checked_number("gauge", self.name, value)
         tally = current()
         if tally is not None:
-            tally.of_users().set(self.name, number, time.time_ns() // 1_000)
+            tally.of_users().set(self.name, number, wall_clock())
 
 
 _named: Final = calls_explained(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.display import Board, Count
-from dataflow_model.time import MICROS_PER_SECOND, format_duration, format_instant
+from dataflow_model.micros import MICROS_PER_SECOND, format_duration, format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from dataflow_model.metrics.report import (
     UserMetrics,
 )
 from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, Readings, Spread, Tally
+from dataflow_model.micros import wall_clock
 from dataflow_model.plan.nodes import Read, Write
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
 
@@ -97,15 +97,15 @@ class CountedAhead:
         return attrs.evolve(measured, counters=self.added_to(measured.counters), tally=tally)
 
 
-def make_report(staged: StagedPlan, measured: Measured, wall_clock: int | None = None) -> RunReport:
+def make_report(staged: StagedPlan, measured: Measured, at: int | None = None) -> RunReport:
     """Return the report of a run.
 
     Args:
         staged: its plan.
         measured: what is known about the run.
-        wall_clock: the wall clock; by default it is read.
+        at: the time of the report, by default that of the wall clock.
     """
-    at = time.time_ns() // 1_000 if wall_clock is None else wall_clock
+    at = wall_clock() if at is None else at
     clock = measured.clock if _has_own_clock(staged) else at
     pending = 0 if measured.pending_since is None else max(0, at - measured.pending_since)
     depths = _depths(staged)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 import cloudpickle
 
-from dataflow_model.time import format_duration
+from dataflow_model.micros import format_duration
 from dataflow_model.triggers import Outcome, TimeDomain, TreeState, TriggerMachine
 from dataflow_model.values import IntervalWindow, PaneInfo, PaneTiming
 

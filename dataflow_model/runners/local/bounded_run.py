@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import abc
-import time
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.micros import wall_clock
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import Measured, make_report
@@ -25,7 +25,7 @@ class BoundedRun(BackgroundRun):
 
     def __init__(self, staged: StagedPlan, runner: str) -> None:
         super().__init__(staged, runner)
-        self._began = time.time_ns() // 1_000
+        self._began = wall_clock()
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label."""

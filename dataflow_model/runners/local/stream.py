@@ -14,11 +14,11 @@ micro-batch again.
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING
 
 import attrs
 
+from dataflow_model.micros import wall_clock
 from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
 from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, forget_signals, pending_signals
@@ -128,7 +128,7 @@ class LocalStream:
         ended = () if self._last is None else self._last.ended
         if not (self._is_due() or has_work(start, end, works, ended)):
             return False
-        self.began = time.time_ns() // 1_000
+        self.began = wall_clock()
         try:
             self._publish(self._commit(end, works))
         finally:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.micros import wall_clock
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.message_sinks import DataFrameSink
@@ -82,7 +82,7 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
         uuid.uuid4().hex[:12],
         buckets,
         lifted,
-        wall=time.time_ns() // 1_000,
+        wall=wall_clock(),
     )
     folder = RunFolder()
     packed = ship_program(spark, program.pack(), folder.path, shared=False)
@@ -155,7 +155,7 @@ class BatchResult(BackgroundRun):
         self._publisher = Publisher(program, self._directory)
         self._is_published = False
         self._size = "" if rows is None else f", {rows:,} rows to read"
-        self._began = time.time_ns() // 1_000
+        self._began = wall_clock()
         self._tag = f"dataflow_model-{uuid.uuid4().hex[:8]}"
         self._jobs = jobs_of(spark, self._tag, self._runner)
         self._stop = threading.Event()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import numpy as np
 
+from dataflow_model.micros import wall_clock
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.scripts import SignalStep, WatermarkStep
 from dataflow_model.runners.engine.bounded.files import RowReader, list_sources, timeline_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
-__all__ = ["InputChunk", "Inputs", "Instant", "Size", "chunks_of", "cut_up", "inputs_of", "wall_clock", "whole_script"]
+__all__ = ["InputChunk", "Inputs", "Instant", "Size", "chunks_of", "cut_up", "inputs_of", "whole_script"]
 
 
 @attrs.define
@@ -83,11 +83,6 @@ class Size:
 
     instants: int
     elements: int
-
-
-def wall_clock() -> int:
-    """Return the wall clock's time in microseconds since the epoch."""
-    return time.time_ns() // 1_000
 
 
 def chunks_of(

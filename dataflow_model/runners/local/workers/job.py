@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.errors import UnsupportedOnRunner
+from dataflow_model.micros import wall_clock
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.bounded.files import list_sources
-from dataflow_model.runners.engine.bounded.inputs import inputs_of, wall_clock
+from dataflow_model.runners.engine.bounded.inputs import inputs_of
 from dataflow_model.runners.local.workers.messages import Assignment
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.slices import Slice

@@ -7,10 +7,10 @@ its place, the old process finds a greater number than its own before its next w
 from __future__ import annotations
 
 import pathlib
-import time
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import SinkError
+from dataflow_model.micros import wall_clock
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_to_disk, write_new, writing
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
@@ -51,7 +51,7 @@ def _take(folder: pathlib.Path) -> int:
     make_folder(folder, sync=True)
     while True:
         before = _taken(folder)
-        sequencer = max(time.time_ns() // 1_000, before[-1] + 1 if before else 0)
+        sequencer = max(wall_clock(), before[-1] + 1 if before else 0)
         try:
             write_new(folder / f"{sequencer:020d}", Process().content(), sync=True)
             sync_to_disk(folder)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 import attrs
 
+from dataflow_model.micros import wall_clock
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
@@ -215,7 +215,7 @@ class Feed:
 
     def wall(self) -> int:
         """Return the wall clock, in microseconds."""
-        return self.read_clock(time.time_ns() // 1_000)
+        return self.read_clock(wall_clock())
 
     def control(self, start: Offset, end: Offset) -> Control:
         """Return the decisions for a micro-batch, which every shard receives."""
