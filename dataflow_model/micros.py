@@ -36,6 +36,7 @@ GREATEST: Final = 2**63 - 1
 LEAST: Final = -(2**63)
 """−∞ and +∞: times have 64 bits."""
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _UNITS: Final = {
     "us": 1, "µs": 1, "μs": 1, "microsecond": 1,
     "ms": 1_000, "millisecond": 1_000,
@@ -165,7 +166,7 @@ def parse_instant(text: str) -> int:
 def micros_of_delta(delta: datetime.timedelta) -> int:
     """Return a `timedelta`, pendulum's included, in microseconds."""
     # The method of timedelta itself: pendulum's override cannot divide by a plain timedelta.
-    return int(datetime.timedelta.__floordiv__(delta, datetime.timedelta(microseconds=1)))
+    return int(datetime.timedelta.__floordiv__(delta, _MICROSECOND))
 
 
 def micros_since_epoch(moment: datetime.datetime) -> int:

@@ -11,6 +11,7 @@ import attrs
 
 from dataflow_model.demo.answers import Place, by_place, fold
 from dataflow_model.demo.pipeline import TIME_ZONE
+from dataflow_model.micros import EPOCH
 from dataflow_model.values import PaneTiming
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["ZONE", "Shown", "choose", "local", "worst_day"]
 
 ZONE: Final = ZoneInfo(TIME_ZONE)
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _ENOUGH: Final = 300
 """The least number of departures of the day in the picture."""
 _MOST_PANES: Final = 9
@@ -48,7 +48,7 @@ def local(micros: int) -> datetime.datetime:
         >>> local(1_362_747_600_000_000).isoformat()
         '2013-03-08T08:00:00-05:00'
     """
-    return (_EPOCH + datetime.timedelta(microseconds=micros)).astimezone(ZONE)
+    return (EPOCH + datetime.timedelta(microseconds=micros)).astimezone(ZONE)
 
 
 def worst_day(hourly: Iterable[Record]) -> datetime.date | None:

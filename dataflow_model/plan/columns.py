@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, shown
+from dataflow_model.micros import micros_since_epoch
 from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond
 from dataflow_model.plan.rows import rows_of, values_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -37,7 +38,6 @@ BAD_COLUMN: Final = "__bad__"
 BAD_TYPE: Final = pa.struct([("text", pa.string()), ("reason", pa.string())])
 """What `BAD_COLUMN` says about a row: how it is written, and what is wrong with it."""
 
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MIN: Final = int(MIN_TIMESTAMP)
 _MAX: Final = int(MAX_TIMESTAMP)
 
@@ -314,7 +314,7 @@ def _micros_of_text(value: pa.Scalar) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
-    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    return micros_since_epoch(moment)
 
 
 def _micros_of_scalar(value: pa.Scalar) -> int | None:

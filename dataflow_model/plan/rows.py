@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, shown
+from dataflow_model.micros import EPOCH
 from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond, with_times
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_names", "kind_of", "named_row_type", "no_attribute", "no_field", "row_type", "rows_of", "values_of"]
 
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _KINDS: Final[dict[str, Any]] = {
     "bool": bool,
     "int": int,
@@ -272,7 +272,7 @@ def _datetimes(column: pa.Array) -> list[Any]:
         values = numbers.view("M8[us]").tolist()
     else:
         # Adding timedelta objects to the epoch is several times faster than `replace(tzinfo=…)`.
-        values = (numbers.view("m8[us]").astype(object) + _EPOCH).tolist()
+        values = (numbers.view("m8[us]").astype(object) + EPOCH).tolist()
     if column.type.unit == "ns":
         exact = column.cast(pa.int64()).fill_null(0).to_numpy()
         finer = np.flatnonzero(exact % 1_000)
@@ -286,7 +286,7 @@ def _datetimes(column: pa.Array) -> list[Any]:
 
 
 def _datetime(micros: int) -> dt.datetime | int:
-    return _EPOCH + dt.timedelta(microseconds=micros) if _FIRST_DATETIME <= micros <= _LAST_DATETIME else micros
+    return EPOCH + dt.timedelta(microseconds=micros) if _FIRST_DATETIME <= micros <= _LAST_DATETIME else micros
 
 
 @contextlib.contextmanager

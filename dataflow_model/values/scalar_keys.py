@@ -9,13 +9,11 @@ import datetime
 from typing import Any, Final
 
 from dataflow_model.errors import KeyEncodingError
+from dataflow_model.micros import micros_since_epoch
 
 __all__ = ["encode_moment", "encode_period", "from_numpy", "from_pandas", "is_numpy_scalar", "is_pandas_scalar"]
 
 _PER_MICROSECOND: Final = 10**12  # attoseconds: the finest unit that NumPy has
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LOCAL_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - a key without a zone stays without one
 _ATTOSECONDS: Final = {
     "W": 604_800 * 10**18, "D": 86_400 * 10**18, "h": 3_600 * 10**18, "m": 60 * 10**18, "s": 10**18,
     "ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 10**3, "as": 1,
@@ -28,11 +26,8 @@ _MAP_TO_NONE: Final = "map it to None before grouping"
 
 def encode_moment(moment: datetime.datetime, nanoseconds: int = 0) -> bytes:
     """Encode a datetime, as an instant if it has a zone, else as local time; `nanoseconds` (0 to 999) are added."""
-    # The method of datetime itself: pendulum's override cannot be divided, and rounds.
-    if moment.utcoffset() is None:
-        micros = datetime.datetime.__sub__(moment.replace(tzinfo=None), _LOCAL_EPOCH) // _MICROSECOND
-        return _counted(b"l", micros, nanoseconds * 10**9)
-    return _counted(b"d", datetime.datetime.__sub__(moment, _EPOCH) // _MICROSECOND, nanoseconds * 10**9)
+    tag, moment = (b"l", moment.replace(tzinfo=datetime.UTC)) if moment.utcoffset() is None else (b"d", moment)
+    return _counted(tag, micros_since_epoch(moment), nanoseconds * 10**9)
 
 
 def encode_period(period: datetime.timedelta) -> bytes:
