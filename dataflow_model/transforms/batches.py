@@ -208,24 +208,24 @@ class _Batches(DoFn):
             bytes_held.write(bytes_held.read() + size_in_bytes(value))
         full = self.size is not None and len(values) >= self.size
         if full or (self.max_bytes is not None and bytes_held.read() >= self.max_bytes):
-            yield key, values.read()
-            values.clear()
-            bytes_held.clear()
-            over.clear()
-            old.clear()
+            yield _taken(key, values, bytes_held, over, old)
 
     @on_timer(over)
     def at_end(self, key: Any, values: BagState[Any], bytes_held: ValueState[int], old: Timer) -> Iterable[Any]:
         """Give what is there as the window ends."""
-        yield key, values.read()
-        values.clear()
-        bytes_held.clear()
-        old.clear()
+        yield _taken(key, values, bytes_held, old)
 
     @on_timer(old)
     def at_age(self, key: Any, values: BagState[Any], bytes_held: ValueState[int], over: Timer) -> Iterable[Any]:
         """Give what is there as it has waited long enough."""
-        yield key, values.read()
-        values.clear()
-        bytes_held.clear()
-        over.clear()
+        yield _taken(key, values, bytes_held, over)
+
+
+def _taken(key: Any, values: BagState[Any], bytes_held: ValueState[int], *timers: Timer) -> tuple[Any, list[Any]]:
+    """Return the list of a key, and clear its state and the timers that are set for it."""
+    taken = key, values.read()
+    values.clear()
+    bytes_held.clear()
+    for timer in timers:
+        timer.clear()
+    return taken
