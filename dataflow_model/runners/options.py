@@ -6,16 +6,15 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.arguments import local_path
+from dataflow_model.arguments import local_path, positive_int
 from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_ROWS_PER_BATCH", "checkpoint_path", "reject_options_of_streams", "state_memory"]
+__all__ = ["checkpoint_path", "reject_options_of_streams", "rows_per_batch", "state_memory"]
 
-MAX_ROWS_PER_BATCH: Final = 400_000
-"""The default of `max_rows_per_batch`."""
+_ROWS_PER_BATCH: Final = 400_000
 
 _UNITS: Final = {
     "B": 1,
@@ -80,6 +79,12 @@ def checkpoint_path(checkpoint: object) -> str:
             hint="mount it, and pass the path of the directory there, such as checkpoint='/mnt/bucket/delays'",
         )
     return os.path.expanduser(path)  # noqa: PTH111 - the path as the user has named it otherwise
+
+
+def rows_per_batch(most: object) -> int:
+    """Return the option `max_rows_per_batch`, which must be a positive int, or its default for `None`."""
+    rows = _ROWS_PER_BATCH if most is None else most
+    return positive_int("max_rows_per_batch", rows, "use max_rows_per_batch=10_000, for example")
 
 
 def state_memory(bound: object) -> int | None:

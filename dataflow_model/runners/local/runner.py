@@ -16,20 +16,8 @@ from dataflow_model.plan.runner import Clock
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
-from dataflow_model.runners.options import (
-    MAX_ROWS_PER_BATCH,
-    checkpoint_path,
-    reject_options_of_streams,
-    state_memory,
-)
-from dataflow_model.time import (
-    Duration,
-    InstantLike,
-    ProcessingTime,
-    duration,
-    duration_text,
-    processing_time,
-)
+from dataflow_model.runners.options import checkpoint_path, reject_options_of_streams, rows_per_batch, state_memory
+from dataflow_model.time import Duration, InstantLike, ProcessingTime, duration, duration_text, processing_time
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
@@ -128,8 +116,7 @@ class LocalRunner:
                 "max_state_memory": max_state_memory,
             }
             reject_options_of_streams(of_streams, "no checkpoint", "pass checkpoint='checkpoints/delays', for example")
-        rows = MAX_ROWS_PER_BATCH if max_rows_per_batch is None else max_rows_per_batch
-        self._rows = positive_int("max_rows_per_batch", rows, "use max_rows_per_batch=10_000, for example")
+        self._rows = rows_per_batch(max_rows_per_batch)
         self._state_memory = state_memory(max_state_memory)
         self._workers = _number_of_workers(workers, checkpoint)
         self._poll = duration(_POLL if poll_interval is None else poll_interval)

@@ -10,7 +10,7 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.weak import check_weak
-from dataflow_model.runners.options import MAX_ROWS_PER_BATCH, checkpoint_path, reject_options_of_streams, state_memory
+from dataflow_model.runners.options import checkpoint_path, reject_options_of_streams, rows_per_batch, state_memory
 from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.session import active, shuffle_partitions
@@ -118,7 +118,6 @@ class SparkRunner:
                 "max_state_memory": max_state_memory,
             }
             reject_options_of_streams(of_streams, "mode='batch'", "use mode='streaming'")
-        rows = MAX_ROWS_PER_BATCH if max_rows_per_batch is None else max_rows_per_batch
         pause = 0 if trigger_interval is None else trigger_interval
         self.trigger_interval = nonnegative_duration("trigger_interval", pause, "use trigger_interval='1 second'")
         if productions not in _PRODUCTIONS:
@@ -137,7 +136,7 @@ class SparkRunner:
         self.mode = mode
         self.productions = productions
         self.checkpoint = path
-        self.max_rows_per_batch = positive_int("max_rows_per_batch", rows, "use max_rows_per_batch=10_000, for example")
+        self.max_rows_per_batch = rows_per_batch(max_rows_per_batch)
         self.max_state_memory = state_memory(max_state_memory)
         self.interval = check_interval(mode, interval)
         self._shards = None if shards is None else positive_int("shards", shards, "use shards=8, for example")
