@@ -11,7 +11,7 @@ from dataflow_model.plan.parameters import filled_by_default
 from dataflow_model.plan.typevars import ElementT, ElementT_contra, InputT, OutputT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser
-from dataflow_model.transforms.pardo import ParDo, _callable
+from dataflow_model.transforms.pardo import ParDo, checked_function
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import KeepsElements
 
@@ -119,7 +119,7 @@ class FlatMap(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
     ) -> None: ...
 
     def __init__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        super().__init__(FlatMapFn(_callable(fn, self)), *args, **kwargs)
+        super().__init__(FlatMapFn(checked_function(fn, self)), *args, **kwargs)
 
 
 class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
@@ -221,7 +221,7 @@ class FlatMapTuple(FlatMap[Any, OutputT]):
     """
 
     def __init__(self, fn: SpreadFunction[Iterable[OutputT] | None], *args: Any, **kwargs: Any) -> None:
-        super().__init__(_Spread(_callable(fn, self)), *args, **kwargs)
+        super().__init__(_Spread(checked_function(fn, self)), *args, **kwargs)
 
     def _check_element_type(self, element_type: Any, label: str) -> None:
         _check_parts(self, element_type, label)
@@ -238,7 +238,7 @@ def _returning(fn: Any, transform: ParDo, hint: str) -> Any:
         if inspect.isgeneratorfunction(function):
             kind, name = type(transform).__name__, getattr(fn, "__name__", repr(fn))
             raise InvalidType(f"{kind} got the generator function {name}, whose result is a generator", hint=hint)
-    return _callable(fn, transform)
+    return checked_function(fn, transform)
 
 
 def _checked_flag(vectorized: object) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.time import DurationLike
 
-__all__ = ["ParDo", "check_dead_letters", "checked_horizon"]
+__all__ = ["ParDo", "check_dead_letters", "checked_function", "checked_horizon"]
 
 
 def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
@@ -112,7 +112,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
                 f"ParDo takes an instance of DoFn, got the class {fn.__name__}", hint=f"write {fn.__name__}(…)"
             )
         if not isinstance(fn, DoFn):
-            fn = FlatMapFn(_callable(fn, self))
+            fn = FlatMapFn(checked_function(fn, self))
         if fn.late_data_horizon is not None:
             if not isinstance(fn.late_data_horizon, Duration):
                 raise InvalidType(
@@ -315,7 +315,8 @@ _FOR_PAIRS: Final[Mapping[type[DoFn], str]] = {
 }
 
 
-def _callable(fn: Any, transform: PTransform) -> Any:
+def checked_function(fn: Any, transform: PTransform) -> Any:
+    """Return what a transform calls for each element; raise `InvalidType` unless it is a function, and not `async`."""
     if not callable(fn):
         raise InvalidType(
             f"{type(transform).__name__} takes a function, got {fn!r}",
