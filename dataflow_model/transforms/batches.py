@@ -101,7 +101,7 @@ class GroupIntoBatches(PTransform):
     def expand(self, pcoll: PCollection[tuple[KeyT, ValueT]], /) -> PCollection[tuple[KeyT, list[ValueT]]]:
         """Add the stateful DoFn."""
         key, value = typehints.pair_types(pcoll.element_type)
-        pairs: Any = tuple[key, list[value]]  # type: ignore[valid-type] # built at run time
+        pairs = typehints.tuple_of(key, list[value])  # type: ignore[valid-type] # built at run time
         batches: PCollection = pcoll | ParDo(self._fn).with_output_types(pairs)
         return batches
 
@@ -154,7 +154,7 @@ class BatchElements(PTransform):
 
     def expand(self, pcoll: PCollection) -> Any:
         """Give each element its shard as a key, and drop the key of each list."""
-        pairs: Any = tuple[int, pcoll.element_type]  # type: ignore[name-defined] # built at run time
+        pairs = typehints.tuple_of(int, pcoll.element_type)
         spread = pcoll | "shards" >> Map(_Shard(self._shards)).with_output_types(pairs)
         return spread | "batches" >> self._batches | Values()
 

@@ -91,8 +91,8 @@ class CoGroupByKey(PTransform):
         for place, ((name, member), label) in enumerate(zip(members.items(), _labels(members), strict=True)):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
             key, _ = typehints.pair_types(member.element_type)
-            pairs: Any = tuple[key, tuple[int, Any]]  # type: ignore[valid-type] # built at run time
-            marked.append(member | label >> Map(_Mark(place)).with_output_types(pairs))
+            marking = Map(_Mark(place)).with_output_types(typehints.tuple_of(key, tuple[int, Any]))
+            marked.append(member | label >> marking)
         sort_out = _SortOut(tuple(members) if named else None, len(members))
         grouping = GroupByKey()._of_inputs(map(repr, members))  # noqa: SLF001 - for this transform
         return tuple(marked) | Flatten() | grouping | Map(sort_out)

@@ -63,8 +63,7 @@ class CombineValues(PTransform):
         typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
         key, values = typehints.pair_types(pcoll.element_type)
         combined = typehints.combined_type(self.fn, typehints.item_type(values))
-        pairs: Any = tuple[key, combined]  # type: ignore[valid-type] # built at run time
-        return pcoll | ParDo(_CombineEach(self.fn)).with_output_types(pairs)
+        return pcoll | ParDo(_CombineEach(self.fn)).with_output_types(typehints.tuple_of(key, combined))
 
 
 class _CombineEach(DoFn):

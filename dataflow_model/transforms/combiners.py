@@ -16,7 +16,7 @@ from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey
 from dataflow_model.transforms.ptransform import PTransform
-from dataflow_model.transforms.typehints import without_none
+from dataflow_model.transforms.typehints import tuple_of, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -173,8 +173,7 @@ class _PerElement(PTransform):
 
     def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[tuple[ElementT, int]]:
         """Use each element as a key, and count."""
-        pairs: Any = tuple[pcoll.element_type, None]  # type: ignore[name-defined] # built at run time
-        return pcoll | Map(_as_key).with_output_types(pairs) | CombinePerKey(Count())
+        return pcoll | Map(_as_key).with_output_types(tuple_of(pcoll.element_type, None)) | CombinePerKey(Count())
 
 
 def _as_key(element: Any) -> tuple[Any, None]:

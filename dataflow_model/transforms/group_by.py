@@ -117,8 +117,8 @@ class GroupBy(PTransform):
         key_type: Any = next(iter(kinds.values())) if self._is_plain else named_row_type(_any(self._keys))
         key = _Key(tuple(self._keys.values()), key_type if not self._is_plain else None)
         if not self._aggregates:
-            pairs: Any = tuple[key_type, row]  # type: ignore[valid-type] # built at run time
-            return pcoll | "keys" >> Map(_Pair(key, None)).with_output_types(pairs) | GroupByKey()
+            pairs = Map(_Pair(key, None)).with_output_types(typehints.tuple_of(key_type, row))
+            return pcoll | "keys" >> pairs | GroupByKey()
         for name, (field, combiner) in self._aggregates.items():
             kinds[name] = typehints.combined_type(combiner, _type_of(field, row, label))
         values = _Key(tuple(field for field, _ in self._aggregates.values()), tuple)

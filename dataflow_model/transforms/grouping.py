@@ -309,10 +309,10 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
 
     def expand(self, pcoll: PCollection[InputT], /) -> PCollection[OutputT]:
         """Give all elements the key `None`, combine per key, and drop the key."""
-        pairs: Any = tuple[None, pcoll.element_type]  # type: ignore[name-defined] # built at run time
         per_key: CombinePerKey[Any, Any] = CombinePerKey[Any, Any](self.fn)._but(_has_one_key=True)  # noqa: SLF001 - of this module
         if self._fanout is not None:
             per_key = per_key.with_hot_key_fanout(self._fanout)
+        pairs = typehints.tuple_of(None, pcoll.element_type)
         combined = pcoll | Map(_with_no_key).with_output_types(pairs) | per_key | Values()
         applied: Any = AsSingleton(combined, _of_nothing(self.fn)) if self._as_view else combined
         result: PCollection[OutputT] = applied
@@ -347,8 +347,8 @@ def _group(
     node = nodes.GroupByKeyAndWindow(
         label=pipeline.scope, input=pcoll.ref, strategy=pcoll.strategy, combine=combine, has_one_key=has_one_key
     )
-    pair: Any = tuple[key, value_type]  # type: ignore[valid-type] # built at run time
-    return pipeline.add_main(node, strategy=pcoll.strategy.after_grouping(pipeline.scope), element_type=pair)
+    pairs = typehints.tuple_of(key, value_type)
+    return pipeline.add_main(node, strategy=pcoll.strategy.after_grouping(pipeline.scope), element_type=pairs)
 
 
 def _check_input(pcoll: PCollection, combine: CombineFn[Any, Any, Any]) -> None:

@@ -102,17 +102,17 @@ def combine_in_parts(
             hint="use .timestamp_combiner('end_of_window'), or leave the fan-out out",
         )
     key, value = typehints.pair_types(pcoll.element_type)
-    in_parts: Any = tuple[tuple[key, int], value]  # type: ignore[valid-type] # built at run time
+    part = typehints.tuple_of(key, int)
     split = HashedParts(fanout, by_record=has_record_ids(plan, pcoll.ref))
     partial, total = _two_stages(combine, takes_back=takes_back)
     merging = attrs.evolve(strategy.after_grouping(pipeline.scope), merged=strategy.merged)
-    parts = _Stage(partial, _of_parts(strategy, takes_back=takes_back), merging, tuple[tuple[key, int], Any])  # type: ignore[valid-type]
+    parts = _Stage(partial, _of_parts(strategy, takes_back=takes_back), merging, typehints.tuple_of(part, Any))
     fan_out = nodes.FanOut(f"{pipeline.scope}/Parts", combine)
-    whole: Any = tuple[key, output_type]  # type: ignore[valid-type] # built at run time
+    whole = typehints.tuple_of(key, output_type)
     after = strategy.after_grouping(pipeline.scope)
     totals = _Stage(total, merging, after, whole, fan_out=fan_out, has_one_key=has_one_key)
-    accumulators = pcoll | "Split" >> _Split(split, in_parts) | "Parts" >> parts
-    joined: Any = tuple[key, Any]  # type: ignore[valid-type] # built at run time
+    accumulators = pcoll | "Split" >> _Split(split, typehints.tuple_of(part, value)) | "Parts" >> parts
+    joined = typehints.tuple_of(key, Any)
     return accumulators | "Join" >> Map(_without_part).with_output_types(joined) | "Total" >> totals
 
 

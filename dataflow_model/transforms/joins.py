@@ -205,8 +205,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             left_value = _or_none(left_value)
         if self._keeps_left:
             right_value = _or_none(right_value)
-        values: Any = tuple[left_value, right_value]  # type: ignore[valid-type] # built at run time
-        return tuple[typehints.either([key, other_key]), values]  # type: ignore[misc] # built at run time
+        return typehints.tuple_of(typehints.either([key, other_key]), typehints.tuple_of(left_value, right_value))
 
 
 def _joined(name: str, within: DurationLike | None, **keeps: bool) -> Any:

@@ -50,8 +50,7 @@ class Latest(GlobalOrPerKey):
             return pcoll | "timed" >> Map(_timed) | CombineGlobally(_LatestFn()).with_output_types(pcoll.element_type)
         typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
         key, _ = typehints.pair_types(pcoll.element_type)
-        timed: Any = tuple[key, Any]  # type: ignore[valid-type] # built at run time
-        pairs = pcoll | "timed" >> Map(_timed_value).with_output_types(timed)
+        pairs = pcoll | "timed" >> Map(_timed_value).with_output_types(typehints.tuple_of(key, Any))
         return pairs | CombinePerKey(_LatestFn()).with_output_types(pcoll.element_type)
 
 

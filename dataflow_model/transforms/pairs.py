@@ -107,16 +107,15 @@ class WithKeys(PTransform, Generic[KeyT, FieldT]):
         pipeline, row = pcoll.pipeline, pcoll.element_type
         if callable(self.key):
             typehints.check_first_parameter(self.key, row, pipeline.scope)
-            mapped: PCollection = pcoll | Map(_Pair(self.key)).with_output_types(
-                _pair_of(typehints.return_type(self.key), row)
-            )
+            pairs = typehints.tuple_of(typehints.return_type(self.key), row)
+            mapped: PCollection = pcoll | Map(_Pair(self.key)).with_output_types(pairs)
             return mapped
         names = (self.key,) if isinstance(self.key, str) else self.key
         kinds = [typehints.field_type(row, name, pipeline.scope) for name in names]
-        key_type = kinds[0] if isinstance(self.key, str) else tuple[tuple(kinds)]  # type: ignore[misc] # built at run time
+        key_type = kinds[0] if isinstance(self.key, str) else typehints.tuple_of(*kinds)
         value_type = row if self.value is None else typehints.field_type(row, self.value, pipeline.scope)
         node = nodes.ToPairs(label=pipeline.scope, input=pcoll.ref, key=self.key, value=self.value)
-        return pipeline.add_main(node, strategy=pcoll.strategy, element_type=_pair_of(key_type, value_type))
+        return pipeline.add_main(node, strategy=pcoll.strategy, element_type=typehints.tuple_of(key_type, value_type))
 
 
 class _OfPairs(Map[Any, Any]):
@@ -133,7 +132,7 @@ class _OfPairs(Map[Any, Any]):
     def output_type(self, element_type: Any) -> Any:
         """Return the type of the part or parts that are left."""
         key, value = typehints.pair_types(element_type)
-        return {Keys: key, Values: value}.get(type(self), _pair_of(value, key))
+        return {Keys: key, Values: value}.get(type(self), typehints.tuple_of(value, key))
 
 
 class Keys(_OfPairs):
@@ -212,7 +211,3 @@ class _Pair(CallsUser):
 
 def _is_names(key: object) -> bool:
     return isinstance(key, tuple) and bool(key) and all(isinstance(name, str) for name in key)
-
-
-def _pair_of(key: Any, value: Any) -> Any:
-    return tuple[key, value]

@@ -37,6 +37,7 @@ __all__ = [
     "pair_types",
     "return_type",
     "rows_of_types",
+    "tuple_of",
     "type_name",
     "type_of_values",
     "unwrapped",
@@ -65,7 +66,7 @@ def type_of_values(values: Sequence[Any], *, depth: int = 2) -> Any:
     if kinds == [tuple] and depth > 0 and len(sizes := {len(value) for value in values}) == 1:
         (size,) = sizes
         columns = [type_of_values([value[place] for value in values], depth=depth - 1) for place in range(size)]
-        return tuple[tuple(columns)] if columns else tuple  # type: ignore[misc] # built at run time
+        return tuple_of(*columns) if columns else tuple
     return either([None if kind is types.NoneType else kind for kind in kinds])
 
 
@@ -150,6 +151,11 @@ def pair_types(element_type: Any) -> tuple[Any, Any]:
     if get_origin(element_type) is tuple and len(arguments) == 2 and ... not in arguments:  # noqa: PLR2004 - a pair
         return arguments[0], arguments[1]
     return Any, Any
+
+
+def tuple_of(*parts: Any) -> Any:
+    """Return the type of tuples whose parts have these types, which are known only at run time; see `pair_types`."""
+    return tuple[parts]  # type: ignore[valid-type]
 
 
 def field_type(row: Any, field: str, label: str) -> Any:
