@@ -52,7 +52,6 @@ class WriteColumns(Write):
         """Add the node, with the columns that the element type tells."""
         sink = self.sink
         schema = schema_from_type(pcoll.element_type) if sink.schema is None else sink.schema
-        retractions = _source_of_retractions(pcoll)
         if schema is not None and sink.panes:
             taken = self._taken(schema, PANE_FIELDS)
             if taken:
@@ -61,16 +60,15 @@ class WriteColumns(Write):
                     hint="rename the field, or leave `panes` out",
                 )
         known: dict[str, Any] = {"schema": schema, "label": pcoll.pipeline.scope}
-        if not self.marks_retractions:
-            Write(attrs.evolve(sink, **known)).expand(pcoll)
-            return
-        if schema is not None and retractions is not None and self._taken(schema, (RETRACTION_FIELD,)):
-            raise InvalidArgument(
-                f"the rows already have a column {RETRACTION_FIELD.name!r}, and {pcoll.pipeline.scope!r} adds one "
-                f"with that name, because {retractions!r} emits retractions",
-                hint="rename the field",
-            )
-        known["retractions"] = retractions is not None
+        if self.marks_retractions:
+            retractions = _source_of_retractions(pcoll)
+            known["retractions"] = retractions is not None
+            if schema is not None and retractions is not None and self._taken(schema, (RETRACTION_FIELD,)):
+                raise InvalidArgument(
+                    f"the rows already have a column {RETRACTION_FIELD.name!r}, and {pcoll.pipeline.scope!r} adds one "
+                    f"with that name, because {retractions!r} emits retractions",
+                    hint="rename the field",
+                )
         Write(attrs.evolve(sink, **known)).expand(pcoll)
 
     def _taken(self, schema: pa.Schema, added: Sequence[pa.Field]) -> list[str]:
