@@ -118,21 +118,27 @@ class WithKeys(PTransform, Generic[KeyT, FieldT]):
         return pipeline.add_main(node, strategy=pcoll.strategy, element_type=typehints.tuple_of(key_type, value_type))
 
 
-class _OfPairs(Map[Any, Any]):
-    """A `Map` over pairs that needs no function of the user's."""
+# Functions of a module, so that plans pickle without cloudpickle's help.
+def _key(pair: Any) -> Any:
+    return as_pair(pair, "Keys")[0]
 
-    def __init__(self) -> None:
-        super().__init__(_FUNCTIONS[type(self)])
+
+def _value(pair: Any) -> Any:
+    return as_pair(pair, "Values")[1]
+
+
+def _swapped(pair: Any) -> Any:
+    key, value = as_pair(pair, "KvSwap")
+    return value, key
+
+
+class _OfPairs(Map[Any, Any]):
+    """A `Map` over pairs, whose function is not the user's."""
 
     def expand(self, pcoll: PCollection, /) -> Any:
         """Check that there are pairs, and add the node."""
         typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
         return super().expand(pcoll)
-
-    def output_type(self, element_type: Any) -> Any:
-        """Return the type of the part or parts that are left."""
-        key, value = typehints.pair_types(element_type)
-        return {Keys: key, Values: value}.get(type(self), typehints.tuple_of(value, key))
 
 
 class Keys(_OfPairs):
@@ -145,6 +151,13 @@ class Keys(_OfPairs):
         >>> dm.Pipeline() | dm.Create([("UA", 1)]) | dm.Keys()
         PCollection('Keys', element_type=str)
     """
+
+    def __init__(self) -> None:
+        super().__init__(_key)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return the type of the keys."""
+        return typehints.pair_types(element_type)[0]
 
     if TYPE_CHECKING:
 
@@ -162,6 +175,13 @@ class Values(_OfPairs):
         PCollection('Values', element_type=int)
     """
 
+    def __init__(self) -> None:
+        super().__init__(_value)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return the type of the values."""
+        return typehints.pair_types(element_type)[1]
+
     if TYPE_CHECKING:
 
         def expand(self, pcoll: PCollection[tuple[Any, ValueT]], /) -> PCollection[ValueT]: ...  # noqa: D102 - see `Map`
@@ -178,28 +198,19 @@ class KvSwap(_OfPairs):
         tuple[int, str]
     """
 
+    def __init__(self) -> None:
+        super().__init__(_swapped)
+
+    def output_type(self, element_type: Any) -> Any:
+        """Return the type of the swapped pairs."""
+        key, value = typehints.pair_types(element_type)
+        return typehints.tuple_of(value, key)
+
     if TYPE_CHECKING:
 
         def expand(  # noqa: D102 - see `Map`
             self, pcoll: PCollection[tuple[KeyT, ValueT]], /
         ) -> PCollection[tuple[ValueT, KeyT]]: ...
-
-
-# Functions of a module, so that plans pickle without cloudpickle's help.
-def _key(pair: Any) -> Any:
-    return as_pair(pair, "Keys")[0]
-
-
-def _value(pair: Any) -> Any:
-    return as_pair(pair, "Values")[1]
-
-
-def _swapped(pair: Any) -> Any:
-    key, value = as_pair(pair, "KvSwap")
-    return value, key
-
-
-_FUNCTIONS: dict[type, Callable[[Any], Any]] = {Keys: _key, Values: _value, KvSwap: _swapped}
 
 
 class _Pair(CallsUser):
