@@ -27,7 +27,6 @@ from dataflow_model.runners.sharded.state.counted import CountedStore
 from dataflow_model.runners.sharded.state.draws import KeptDraws
 from dataflow_model.runners.sharded.state.shard import ShardState
 from dataflow_model.runners.sharded.tallies import tally_row
-from dataflow_model.runners.sharded.task_metrics import metrics_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -98,7 +97,7 @@ def _run_micro_batch(
     metrics["state"] = state_sizes(state.shard.machines)
     metrics["clock"] = timeline.at[-1][0] if timeline.at else None
     metrics["moment"] = None if state.shard.is_over else next_moment(task.program, state.meta, state.shard.machines)
-    yield metrics_row(task, metrics)
+    yield task.row_for_commit(Kind.METRICS, metrics)
     tally.of_stage(depth, {**counted.counts(), f"cache_{state.how}": 1})
     yield from tally_row(task, tally)
 

@@ -102,7 +102,7 @@ class PendingWriter:
         """Finish as `close` does, and yield a row for the commit, unless nothing was written."""
         pending = self.close()
         if pending != Pending():
-            yield Row(self.task.home, len(self._program.staged.stages) + 1, Kind.PENDING, self.task.packed(pending))
+            yield self.task.row_for_commit(Kind.PENDING, pending)
 
     def _close(self, label: str) -> bytes:
         writer = self._writers[label]

@@ -27,4 +27,4 @@ def tally_row(task: Task, tally: Tally) -> Iterator[Row]:
     """Yield a row for the commit, unless nothing was counted."""
     tally.label = ""
     if tally != Tally():
-        yield Row(task.home, len(task.program.staged.stages) + 1, Kind.TALLY, task.packed(tally))
+        yield task.row_for_commit(Kind.TALLY, tally)

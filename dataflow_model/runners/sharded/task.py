@@ -11,6 +11,7 @@ from dataflow_model.runners.engine.columns.allocation import keep_freed_memory
 from dataflow_model.runners.engine.columns.ipc import to_narrow_ipc
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.sharded.compact import dump_compact
+from dataflow_model.runners.sharded.rows import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,6 +114,10 @@ class Task:
     def packed(self, value: Any) -> Any:
         """Return a value as the payload of a row."""
         return value if self.stays else dump_compact(value)
+
+    def row_for_commit(self, kind: str, value: Any) -> Row:
+        """Return the row that carries a value to the commit, past all stages."""
+        return Row(self.home, len(self.program.staged.stages) + 1, kind, self.packed(value))
 
     def packed_table(self, table: pa.Table) -> bytes | pa.Table:
         """Return a table as a part of the payload of a row."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from dataflow_model.runners.sharded.rows import Kind, Row
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dataflow_model.runners.sharded.task import Task
-
-__all__ = ["TaskMetrics", "metrics_row"]
+__all__ = ["TaskMetrics"]
 
 
 class TaskMetrics(TypedDict):
@@ -55,8 +51,3 @@ class TaskMetrics(TypedDict):
     enough: NotRequired[bool]
     ended: NotRequired[list[str]]
     followed: NotRequired[str]
-
-
-def metrics_row(task: Task, metrics: TaskMetrics) -> Row:
-    """Return the row that carries a task's metrics to the commit."""
-    return Row(task.home, len(task.program.staged.stages) + 1, Kind.METRICS, task.packed(metrics))

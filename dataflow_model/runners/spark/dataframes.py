@@ -19,7 +19,6 @@ from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches
 from dataflow_model.runners.sharded.stage0 import pack_arrivals
 from dataflow_model.runners.sharded.tallies import counting
-from dataflow_model.runners.sharded.task_metrics import metrics_row
 from dataflow_model.runners.spark.collected import numbered_columns
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.support import STREAMING
@@ -180,7 +179,7 @@ def frame_rows(
             "sources": {label: counts},
             "watermarks": {label: int(MAX_TIMESTAMP)},
         }
-        yield metrics_row(task, metrics)
+        yield task.row_for_commit(Kind.METRICS, metrics)
         return
     for _, observer in sorted(observers.items()):
         payload = dump((observer.seen(), counts))

@@ -19,7 +19,6 @@ from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row
 from dataflow_model.runners.sharded.stage0 import pack_arrivals, pack_panes, read_slice, read_static, run_through
-from dataflow_model.runners.sharded.task_metrics import metrics_row
 from dataflow_model.runners.sharded.work import share_out
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values.pickles import load
@@ -147,4 +146,4 @@ def _metrics(task: Task, counters: Mapping[str, Mapping[str, int]], sources: Map
         "sources": {label: dict(counts) for label, counts in sources.items()},
         "watermarks": dict.fromkeys([*counters, *sources], int(MAX_TIMESTAMP)),
     }
-    return metrics_row(task, metrics)
+    return task.row_for_commit(Kind.METRICS, metrics)
