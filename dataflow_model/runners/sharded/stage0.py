@@ -100,8 +100,8 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         )
     if version is not None:  # it may have been replaced while it was read
         source.check_version(part.origin, version)
-    payload = task.packed((observer.seen(version), {"elements_out": read_rows, "dead_letters": dead}))
-    yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.followers)
+    counts = {"elements_out": read_rows, "dead_letters": dead}
+    yield from task.rows_for_followers(Kind.SEEN, (observer.seen(version), counts))
 
 
 class _Reading:

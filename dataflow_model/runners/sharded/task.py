@@ -119,6 +119,11 @@ class Task:
         """Return the row that carries a value to the commit, past all stages."""
         return Row(self.home, len(self.program.staged.stages) + 1, kind, self.packed(value))
 
+    def rows_for_followers(self, kind: str, value: Any) -> Iterator[Row]:
+        """Yield a row that carries a value for each shard that follows the sources."""
+        payload = self.packed(value)
+        return (Row(shard, 1, kind, payload) for shard in self.program.followers)
+
     def packed_table(self, table: pa.Table) -> bytes | pa.Table:
         """Return a table as a part of the payload of a row."""
         return table if self.stays else to_narrow_ipc(table)

@@ -77,8 +77,7 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
     """Yield the rows of one task, packed by shard."""
     staged = task.program.staged
     if work.leads:
-        payload = task.packed(work.control)
-        yield from (Row(shard, 1, Kind.CONTROL, payload) for shard in task.program.followers)
+        yield from task.rows_for_followers(Kind.CONTROL, work.control)
         at = FIRST if work.control.steps is None else (0, STATIC_STEP)
         for read in staged.sources:
             held = read.source.as_elements
@@ -112,8 +111,7 @@ def share_out(parts: Sequence[Slice], tasks: int) -> list[list[Slice]]:
 def _counted(task: Task, source: str, count: int) -> Iterator[Row]:
     """Yield a row that reports the number of elements of a source without files."""
     none = np.empty(0, np.int64)
-    payload = task.packed((Observations(source, "", none), {"elements_out": count}))
-    yield from (Row(shard, 1, Kind.SEEN, payload) for shard in task.program.followers)
+    yield from task.rows_for_followers(Kind.SEEN, (Observations(source, "", none), {"elements_out": count}))
 
 
 def _size(part: Slice) -> int:

@@ -25,7 +25,6 @@ from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.runners.spark.tasks import this_task
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values import NO_FIRING
-from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -182,8 +181,7 @@ def frame_rows(
         yield task.row_for_commit(Kind.METRICS, metrics)
         return
     for _, observer in sorted(observers.items()):
-        payload = dump((observer.seen(), counts))
-        yield from (Row(shard, 1, Kind.SEEN, payload) for shard in program.followers)
+        yield from task.rows_for_followers(Kind.SEEN, (observer.seen(), counts))
         counts = {}
 
 
