@@ -78,14 +78,18 @@ class StateSpec(_Spec):
     """One piece of state that a DoFn's class declares; the name of the attribute identifies it in checkpoints."""
 
     __slots__ = ()
+    _handle: ClassVar[type[Any]]
+    """The class of its handles."""
+    _title: ClassVar[str]
+    """What fingerprints and explanations call it."""
 
     def bind(self, board: StateBoard, name: str) -> Any:
         """Return the handle for the state of the key and window that the board currently shows."""
-        raise NotImplementedError
+        return self._handle(board, name)
 
     def describe(self) -> str:
         """Describe the spec, for fingerprints and explanations."""
-        raise NotImplementedError
+        return self._title
 
 
 @attrs.frozen(eq=False)
@@ -113,16 +117,13 @@ class ValueStateSpec(StateSpec, Generic[T]):
         [(1, 'x'), (1, 'y'), (2, 'z')]
     """
 
+    _title = "value"
     _written = "default=…"
     default: Any = attrs.field(default=None, kw_only=True)
 
     def bind(self, board: StateBoard, name: str) -> ValueState[T]:
         """Return the handle."""
         return ValueState(board, name, self.default)
-
-    def describe(self) -> str:
-        """Describe the spec."""
-        return "value"
 
 
 @attrs.frozen(eq=False)
@@ -147,13 +148,8 @@ class BagStateSpec(StateSpec, Generic[T]):
         [('a', ['x', 'y'])]
     """
 
-    def bind(self, board: StateBoard, name: str) -> BagState[T]:
-        """Return the handle."""
-        return BagState(board, name)
-
-    def describe(self) -> str:
-        """Describe the spec."""
-        return "bag"
+    _handle = BagState
+    _title = "bag"
 
 
 @attrs.frozen(eq=False)
@@ -176,13 +172,8 @@ class SetStateSpec(StateSpec, Generic[T]):
         [('a', 'x'), ('b', 'x')]
     """
 
-    def bind(self, board: StateBoard, name: str) -> SetState[T]:
-        """Return the handle."""
-        return SetState(board, name)
-
-    def describe(self) -> str:
-        """Describe the spec."""
-        return "set"
+    _handle = SetState
+    _title = "set"
 
 
 @attrs.frozen(eq=False)
@@ -207,13 +198,8 @@ class MapStateSpec(StateSpec, Generic[K, V]):
         [('ann', '/', 1), ('bob', '/', 1), ('ann', '/', 2)]
     """
 
-    def bind(self, board: StateBoard, name: str) -> MapState[K, V]:
-        """Return the handle."""
-        return MapState(board, name)
-
-    def describe(self) -> str:
-        """Describe the spec."""
-        return "map"
+    _handle = MapState
+    _title = "map"
 
 
 _COMBINERS: Final = ((sum, "dm.Sum()"), (min, "dm.Min()"), (max, "dm.Max()"), (len, "dm.Count()"))
