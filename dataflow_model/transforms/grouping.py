@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import GroupFn
-from dataflow_model.plan.typevars import ElementT, InputT, KeyT, OutputT, ValueT
+from dataflow_model.plan.typevars import ElementT, InputT, InputT_contra, KeyT, OutputT, OutputT_co, ValueT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
@@ -18,7 +18,7 @@ from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import AsSingleton
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Concatenate, Self
 
     from dataflow_model.plan.combine import CombineFn
@@ -67,7 +67,25 @@ class GroupByKey(PTransform):
         return self._but(_inputs=tuple(names))
 
 
-class CombinePerKey(PTransform, Generic[InputT, OutputT]):
+class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, OutputT_co]):
+    """What `CombinePerKey` and `CombineGlobally` have in common: a combiner, and a name that may speak of it."""
+
+    input_kind = "collection"
+
+    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str | None) -> None:
+        self._name = name or type(self).__name__
+        self.fn = as_combine_fn(fn, self._name, *args, **kwargs)
+
+    def default_label(self) -> str:
+        """Return the name that it was made with."""
+        return self._name
+
+    def label_by_code(self) -> str | None:
+        """Return the name with the function or the combiner's class; `None` if the name says it, as `Sum.PerKey`."""
+        return f"{self._name}({code_name(user_function(self.fn))})" if self._name == type(self).__name__ else None
+
+
+class CombinePerKey(_Combining, Generic[InputT, OutputT]):
     """Combine the values of each key and window.
 
     A plain function gets its own results as inputs again, so it must be associative and commutative, which `len` and
@@ -95,8 +113,6 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
         >>> dm.CombinePerKey(greatest, at_least=0).fn.extract_output([])
         0
     """
-
-    input_kind = "collection"
 
     _fanout: int | Callable[[Any], int] | None = None
     _has_one_key = False
@@ -130,16 +146,7 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
     ) -> None: ...
 
     def __init__(self, fn: Any, *args: Any, name: str | None = None, **kwargs: Any) -> None:
-        self._name = name or type(self).__name__
-        self.fn = as_combine_fn(fn, self._name, *args, **kwargs)
-
-    def default_label(self) -> str:
-        """Return the name that it was made with."""
-        return self._name
-
-    def label_by_code(self) -> str | None:
-        """Return the name with the function or the combiner's class, unless the name says it already."""
-        return _label_by_code(self._name, self.fn, type(self))
+        super().__init__(fn, args, kwargs, name)
 
     def with_hot_key_fanout(self, fanout: int | Callable[[Any], int]) -> Self:
         """Return the transform that combines the values of a key in several parts first, and then the parts.
@@ -193,7 +200,7 @@ class CombinePerKey(PTransform, Generic[InputT, OutputT]):
         return combined
 
 
-class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Generic[InputT, OutputT]):
+class CombineGlobally(_Combining[PCollection[InputT], PCollection[OutputT]], Generic[InputT, OutputT]):
     """Combine all elements of each window.
 
     A window without elements has no pane. Beam's `CombineGlobally` emits the combiner's output for no inputs in the
@@ -216,8 +223,6 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
         >>> [node.label for node in p.plan().nodes]
         ['Create', 'CombineGlobally/Map', 'CombineGlobally/CombinePerKey', 'CombineGlobally/Values']
     """
-
-    input_kind = "collection"
 
     _as_view = False
     _fanout: int | None = None
@@ -251,16 +256,7 @@ class CombineGlobally(PTransform[PCollection[InputT], PCollection[OutputT]], Gen
     ) -> None: ...
 
     def __init__(self, fn: Any, *args: Any, name: str | None = None, **kwargs: Any) -> None:
-        self._name = name or type(self).__name__
-        self.fn = as_combine_fn(fn, self._name, *args, **kwargs)
-
-    def default_label(self) -> str:
-        """Return the name that it was made with."""
-        return self._name
-
-    def label_by_code(self) -> str | None:
-        """Return the name with the function or the combiner's class, unless the name says it already."""
-        return _label_by_code(self._name, self.fn, type(self))
+        super().__init__(fn, args, kwargs, name)
 
     def as_singleton_view(self) -> PTransform[PCollection[InputT], AsSingleton[OutputT]]:
         """Return the transform whose result is a side input: the combined value of the window.
@@ -325,13 +321,6 @@ def _of_nothing(combine: CombineFn[Any, Any, Any]) -> Any:
         return combine.extract_output(combine.create_accumulator())
     finally:
         combine.teardown()
-
-
-def _label_by_code(name: str, combine: CombineFn[Any, Any, Any], transform: type[PTransform]) -> str | None:
-    """Return the label of a grouping by its combiner; `None` for `Sum.PerKey`, whose name says it already."""
-    if name != transform.__name__:
-        return None
-    return f"{name}({code_name(user_function(combine))})"
 
 
 def _with_no_key(element: Any) -> tuple[None, Any]:
