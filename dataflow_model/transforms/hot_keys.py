@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.time import Duration
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.triggers import TriggerContext
 
@@ -228,11 +227,6 @@ class WhenReached(Deadline):
         pending = context.get_timer("")
         if pending is None or int(context.event_time) < int(pending):
             self._wait_until(context, int(context.event_time))
-
-    def may_finish(self, *, allowed_lateness: Duration) -> bool:
-        """Return whether it may finish: with its first pane."""
-        del allowed_lateness
-        return True
 
     def describe(self) -> str:
         """Describe when it fires."""
