@@ -46,3 +46,9 @@ def test_what_is_no_pair_is_never_split_into_one(element: Any, transform: Any) -
 def test_outputs_that_are_no_pairs_name_the_transform_that_was_meant(transform: Any, way_out: str) -> None:
     with pytest.raises(dm.InvalidType, match=way_out):
         (dm.Pipeline() | dm.Create(["a"]) | transform | dm.Sum.per_key()).head()
+
+
+@pytest.mark.parametrize(("base", "element"), [(dm.Keys, "US"), (dm.Values, 1), (dm.KvSwap, (1, "US"))])
+def test_a_subclass_does_with_a_pair_what_its_base_class_does(base: type[dm.Map], element: Any) -> None:
+    own = type("Own", (base,), {})
+    assert (dm.Pipeline() | dm.Create([("US", 1)]) | own()).head() == [element]
