@@ -198,6 +198,15 @@ def test_a_stop_waits_for_what_is_being_published(spark: SparkSession, tmp_path:
     assert done.rows == {"rows": 20}
 
 
+def test_a_stream_ends_in_a_session_that_keeps_no_reports_of_progress(spark: SparkSession, tmp_path: Path) -> None:
+    with settings_of(spark, {"spark.sql.streaming.numRecentProgressUpdates": "1"}):
+        pipeline = dm.Pipeline(runner=streaming(spark, tmp_path / "checkpoint", shards=1))
+        _ = pipeline | dm.Create([("a", 1), ("a", 2)]) | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+        result = pipeline.run()
+        assert result.wait_until_finish(timeout=PATIENCE) is dm.RunnerState.DONE
+    assert [record.value for record in result.collected("sums")] == [("a", 3)]
+
+
 @pytest.mark.slow
 def test_a_bounded_run_until_drained_ends_by_itself_at_the_end_of_time(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 30)

@@ -12,7 +12,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import check_format
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Offset
 
-__all__ = ["HOST", "is_input_over", "last_committed", "last_started", "offset_of", "own_offset"]
+__all__ = ["HOST", "is_end_committed", "is_input_over", "last_committed", "last_started", "offset_of", "own_offset"]
 
 HOST: Final = "spark"
 """The name of Spark's part of a checkpoint."""
@@ -37,6 +37,12 @@ def is_input_over(host_part: str) -> bool:
     """Return whether the last micro-batch that has started ends the input."""
     started = last_started(host_part)
     return started is not None and bool(started[1]["last"])
+
+
+def is_end_committed(host_part: str) -> bool:
+    """Return whether Spark has committed the micro-batch that ends the input."""
+    committed = last_committed(host_part)
+    return committed is not None and bool(offset_of(host_part, committed)[0]["last"])
 
 
 def offset_of(host_part: str, batch: int) -> tuple[Offset, int]:

@@ -34,7 +34,14 @@ from dataflow_model.runners.spark.shipping import (
     ship_program,
 )
 from dataflow_model.runners.spark.sink import OUR_SINK, StreamWriter
-from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed, last_started, own_offset
+from dataflow_model.runners.spark.spark_logs import (
+    HOST,
+    is_end_committed,
+    is_input_over,
+    last_committed,
+    last_started,
+    own_offset,
+)
 from dataflow_model.runners.spark.stages import (
     OUR_SOURCE,
     KeyedStage,
@@ -59,6 +66,9 @@ __all__ = ["StreamingResult", "start"]
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _SHORT_TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 """By default on for stateful processors and off for sources and sinks; with one value, all share their workers."""
+_REPORTS_KEPT: Final = "spark.sql.streaming.numRecentProgressUpdates"
+_LEAST_REPORTS: Final = 2
+"""How many of its reports Spark must keep for there to be a last one: where it is to keep one, it keeps none."""
 _NAME: Final = "dataflow_model"
 """The name of our source in the checkpoint: other sources can be added later only if it has one."""
 _PROGRAMS: Final = "programs"
@@ -218,10 +228,14 @@ class StreamingResult(StreamResult):
             return None
 
     def _is_last(self) -> bool:
-        """Return whether the micro-batch that ends the input has been committed."""
+        """Return whether the micro-batch that ends the input has been committed.
+
+        Spark's last report says so; where the session keeps no reports, Spark's logs do.
+        """
         progress = self.query.lastProgress
         if progress is None:
-            return False
+            keeps_reports = int(str(self._spark.conf.get(_REPORTS_KEPT, "100"))) >= _LEAST_REPORTS
+            return not keeps_reports and is_end_committed(self._checkpoint.host_part)
         for source in progress.sources:
             with contextlib.suppress(ValueError):  # the offsets of other sources may be any text
                 offset = own_offset(str(source.endOffset))
