@@ -231,6 +231,26 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_and_the_dead_
     assert {record.pane.timing for record in result.collected("sums")} >= {dm.PaneTiming.EARLY, dm.PaneTiming.LATE}
 
 
+def test_a_bounded_dataframe_is_replayed_by_the_instants_in_its_clock_not_by_their_text(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    texts = [("2013-01-01T10:00+02:00", "first"), ("2013-01-01T09:00Z", "third"), ("2013-01-01T08:30Z", "second")]
+    frame = spark.createDataFrame([*texts, (None, "undated")], "seen string, key string")
+
+    def build(p: dm.Pipeline) -> None:
+        read = dm.io.ReadDataFrame(frame, event_time=dm.ARRIVAL, processing_time="seen")
+        rows, letters = p | "rows" >> read.with_exception_handling()
+        _ = letters | "bad" >> dm.io.Collect()
+        _ = rows | dm.WithKeys("key", value="seen") | dm.Count.per_key() | "counts" >> dm.io.Collect()
+        _ = rows | dm.Map(lambda row: row.key) | "keys" >> dm.io.Collect()
+
+    result = run(streaming(spark, tmp_path / "checkpoint", shards=1, max_rows_per_batch=1), build)
+    assert [record.value for record in result.collected("keys")] == ["first", "second", "third"]
+    assert [int(record.event_time) // (60 * SECOND) % 1_440 for record in result.collected("keys")] == [480, 510, 540]
+    assert [record.value.element["key"] for record in result.collected("bad")] == ["undated"]
+    assert result.metrics()["Count.PerKey"].get("behind_clock", 0) == 0
+
+
 def test_what_a_stream_cannot_take_is_refused_at_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_model.errors import SessionStopped
+from dataflow_model.plan.columns import instants
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
@@ -126,12 +128,19 @@ def _size(frame: DataFrame) -> int:
 
 def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
     """Return the rows in the order in which they were observed, as far as columns determine it."""
-    names = [name for name in (source.processing_time, source.origin, source.sequence) if name is not None]
-    if not names:
+    keys: dict[str, Any] = {}
+    if source.processing_time is not None:
+        clock, known = instants(table[source.processing_time].combine_chunks())
+        keys["clock"] = pa.array(clock, mask=None if known is None else ~known)
+    keys |= {
+        option: table[name]
+        for option, name in (("origin", source.origin), ("sequence", source.sequence))
+        if name is not None
+    }
+    if not keys:
         return table
-    numbered = table.append_column("__row__", pa.array(range(table.num_rows), pa.int64()))
-    keys = [(name, "ascending") for name in (*names, "__row__")]
-    return numbered.sort_by(keys).drop_columns(["__row__"])
+    keys["row"] = pa.array(range(table.num_rows), pa.int64())
+    return table.take(pc.sort_indices(pa.table(keys), [(key, "ascending") for key in keys]))
 
 
 def _keep(path: pathlib.Path, table: pa.Table) -> None:
