@@ -18,6 +18,7 @@ from dataflow_model.errors import CheckpointMismatch, SourceError, UnsupportedOn
 from dataflow_model.runners.sharded import rows
 from dataflow_model.runners.spark import collected
 from dataflow_model.runners.spark.dataframes import ROW_TYPE
+from dataflow_model.runners.spark.session import settings_of
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.waiting import wait_for
 
@@ -117,6 +118,28 @@ def test_rows_that_happen_on_arrival_have_one_event_time_in_a_bounded_job(spark:
     times = {int(record.event_time) for label in ("from file", "from frame") for record in result.collected(label)}
     assert len(times) == 1
     assert before <= times.pop() <= time.time_ns() // 1_000
+
+
+def test_rows_are_ordered_by_any_sequence_though_some_have_none(spark: SparkSession) -> None:
+    texts = [
+        "2013-11-03T06:30:00Z",
+        "2013-11-03T05:40:00Z",
+        None,
+        "2013-11-03T05:30:00Z",
+        None,
+    ]  # 01:30, 01:40 and 01:30 there
+    rows = [(number, text) for number, text in enumerate(texts)]
+    ordered = [2, 4, 3, 1, 0]  # those without a sequence first, as they come
+    for zone, kind in (("America/New_York", "timestamp"), ("GMT+5", "timestamp"), ("UTC", "string"), ("UTC", "binary")):
+        with settings_of(spark, {"spark.sql.session.timeZone": zone}):
+            frame = spark.createDataFrame(rows, "number int, text string").selectExpr(
+                "0L at", "number", f"cast(text as {kind}) sequence"
+            )
+            with dm.Pipeline(runner=dm.SparkRunner(spark)) as p:
+                read = dm.io.ReadDataFrame(frame.coalesce(1), event_time="at", sequence="sequence")
+                pairs = p | "rows" >> read | dm.Map(lambda row: ("all", row.number))
+                _ = pairs | dm.GroupByKey() | "groups" >> dm.io.Collect()
+        assert [list(record.value[1]) for record in p.result.collected("groups")] == [ordered], (zone, kind)
 
 
 @pytest.mark.parametrize("mode", ["batch", "streaming"])

@@ -23,11 +23,13 @@ a source's rows, and of panes, may be in columns (`OrderLane`) until one of them
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import zlib
 from typing import TYPE_CHECKING, Any, Final, NewType
 
+import attrs
 import numpy as np
 
 from dataflow_model.runners.engine.lanes import array_of
@@ -50,6 +52,7 @@ __all__ = [
     "Cause",
     "Emissions",
     "Order",
+    "Unnumbered",
     "at_instant",
     "before_stages",
     "by_producer",
@@ -108,21 +111,40 @@ def name_of_origin(label: str, origin: str) -> str:
     return f"{label}:{origin}"
 
 
-def of_row(origin: str, sequence: int) -> Order:
+def of_row(origin: str, sequence: Any) -> Order:
     """Return the order of an element of a source.
 
     Args:
         origin: the name of its origin; the label of the source if it has no origins.
-        sequence: its number in the origin.
+        sequence: its number in the origin, or anything else that is ordered there.
     """
     return Order((origin, sequence))
 
 
-def of_rows(origins: str | Iterable[str], sequences: Iterable[int]) -> list[Order]:
+def of_rows(origins: str | Iterable[str], sequences: Iterable[Any]) -> list[Order]:
     """Return the orders of elements of a source, with one origin for all or one for each."""
     names = itertools.repeat(origins) if isinstance(origins, str) else origins
     orders: list[Any] = list(zip(names, sequences, strict=False))
     return orders
+
+
+@functools.total_ordering
+@attrs.frozen(order=False)
+class Unnumbered:
+    """In place of a sequence: a row without one in an origin whose sequences are not numbers, before all that have one.
+
+    Attributes:
+        position: its position among such rows.
+
+    Example:
+        >>> sorted([of_row("a", "7"), of_row("a", Unnumbered(4)), of_row("a", Unnumbered(3))])
+        [('a', Unnumbered(position=3)), ('a', Unnumbered(position=4)), ('a', '7')]
+    """
+
+    position: int
+
+    def __lt__(self, other: object) -> bool:
+        return self.position < other.position if isinstance(other, Unnumbered) else True
 
 
 def origin_of(order: Order) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import MAIN, Read, Write
+from dataflow_model.plan.rows import values_of
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
 from dataflow_model.runners.engine.observing import NamedRows, Observer
-from dataflow_model.runners.engine.order import name_of_origin, of_rows, origin_of
+from dataflow_model.runners.engine.order import Unnumbered, name_of_origin, of_rows, origin_of
 from dataflow_model.runners.engine.shard import routed
 from dataflow_model.runners.sharded.feed.slices import NOW
 from dataflow_model.runners.sharded.pending import PendingWriter
@@ -29,7 +31,6 @@ from dataflow_model.values import NO_FIRING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from dataflow_model.plan.sources import DataFrameSource
@@ -51,6 +52,9 @@ ROW_TYPE: Final = (
 """The columns of `rows.SCHEMA` for Spark. Spark needs its SQL parser for the same as text: a quarter of a second."""
 _ARRIVED: Final = "__dataflow_model_arrived__"
 """The column that is added to a stream's rows, with the timestamp of their micro-batch."""
+
+_NUMBERS: Final = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+"""The types whose values can be compared with the position of a row."""
 
 
 def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
@@ -220,7 +224,8 @@ def _orders(
 ) -> list[Order]:
     """Return the order of rows of a batch, by the columns that the user names, else by position in the partition.
 
-    A row whose sequence is null, as it may be in a bad row, is ordered by its position too.
+    A row whose sequence is null, as it may be in a bad row, is ordered by its position too. Timestamps are taken in
+    UTC: a batch has them in the zone of the session, in which instants may have the same clock time.
 
     Args:
         source: the source.
@@ -232,12 +237,16 @@ def _orders(
     """
     names: str | list[str] = name_of_origin(label, origin)
     if source.origin is not None:
-        column = batch.column(source.origin).to_pylist()
+        column = values_of(batch.column(source.origin))
         names = [name_of_origin(label, column[place]) for place in places]
-    numbers = [row + place for place in places]
+    numbers: list[Any] = [row + place for place in places]
     if source.sequence is not None:
-        column = batch.column(source.sequence).to_pylist()
-        numbers = [row + place if column[place] is None else column[place] for place in places]
+        kind, column = batch.schema.field(source.sequence).type, values_of(batch.column(source.sequence))
+        if not any(is_number(kind) for is_number in _NUMBERS):
+            numbers = list(map(Unnumbered, numbers))
+        numbers = [
+            number if column[place] is None else column[place] for number, place in zip(numbers, places, strict=True)
+        ]
     return of_rows(names, numbers)
 
 
@@ -256,6 +265,4 @@ def _through(task: Task, label: str, tag: str, bundle: Bundle, writer: PendingWr
 
 
 def _micros(column: pa.Array) -> int:
-    import pyarrow as pa
-
     return int(column.slice(0, 1).cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())[0].as_py())
