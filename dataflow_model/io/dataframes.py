@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Unpack
 
+import pyarrow as pa
+
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.read import ReadRows
@@ -19,7 +21,6 @@ from dataflow_model.transforms.pcollection import PCollection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
@@ -43,8 +44,8 @@ class ReadDataFrame(ReadRows[PCollection]):
         watermark_origin, partitions, idle_after, weight: as in `ReadParquet`; a Kafka topic's origin is `"partition"`.
 
     Raises:
-        InvalidArgument: if a column does not exist, for `max_skew` (Spark reads by itself), or for a replay clock on a
-            stream without `origin` and `sequence`.
+        InvalidArgument: if a column does not exist, for a `sequence` of lists, maps or structs, for `max_skew` (Spark
+            reads by itself), or for a replay clock on a stream without `origin` and `sequence`.
         InvalidType: if `df` is not a Spark DataFrame.
     """
 
@@ -85,6 +86,11 @@ class ReadDataFrame(ReadRows[PCollection]):
                     f"`{option}` names the column {name!r}, which does not exist",
                     hint=f"the columns are {', '.join(schema.names)}",
                 )
+        if sequence is not None and pa.types.is_nested(schema.field(sequence).type):
+            raise InvalidArgument(
+                f"`sequence` column {sequence!r} has type {schema.field(sequence).type}, whose values have no order",
+                hint="use a column of numbers, text or timestamps",
+            )
         if df.isStreaming and processing_time is not None and (origin is None or sequence is None):
             raise InvalidArgument(
                 f"a replay clock on a streaming DataFrame needs the rows' own order, got origin={origin!r}, "

@@ -21,12 +21,18 @@ class Frame:
     isStreaming: bool = True  # noqa: N815 - Spark's name
 
 
-FRAME = Frame(StructType().add("at", TimestampType()).add("offset", LongType()).add("fare", DoubleType()))
+FRAME = Frame(
+    StructType()
+    .add("at", TimestampType())
+    .add("offset", LongType())
+    .add("fare", DoubleType())
+    .add("place", StructType().add("row", LongType()))
+)
 
 
 def test_a_dataframe_becomes_a_source_of_typed_rows() -> None:
     rows = Pipeline() | ReadDataFrame(FRAME, event_time="at", origin="at", sequence="offset")
-    assert rows.element_type._fields == ("at", "offset", "fare")
+    assert rows.element_type._fields == ("at", "offset", "fare", "place")
     node = rows.pipeline.plan().nodes[0]
     assert isinstance(node, Read)
     source = node.source
@@ -41,6 +47,7 @@ def test_a_dataframe_becomes_a_source_of_typed_rows() -> None:
         ({"event_time": "when"}, "`event_time` names the column 'when', which does not exist"),
         ({"event_time": "fare"}, "'fare' has type double, which cannot hold instants"),
         ({"event_time": "at", "origin": "topic"}, "`origin` names the column 'topic'"),
+        ({"event_time": "at", "sequence": "place"}, "`sequence` column 'place' has type struct<row: int64>, whose"),
         (
             {"event_time": "at", "processing_time": "at"},
             "a replay clock on a streaming DataFrame needs",

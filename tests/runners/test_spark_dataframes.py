@@ -254,6 +254,22 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_and_the_dead_
     assert {record.pane.timing for record in result.collected("sums")} >= {dm.PaneTiming.EARLY, dm.PaneTiming.LATE}
 
 
+def test_rows_of_one_moment_are_ordered_by_the_names_of_their_origins_in_a_job_and_in_a_stream(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.createDataFrame([(9,), (10,), (1,)], "partition int")
+
+    def build(p: dm.Pipeline) -> None:
+        rows = frame.selectExpr("0L at", "partition", "map('partition', partition) origin", "0 sequence")
+        read = dm.io.ReadDataFrame(rows, event_time="at", processing_time="at", origin="origin", sequence="sequence")
+        pairs = p | "rows" >> read | dm.Map(lambda row: ("all", row.partition))
+        _ = pairs | dm.GroupByKey() | "groups" >> dm.io.Collect()
+
+    for runner in (dm.SparkRunner(spark), streaming(spark, tmp_path / "checkpoint", shards=1)):
+        groups = run(runner, build).collected("groups")
+        assert [list(record.value[1]) for record in groups] == [[1, 10, 9]], runner
+
+
 def test_a_bounded_dataframe_is_replayed_by_the_instants_in_its_clock_not_by_their_text(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from dataflow_model.errors import SessionStopped
 from dataflow_model.plan.columns import instants
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
@@ -127,16 +128,18 @@ def _size(frame: DataFrame) -> int:
 
 
 def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
-    """Return the rows in the order in which they were observed, as far as columns determine it."""
+    """Return the rows in the order in which they were observed, as far as columns determine it.
+
+    Origins are ordered by their names, as everywhere: 10 is before 9.
+    """
     keys: dict[str, Any] = {}
     if source.processing_time is not None:
         clock, known = instants(table[source.processing_time].combine_chunks())
         keys["clock"] = pa.array(clock, mask=None if known is None else ~known)
-    keys |= {
-        option: table[name]
-        for option, name in (("origin", source.origin), ("sequence", source.sequence))
-        if name is not None
-    }
+    if source.origin is not None:
+        keys["origin"] = pa.array(map(str, values_of(table[source.origin].combine_chunks())), pa.string())
+    if source.sequence is not None:
+        keys["sequence"] = table[source.sequence]
     if not keys:
         return table
     keys["row"] = pa.array(range(table.num_rows), pa.int64())
