@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
 
 def ids_of(build: Callable[[dm.Pipeline], dm.PCollection]) -> list[Any]:
     """Return the values of a collection that a pipeline makes."""
@@ -45,6 +47,23 @@ def test_a_record_of_a_file_is_named_by_file_and_row(tmp_path: Path) -> None:
         (8, ("rows", "a.parquet", 1, 0)),
         (9, ("rows", "b.parquet", 0, 0)),
     ]
+
+
+def test_a_record_is_named_by_columns_whatever_their_names_are(spark: SparkSession) -> None:
+    columns = ("meta.id", "__n__")
+    frame = spark.createDataFrame([(0, 7, 1), (0, 8, 2)], "at long, `meta.id` long, `__n__` long").coalesce(1)
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadDataFrame(frame, event_time="at", id_columns=columns)
+        _ = rows | "n" >> dm.Map(lambda row: row["__n__"]) | dm.Map(the_id) | "kept" >> dm.io.Collect()
+        _ = rows | "once" >> dm.Deduplicate(horizon=60) | "unique" >> dm.io.Collect()
+
+    result = run(dm.SparkRunner(spark), build)
+    assert [record.value for record in result.collected("kept")] == [
+        (1, ("rows", 7, 1, 0)),
+        (2, ("rows", 8, 2, 0)),
+    ]
+    assert len(result.collected("unique")) == 2
 
 
 def test_pairs_that_are_read_as_columns_have_the_ids_of_their_rows(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -
     """
     read = _read_of(plan, producer)
     label, source = read.label, read.source
-    named = operator.attrgetter(*source.id_columns) if source.id_columns else None
+    named = operator.itemgetter(*source.id_columns) if source.id_columns else None
     number, last = 0, -1
     for cause, order in zip(causes, taken(root.orders, causes), strict=True):
         number = number + 1 if cause == last else 0
@@ -61,7 +61,7 @@ def record_hashes(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]
     """Return a hash in `[0, 2**32)` of the id of each element, given the same arguments as for `record_ids`."""
     source = _read_of(plan, producer).source
     if source.id_columns:
-        place_of = operator.attrgetter(*source.id_columns)
+        place_of = operator.itemgetter(*source.id_columns)
         places = np.array([zlib.crc32(repr(place_of(value)).encode()) for value in root.values], np.uint64)
     elif isinstance(root.orders, RowOrders):
         names = np.array([zlib.crc32(name.encode()) for name in root.orders.names], np.uint64)
