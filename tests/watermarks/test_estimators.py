@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.watermark_origins import WatermarkOrigins
+from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.skew import UNKNOWN, SkewSketch
 from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
 from dataflow_model.runners.engine.watermarks import Watermarks
@@ -48,6 +51,15 @@ def test_wall_time_moves_on_while_other_records_come() -> None:
 def test_the_watermark_is_the_least_of_its_origins() -> None:
     source = Rows(dm.Monotonic(), BY_PARTITION)
     assert low(source, (0, 5, "a"), (0, 3, "b"), (1, 9, "b"), (2, 7, "a")) == [3, 5, 7]
+
+
+@pytest.mark.parametrize("name", ["partition", "meta.partition", "__partition__", "_fields"])
+def test_a_column_of_any_name_may_name_the_origins(name: str) -> None:
+    row = row_type(pa.schema({"at": pa.int64(), name: pa.string()}))
+    source = Rows(dm.Monotonic(), WatermarkOrigins(by=name))
+    observer = Observer("source", "f", source)
+    observer.take(np.array([0, 0]), np.array([5, 3]), NamedRows([row(5, "a"), row(3, "b")]))
+    assert [part.name for part in observer.seen().parts] == ["a", "b"]
 
 
 def test_a_late_record_never_moves_it_back() -> None:

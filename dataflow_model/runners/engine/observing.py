@@ -135,8 +135,9 @@ class NamedRows:
         return self.values
 
     def column(self, name: str) -> Sequence[Any]:
-        """Return a field of each record."""
-        return [getattr(value, name) for value in self.values]
+        """Return a field of each record; not every name of a column is an attribute."""
+        place = self.values[0]._fields.index(name) if self.values else 0
+        return [value[place] for value in self.values]
 
 
 def needs_skew(source: Source, percentiles: Sequence[float]) -> bool:
