@@ -49,6 +49,6 @@ def test_outputs_that_are_no_pairs_name_the_transform_that_was_meant(transform: 
 
 
 @pytest.mark.parametrize(("base", "element"), [(dm.Keys, "US"), (dm.Values, 1), (dm.KvSwap, (1, "US"))])
-def test_a_subclass_does_with_a_pair_what_its_base_class_does(base: type[dm.Map], element: Any) -> None:
-    own = type("Own", (base,), {})
+def test_a_subclass_does_with_a_pair_what_its_base_class_does(base: Any, element: Any) -> None:
+    own: Any = type("Own", (base,), {})
     assert (dm.Pipeline() | dm.Create([("US", 1)]) | own()).head() == [element]

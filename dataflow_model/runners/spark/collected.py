@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow_model.errors import SessionStopped
 from dataflow_model.plan.columns import instants
@@ -143,7 +142,7 @@ def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
     if not keys:
         return table
     keys["row"] = pa.array(range(table.num_rows), pa.int64())
-    return table.take(pc.sort_indices(pa.table(keys), [(key, "ascending") for key in keys]))
+    return table.take(pa.table(keys).sort_by([(key, "ascending") for key in keys])["row"])
 
 
 def _keep(path: pathlib.Path, table: pa.Table) -> None:
