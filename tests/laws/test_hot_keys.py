@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from tests.support.laws.drawing import AT_THE_END_OF_TIME
 from tests.support.laws.hot_keys import (
     COMBINERS,
     DIRECT,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dataflow_model.plan.strategy import WindowingStrategy
+
+pytestmark = AT_THE_END_OF_TIME
 
 DROPS = ("dropped_because_late", "dropped_because_closed", "dropped_retractions")
 SCRIPTS = strategies.test_streams(signals=strategies.SIGNALS, percentiles=strategies.PERCENTILES)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, panes_of, run_script, strategies
 from tests.support.laws.answers import batch_answer, elements_of
-from tests.support.laws.drawing import BUSY, ENDLESS, FOREVER, scripts, windowing_strategies
+from tests.support.laws.drawing import AT_THE_END_OF_TIME, BUSY, ENDLESS, FOREVER, scripts, windowing_strategies
 from tests.support.laws.retracting import by_parity, standing
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
+
+pytestmark = AT_THE_END_OF_TIME
 
 RETRACTING = windowing_strategies(retracting=True, trees=st.one_of(BUSY, ENDLESS), lateness=FOREVER)
 MENDABLE = windowing_strategies(  # what may stand behind a retracting grouping: windows that stay, nothing dropped

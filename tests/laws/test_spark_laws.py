@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import panes_of, strategies
 from tests.support.laws.answers import batch_answer
-from tests.support.laws.drawing import BUSY, ENDLESS, FOREVER, scripts, windowing_strategies
+from tests.support.laws.drawing import AT_THE_END_OF_TIME, BUSY, ENDLESS, FOREVER, scripts, windowing_strategies
 from tests.support.laws.retracting import by_parity, standing
 from tests.support.pipelines import counters, difference, draw, run, seen, streaming
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from dataflow_model.testing import TestStream
 
 # Drawn strategies take panes back at elements' event times as well; all runners drop what is late then alike.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.* which emits retractions at the event time of:dataflow_model.PlanWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.* which emits retractions at the event time of:dataflow_model.PlanWarning"),
+    AT_THE_END_OF_TIME,
+]
 
 SCRIPTS = scripts(max_steps=14).filter(lambda script: len(script.steps) > 4)
 LIVELY: dict[str, Any] = {

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import run_script, strategies
+from tests.support.laws.drawing import AT_THE_END_OF_TIME
 from tests.support.retractions.accounts import Account, batch, elements_of, instants, retracting, run
 from tests.support.retractions.drawing import ANYTHING, ENDLESS, FOREVER, UNMERGED, AtEachChange
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
+
+pytestmark = AT_THE_END_OF_TIME
 
 # Nothing is lost: trees that never finish, and windows that outlive the script.
 EVERYTHING = strategies.windowing_strategies(trees=ENDLESS, lateness=FOREVER).map(retracting)

@@ -22,6 +22,7 @@ from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.values import NO_FIRING
 from tests.support.instants import run_instant
+from tests.support.laws.drawing import AT_THE_END_OF_TIME
 from tests.support.laws.examples import share_of_examples
 from tests.support.laws.recutting import recut
 from tests.support.micro_batches import in_micro_batches
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing.micro_batches import MicroBatches
+
+pytestmark = AT_THE_END_OF_TIME
 
 SCRIPTS = strategies.test_streams(keys=("a", "b", "c"), max_steps=12)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -22,6 +23,10 @@ MODES: Final = [
     (dm.AccumulationMode.ACCUMULATE_BY_DEFAULT, True),
     (dm.AccumulationMode.ACCUMULATE_ALWAYS, True),
 ]
+AT_THE_END_OF_TIME: Final = pytest.mark.filterwarnings(
+    "ignore:.* have the end of time as their event time:dataflow_model.PlanWarning"
+)
+"""For drawn chains, in which a grouping in the global window may be before one in other windows."""
 ENDLESS: Final = strategies.triggers(2).map(dm.Repeatedly)
 """Trees that never finish."""
 BUSY: Final[st.SearchStrategy[dm.Trigger]] = st.sampled_from(
