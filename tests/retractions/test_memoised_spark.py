@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import strategies
 from tests.support.inputs import write_rows
+from tests.support.laws.drawing import AT_THE_END_OF_TIME
 from tests.support.pipelines import counters, difference, draw, run, start, streaming
 from tests.support.retractions.accounts import net
 from tests.support.retractions.drawing import FIRST, UNMERGED
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+pytestmark = AT_THE_END_OF_TIME
 
 CASES = st.tuples(strategies.test_streams(max_steps=10), FIRST, UNMERGED, AT_ONCE)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import strategies
+from tests.support.laws.drawing import AT_THE_END_OF_TIME
 from tests.support.pipelines import counters, difference, draw, run, seen, streaming
 from tests.support.retractions.accounts import Account
 from tests.support.retractions.drawing import FIRST, LATER
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.records import Record
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
+
+pytestmark = AT_THE_END_OF_TIME
 
 SINKS = ("first", "second", "third", "cogrouped", "joined", "flattened", "distinct", "odd", "sets", "looked")
 Case = tuple["TestStream", "WindowingStrategy", "WindowingStrategy", "WindowingStrategy"]
