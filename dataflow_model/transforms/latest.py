@@ -18,6 +18,7 @@ from dataflow_model.values import as_pair
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dataflow_model.plan.typevars import ElementT
     from dataflow_model.time import EventTime
     from dataflow_model.transforms.pcollection import PCollection
 
@@ -44,7 +45,7 @@ class Latest(GlobalOrPerKey):
         ('UA', 'taxi')
     """
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[ElementT]:
         """Put the event time beside each value, and combine."""
         if not self._pairs:
             return pcoll | "timed" >> Map(_timed) | CombineGlobally(_LatestFn()).with_output_types(pcoll.element_type)
