@@ -11,7 +11,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from tests.support.pipelines import run, seen
+from tests.support.pipelines import plan_warnings, run, seen
 
 Build: TypeAlias = Callable[[Any], Any]
 
@@ -159,11 +159,7 @@ def test_what_cannot_be_corrected_is_warned_about_with_a_way_out_in_rounds() -> 
     def between(transform: Any) -> list[str]:
         p = dm.Pipeline(runner=dm.LocalRunner(mode="microbatch", interval=2))
         _ = in_all(p | NUMBERS | "sums" >> dm.Sum.per_key() | "between" >> transform)
-        with warnings.catch_warnings(record=True) as shown:
-            warnings.simplefilter("always")
-            p.run().wait_until_finish()
-        messages = [str(warning.message) for warning in shown]
-        return [message for message in messages if "have the end of time as their event time" not in message]
+        return [message for message in plan_warnings(p) if "have the end of time as their event time" not in message]
 
     for transform in (dm.Map(lambda pair: pair).retractable(False), dm.Window.into(dm.Sessions(5))):
         (message,) = between(transform)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -33,6 +34,15 @@ def start(
     pipeline = dm.Pipeline(runner=runner)
     build(pipeline)
     return pipeline.run(until=until)
+
+
+def plan_warnings(pipeline: dm.Pipeline) -> list[str]:
+    """Run a pipeline to its end and return the messages of its warnings, which are all about the plan."""
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        pipeline.run().wait_until_finish()
+    assert all(warning.category is dm.PlanWarning for warning in shown)
+    return [str(warning.message) for warning in shown]
 
 
 def streaming(spark: SparkSession, checkpoint: Path, **options: Any) -> dm.SparkRunner:

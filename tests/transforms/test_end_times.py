@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import attrs
@@ -10,6 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
+from tests.support.pipelines import plan_warnings
 
 BACK = dm.MAX_TIMESTAMP - dm.event_time(0)
 DAYS = dm.Window.into(dm.CalendarWindows.days())
@@ -30,11 +30,7 @@ def warned(*transforms: Any) -> list[str]:
     for place, transform in enumerate(transforms):
         pcoll = pcoll | f"step {place}" >> transform
     _ = pcoll | dm.io.Collect()
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
-        p.run().wait_until_finish()
-    assert all(warning.category is dm.PlanWarning for warning in shown)
-    return [str(warning.message) for warning in shown]
+    return plan_warnings(p)
 
 
 def test_windows_of_panes_at_the_end_of_time_are_warned_about_with_both_labels_and_the_way_out() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -12,6 +11,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.refinements import may_refine
 from dataflow_model.testing import TestStream
+from tests.support.pipelines import plan_warnings
 
 MINUTES = dm.Window.into(dm.FixedWindows("1 minute"))
 EACH = dm.Repeatedly(dm.AfterCount(1))
@@ -30,11 +30,7 @@ def warned(windowing: dm.WindowInto, between: Between = same) -> list[str]:
     p = dm.Pipeline()
     sums = p | SCRIPT | windowing | "sums" >> dm.Sum.per_key()
     _ = between(sums) | dm.MapTuple(lambda _, total: ("all", total)) | "total" >> dm.Sum.per_key()
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.simplefilter("always")
-        p.run().wait_until_finish()
-    assert all(warning.category is dm.PlanWarning for warning in shown)
-    return [str(warning.message) for warning in shown]
+    return plan_warnings(p)
 
 
 def test_grouping_accumulating_panes_is_warned_about_once_with_both_labels_and_the_way_out() -> None:
