@@ -9,7 +9,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from tests.support.pipelines import difference, run, seen
-from tests.support.upgrade.kept import PIPELINES, SINKS, STEPS, history, kept, start, unpack
+from tests.support.upgrade.kept import FIRST_FORMAT, PIPELINES, SINKS, STEPS, history, kept, start, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMATS = tuple(range(1, FORMAT + 1))
+KEPT = [(number, title) for number in FORMATS for title in PIPELINES if number >= FIRST_FORMAT.get(title, 1)]
 
 
 @pytest.fixture(params=FORMATS)
@@ -39,7 +40,7 @@ def check(result: Any, title: str, rows: Path) -> None:
         assert not difference(uninterrupted[sink], panes), sink
 
 
-@pytest.mark.parametrize("title", PIPELINES)
+@pytest.mark.parametrize(("folder", "title"), KEPT, indirect=["folder"])
 def test_a_run_goes_on_from_what_every_format_has_kept(folder: Path, title: str) -> None:
     stopped = kept(folder / title, PIPELINES[title](folder / "rows"))
     before = outcome(stopped, title)
@@ -47,7 +48,7 @@ def test_a_run_goes_on_from_what_every_format_has_kept(folder: Path, title: str)
     assert any(len(panes) > len(before[sink]) for sink, panes in outcome(stopped, title).items())
 
 
-@pytest.mark.parametrize("title", PIPELINES)
+@pytest.mark.parametrize(("folder", "title"), KEPT, indirect=["folder"])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_every_format_has_kept_is_carried_over_to_another_number_of_shards(
     folder: Path, title: str, shards: int

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import zlib
 
 import numpy as np
 import pyarrow as pa
@@ -146,6 +148,30 @@ def test_a_sketch_learns_the_same_however_its_ticks_were_cut() -> None:
     assert whole == cut
     assert known[0, 1] == UNKNOWN
     assert abs(known[-1, 1] - 9_900) < 60
+
+
+@pytest.mark.parametrize(
+    ("digest", "total", "median"),
+    [
+        (bytes.fromhex("010114c8000600000000000000001c40"), 1, 7),  # of 7.0
+        (
+            zlib.decompress(
+                base64.b85decode(
+                    "c-muP6yaiEVPN28zyc0LIKY^UC=ws+QTZ$mOelN_2UZlmt^*G;x52?d62%^02N`6(LWlz&ihP&@J2L-4II4XP5e_KsX"
+                    "+Yy2K=1)Kl?^="
+                )
+            ),
+            100,
+            50,
+        ),  # of the numbers from 0 to 99 in 13 centroids
+    ],
+    ids=["one", "several"],
+)
+def test_a_digest_that_datasketches_wrote_is_read(digest: bytes, total: int, median: int) -> None:
+    sketch = SkewSketch((0.5,), digest, total)
+    known = sketch.follow(np.array([median] * 10), np.array([10]))
+    assert abs(known[0, 0] - median) < 3
+    assert sketch.total == total + 10
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ were divided into bundles.
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
+from fastdigest import TDigest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,10 @@ __all__ = ["UNKNOWN", "SkewSketch", "quantiles_of"]
 UNKNOWN: Final = -1
 """The value of a quantile for which there are too few records."""
 _CENTROIDS: Final = 200
+_OF_DATASKETCHES: Final = b"\x01\x14"
+"""The second and third byte of a t-digest that the library datasketches has serialised."""
+_WORDS_OF_ONE_VALUE: Final = 2
+"""The length of its digest of one value, in words of eight bytes."""
 _LONGEST_BLOCK: Final = 4_096
 _SHARE: Final = 64
 """A quantile is updated when a 64th more records have arrived, and at the latest after the longest block."""
@@ -87,18 +91,26 @@ class SkewSketch:
         return self.total + min(max(self.total // _SHARE, 1), _LONGEST_BLOCK)
 
     def _learn(self) -> None:
-        kind = importlib.import_module(
-            "datasketches"
-        ).tdigest_double  # few pipelines need it, and it has no type information
-        digest = kind.deserialize(self.digest) if self.digest else kind(_CENTROIDS)
-        digest.update(np.sort(self.block).astype(np.float64))
+        digest = _restored(self.digest) if self.digest else TDigest(_CENTROIDS)
+        digest.batch_update(np.sort(self.block).tolist())
         self.total += len(self.block)
         self.block = _nothing()
-        self.digest = bytes(digest.serialize())
+        self.digest = digest.to_bytes()
         self.learned = tuple(
-            math.ceil(digest.get_quantile(quantile)) if self.total >= _enough(quantile) else UNKNOWN
+            math.ceil(digest.quantile(quantile)) if self.total >= _enough(quantile) else UNKNOWN
             for quantile in self.quantiles
         )
+
+
+def _restored(digest: bytes) -> TDigest:
+    """Return a t-digest from its bytes, which up to format 3 of checkpoints another library wrote."""
+    if digest[1:3] != _OF_DATASKETCHES:
+        return TDigest.from_bytes(digest)
+    words = np.frombuffer(digest, np.float64)
+    if len(words) == _WORDS_OF_ONE_VALUE:
+        return TDigest.from_values(words[1:].tolist(), max_centroids=_CENTROIDS)
+    means, weights = words[4::2], words.view(np.uint64)[5::2]
+    return TDigest.from_values(means.tolist(), weights.tolist(), _CENTROIDS)
 
 
 def _enough(quantile: float) -> int:

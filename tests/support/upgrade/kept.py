@@ -1,9 +1,9 @@
 """Pipelines whose checkpoints are kept for later versions, and the program that keeps them.
 
 `scripts/java.sh run python -m tests.support.upgrade.kept` writes `tests/upgrade/fixtures/format-N.zip`: the rows,
-checkpoints of runs in process that were stopped midway (`history/`, `joined/`, each with its stores), and one of a run
-on Spark (`spark/`). It is run once for each format, by the first version that writes it. The pipelines must stay as
-they are, since the checkpoints belong to them.
+checkpoints of runs in process that were stopped midway (`history/`, `joined/`, `adaptive/`, each with its stores), and
+one of a run on Spark (`spark/`). It is run once for each format, by the first version that writes it. The pipelines
+must stay as they are, since the checkpoints belong to them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIXTURES: Final = REPOSITORY / "tests/upgrade/fixtures"
-SINKS: Final = {"history": ("sums", "columns", "totals", "firsts", "calm", "kept"), "joined": ("panes",)}
+SINKS: Final = {
+    "history": ("sums", "columns", "totals", "firsts", "calm", "kept"),
+    "joined": ("panes",),
+    "adaptive": ("numbers",),
+}
 CUT: Final = 50
 """How many rows, or steps, a micro-batch reads."""
 STEPS: Final = 3
@@ -104,7 +108,21 @@ def joined(_rows: Path) -> Callable[[dm.Pipeline], None]:
     return build
 
 
-PIPELINES: Final = {"history": history, "joined": joined}
+def adaptive(rows: Path) -> Callable[[dm.Pipeline], None]:
+    """Return a pipeline whose watermark is learned; its panes do not depend on how well."""
+
+    def build(p: dm.Pipeline) -> None:
+        watermark = dm.AdaptiveLateness(0.1)
+        read = p | dm.io.ReadParquet(rows, event_time="at", processing_time="seen", watermark=watermark)
+        numbers = read | "pairs" >> dm.Map(lambda row: (row.key, row.n)) | "sum" >> dm.Sum.per_key()
+        _ = numbers | "numbers" >> dm.io.Collect()
+
+    return build
+
+
+PIPELINES: Final = {"history": history, "joined": joined, "adaptive": adaptive}
+FIRST_FORMAT: Final = {"adaptive": 3}
+"""The first format in which a pipeline was kept, if not the first of all."""
 
 
 def unpack(format_number: int, folder: Path) -> None:
