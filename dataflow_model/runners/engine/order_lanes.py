@@ -442,7 +442,8 @@ class DeferredOrders(OrderLane):
     """
 
     def __init__(self, count: int, make: Callable[[], Sequence[Any]]) -> None:
-        self._count, self._source = count, _Source(make)
+        self._count = count
+        self._orders = functools.cache(make)  # shared with the lanes that are taken from this one
         self._places: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
@@ -466,11 +467,11 @@ class DeferredOrders(OrderLane):
         """Return the orders that `make` returns, without calling it if none is left."""
         if not self._count:
             return []
-        return self._source.orders if self._places is None else taken(self._source.orders, self._places)
+        return self._orders() if self._places is None else taken(self._orders(), self._places)
 
     def bare_item(self, row: int) -> tuple[Any, ...]:
         """Return one of them."""
-        order: tuple[Any, ...] = self._source.orders[row if self._places is None else int(self._places[row])]
+        order: tuple[Any, ...] = self._orders()[row if self._places is None else int(self._places[row])]
         return order
 
     def keys(self) -> list[NDArray[np.int64]]:
@@ -499,14 +500,3 @@ def made_orders(orders: Sequence[Any]) -> Sequence[Any]:
 
 def _restored(orders: Sequence[Any]) -> Sequence[Any]:
     return orders
-
-
-class _Source:
-    """The function that computes orders, and the orders once they are computed."""
-
-    def __init__(self, make: Callable[[], Sequence[Any]]) -> None:
-        self._make = make
-
-    @functools.cached_property
-    def orders(self) -> Sequence[Any]:
-        return self._make()
