@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import attrs
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.nodes import SideInput
-    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.stages import KeyedNode, StagedPlan
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.chunk import Bucket, Instants, Partials, Produced
     from dataflow_model.runners.engine.columns.panes import PaneTable
@@ -89,7 +89,7 @@ class StageShard:
             self.machines[node.label] = self._machine(node, retracted.get(node.inputs[0]))
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
-    def _machine(self, node: Any, source: GroupByKeyAndWindow | None) -> KeyedMachine:
+    def _machine(self, node: KeyedNode, source: GroupByKeyAndWindow | None) -> KeyedMachine:
         """Return the machine that runs a node; `source` is the grouping whose retractions may reach it, if any."""
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
@@ -114,7 +114,7 @@ class StageShard:
             case ParDo():
                 return SideJoinMachine(node, self.staged, self.side_values)
             case _:
-                raise AssertionError(f"{node!r} is not a keyed node")
+                assert_never(node)
 
     def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
         """Return the machine of a grouping that is not lifted; `takes_back` if its input may contain retractions."""
