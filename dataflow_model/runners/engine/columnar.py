@@ -201,7 +201,7 @@ class ColumnarMachine(WithoutState):
             if part.first_end <= watermark:
                 if part.table is not None:
                     tables += self._between(part.table, previous, watermark)
-                folded.append({place: held for place, held in part.folded.items() if previous < place[2] <= watermark})
+                folded.append(_folded_between(part.folded, previous, watermark))
                 if part.last_end <= watermark:
                     self._gone.add(name)
         for name in self._gone:
@@ -209,8 +209,8 @@ class ColumnarMachine(WithoutState):
         for table in self._tables:
             tables += self._between(table, previous, watermark)
         self._tables = [rest for table in self._tables for rest in self._between(table, watermark, int(MAX_TIMESTAMP))]
-        folded.append({place: held for place, held in self._folded.items() if place[2] <= watermark})
-        self._folded = {place: held for place, held in self._folded.items() if place[2] > watermark}
+        folded.append(_folded_between(self._folded, previous, watermark))
+        self._folded = _folded_between(self._folded, watermark, int(MAX_TIMESTAMP))
         ends = [int(self._ends(table).min()) for table in self._tables] + [end for _, _, end in self._folded]
         self._first_end = min(ends, default=int(MAX_TIMESTAMP))
         self._emit(tables, [accumulators for accumulators in folded if accumulators])
@@ -307,7 +307,7 @@ class ColumnarMachine(WithoutState):
         for part in self._parts.values():
             if part.table is not None:
                 tables += self._between(part.table, self.watermark, int(MAX_TIMESTAMP))
-            self._merge_into(folded, {place: held for place, held in part.folded.items() if place[2] > self.watermark})
+            self._merge_into(folded, _folded_between(part.folded, self.watermark, int(MAX_TIMESTAMP)))
         # Since an upgrade, the columns may have other types than before it.
         older = [table for table in tables if table.schema != tables[-1].schema]
         if older:
@@ -432,6 +432,11 @@ class ColumnarMachine(WithoutState):
                     accumulator = self.combine.merge_accumulators([rows[place][1] for place in run])
                 merged[encoded, run[0][1], end] = (key, accumulator)
         return merged
+
+
+def _folded_between(folded: _Folded, after: int, until: int) -> _Folded:
+    """Return the accumulators whose windows end in `(after, until]`."""
+    return {place: held for place, held in folded.items() if after < place[2] <= until}
 
 
 def _encoded_key(place: tuple[bytes, int, int]) -> bytes:
