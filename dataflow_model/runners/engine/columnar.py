@@ -84,7 +84,7 @@ class ColumnarMachine(WithoutState):
         self.combine = node.combine
         self.trigger = repr(node.strategy.trigger)
         self.watermark = int(MIN_TIMESTAMP)
-        self.clock = 0
+        self.clock = NEVER if is_bounded else 0
         self.counters: Counter[str] = Counter()
         self._is_bounded = is_bounded
         self._window_fn = node.strategy.window_fn
@@ -95,8 +95,6 @@ class ColumnarMachine(WithoutState):
         self._folded: _Folded = {}
         self._gone: set[bytes] = set()
         self._first_end = int(MAX_TIMESTAMP)
-        if is_bounded:  # a bounded job has no processing clock
-            self.clock = int(MIN_TIMESTAMP)
 
     def run(self, chunk: Chunk) -> Produced:
         """Run the instants of a chunk in order; see `KeyedMachine`."""
@@ -284,15 +282,11 @@ class ColumnarMachine(WithoutState):
         """Cut the tables of partials."""
         return partials_of_share(parts, share)
 
-    def stored_keys(self) -> int:
-        """Return the number of partials in the settled state."""
-        parts = self._parts.values()
-        return sum(len(part.folded) + (0 if part.table is None else part.table.num_rows) for part in parts)
-
-    def state_size(self) -> tuple[int, int] | None:
+    def state_size(self) -> tuple[int, int]:
         """Return the number of partials in the settled state, and the bytes of those in columns."""
         tables = [part.table for part in self._parts.values() if part.table is not None]
-        return self.stored_keys(), sum(table.nbytes for table in tables)
+        folded = sum(len(part.folded) for part in self._parts.values())
+        return folded + sum(table.num_rows for table in tables), sum(table.nbytes for table in tables)
 
     def _add(self, tables: list[pa.Table], folded: _Folded) -> bytes:
         number = max((int.from_bytes(name) for name in (*self._parts, *self._gone)), default=0) + 1
