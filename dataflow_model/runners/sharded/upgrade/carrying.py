@@ -210,6 +210,14 @@ def write_seed(
         offset=offset,
         drop=sorted(set(drop)),
     )
+    _copy_rest(old, target, drop)
+    if progress:
+        write_progress(str(target), _progress_to_start_from(progress, offset, drop))
+    return manifest
+
+
+def _copy_rest(old: pathlib.Path, target: pathlib.Path, drop: Collection[str]) -> None:
+    """Copy what a checkpoint contains apart from state and progress; both paths are those of the common parts."""
     for name in _ALONG:
         if (old / name).is_dir():
             shutil.copytree(old / name, target / name)
@@ -218,14 +226,19 @@ def write_seed(
         kept_rows(target, label).unlink(missing_ok=True)
         RecordedColumns.of(str(target), label).path.unlink(missing_ok=True)
     copy_signals(old / "requests", target / "requests")
-    if progress:  # micro-batches are numbered from 0 again, and the seed contains the state of the sources
-        kept = {name: entry for name, entry in progress.items() if name != FOLLOWED}
-        versions = kept.get("versions", {})  # of files and tables, which may differ where a source starts again
-        kept["versions"] = {label: known for label, known in versions.items() if label not in drop}
-        watermarks = kept.get("watermarks", {})  # those of sources may start again
-        kept["watermarks"] = {label: known for label, known in watermarks.items() if label not in offset["begun"]}
-        write_progress(str(target), {**kept, "batch": -1})
-    return manifest
+
+
+def _progress_to_start_from(progress: Mapping[str, Any], offset: Offset, drop: Collection[str]) -> dict[str, Any]:
+    """Return the progress of a new run: it counts micro-batches from 0, and its seed has the state of its sources."""
+    kept = {name: entry for name, entry in progress.items() if name != FOLLOWED}
+    versions = kept.get("versions", {})  # of files and tables, which may differ where a source starts again
+    watermarks = kept.get("watermarks", {})  # those of sources may start again
+    return {
+        **kept,
+        "versions": {label: known for label, known in versions.items() if label not in drop},
+        "watermarks": {label: known for label, known in watermarks.items() if label not in offset["begun"]},
+        "batch": -1,
+    }
 
 
 def _waiting(carried: Carried) -> dict[str, int]:
