@@ -79,7 +79,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         raise InvalidArgument(f"{str(new)!r} already exists", hint="pass a directory that does not exist yet")
     if target.is_relative_to(before):
         raise InvalidArgument(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it")
-    batch, offset = _standing(str(old), before, stopped)
+    batch, offset = _last_commit(str(old), before, stopped)
     _check_drop(record, offset, drop)
     fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -99,50 +99,46 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
     return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch)
 
 
-def _standing(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, Offset]:
+def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, Offset]:
     """Return the last committed micro-batch and its offset; raise if the run cannot be upgraded from there."""
     folder = str(common_part(before))
     who = stopped.who_runs()
     if who is not None:
-        raise _refusal(f"the run in {old!r} is running, in {who}", "stop it first: result.stop()")
+        raise CheckpointMismatch(f"the run in {old!r} is running, in {who}", hint="stop it first: result.stop()")
     requests = common_part(before) / "requests"
     is_draining, _ = drain_requests(requests)
     if is_draining or is_drained(requests):
-        raise _refusal(
+        raise CheckpointMismatch(
             f"the run in {old!r} was drained: its windows have emitted their last panes",
-            "start the new pipeline with a new checkpoint",
+            hint="start the new pipeline with a new checkpoint",
         )
     batch, published = stopped.last_committed(), stopped.half_published()
     if published is None:
         check_progress(old, read_progress(folder), batch)
     if batch is None:
-        raise _refusal(
+        raise CheckpointMismatch(
             f"the run in {old!r} has not committed anything that could be carried over",
-            "start the new pipeline with a new checkpoint, or upgrade the original checkpoint again",
+            hint="start the new pipeline with a new checkpoint, or upgrade the original checkpoint again",
         )
     # A micro-batch that has started but published nothing is ignored; its rows are read again. If it has started to
     # publish, only its own pipeline can finish it.
     if published is not None:
-        raise _refusal(
+        raise CheckpointMismatch(
             f"the run in {old!r} was stopped while it published micro-batch {published}",
-            "start the old pipeline again, which finishes publishing first; then stop it and upgrade",
+            hint="start the old pipeline again, which finishes publishing first; then stop it and upgrade",
         )
     offset, others = stopped.offset(batch)
     if others:
-        raise _refusal(
+        raise CheckpointMismatch(
             f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far it has read them",
-            "start the new pipeline with a new checkpoint, and its DataFrames where the old run stopped",
+            hint="start the new pipeline with a new checkpoint, and its DataFrames where the old run stopped",
         )
     if offset["last"]:
-        raise _refusal(
+        raise CheckpointMismatch(
             f"the input of the run in {old!r} is complete: its windows have emitted their last panes",
-            "start the new pipeline with a new checkpoint",
+            hint="start the new pipeline with a new checkpoint",
         )
     return batch, offset
-
-
-def _refusal(problem: str, hint: str) -> CheckpointMismatch:
-    return CheckpointMismatch(problem, hint=hint)
 
 
 def _check_drop(record: RunRecord, offset: Mapping[str, Any], drop: Collection[str]) -> None:
