@@ -88,7 +88,7 @@ class Publisher:
         tally = Tally()
         self.program.fault.reach("before_publishing", batch)
         for write in self.program.staged.sinks:
-            messages = [part.messages[write.label] for part in pending if write.label in part.messages]
+            messages = _messages(pending, write.label)
             with collecting(tally):
                 enter(write.label)
                 fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
@@ -137,12 +137,8 @@ class Publisher:
         except SupersededRun:
             return
         commit = commit_id(self.program, batch)
-        messages = {
-            write.label: [part.messages[write.label] for part in pending if write.label in part.messages]
-            for write in self.program.staged.sinks
-        }
         remove_all(
-            (write.label, functools.partial(write.sink.abort, commit, messages[write.label]))
+            (write.label, functools.partial(write.sink.abort, commit, _messages(pending, write.label)))
             for write in self.program.staged.sinks
         )
 
@@ -191,6 +187,11 @@ def take_followed(pending: Pending, program: Program, before: Mapping[str, Any])
 
 def _with_parts(pending: Sequence[Pending]) -> list[Pending]:
     return [part for whole in pending for part in (whole, *whole.parts)]
+
+
+def _messages(pending: Sequence[Pending], label: str) -> list[bytes]:
+    """Return the messages of a sink whose output waits for the commit."""
+    return [part.messages[label] for part in pending if label in part.messages]
 
 
 def _collected(directory: str, label: str) -> pathlib.Path:
