@@ -34,12 +34,14 @@ __all__ = ["Pending", "PendingWriter", "fenced", "write_pending"]
 
 @attrs.define
 class Pending:
-    """The output of one task for the commit: the sinks' messages by label, and metrics.
+    """What one task has for the commit: its output to sinks, and what the tasks before it report.
 
     Attributes:
-        messages: the messages of output that waits for the commit.
-        published: the messages of output that is already published.
+        messages: by sink, the message of output that waits for the commit.
+        published: by sink, the message of output that is already published.
         parts: the pending output of tasks in earlier stages.
+        metrics: the metrics of the shards whose rows reached this task.
+        tallies: what this task has counted, and the tasks whose rows reached it.
         control: without keyed stages, the decisions for the micro-batch, from one of the tasks.
         reads: without keyed stages, what the task has read: the observations and the counts of each read.
     """
