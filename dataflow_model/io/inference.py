@@ -87,8 +87,8 @@ def json_schema(sample: bytes) -> pa.Schema:
     r"""Infer the types of the fields of JSON lines; whole numbers as `csv_schema` does.
 
     Text is an instant where all of it is written as one: in UTC if some of it has an offset, otherwise without a zone.
-    Lines that are nested too deeply, that are `null` or no JSON, or whose values are of other kinds than those of the
-    lines before, are ignored: they are bad rows.
+    Lines that are nested too deeply, that are `null` or no JSON, that have half of a surrogate pair, or whose values
+    are of other kinds than those of the lines before, are ignored: they are bad rows.
 
     Example:
         >>> json_schema(b'{"id": 18446744073709551615, "parts": [{"share": 1}, {"share": 0.5}]}\n')
@@ -167,6 +167,7 @@ def _alike(lines: list[bytes]) -> list[bytes]:
     for line in lines:
         try:
             row = json.loads(line, parse_int=_number, object_pairs_hook=_distinct)
+            json.dumps(row, ensure_ascii=False).encode()  # Python, unlike Arrow, reads half of a surrogate pair
         except ValueError:
             continue
         of_line: dict[tuple[str, ...], str] = {}

@@ -160,6 +160,8 @@ def test_values_of_another_type_are_bad_rows_of_json(tmp_path: Path) -> None:
         ('{"n": 3, "more": [1, "x"]}', "column 'more' is list"),
         ('{"n": 3, "n": 4}', ""),
         ('{"n": 3} {"n": 4}', "it is not JSON: Extra data"),
+        (r'{"n": 3, "name": "\ud800"}', "'name' has half of a surrogate pair"),
+        (r'{"n": 3, "more": [null, {"\ud800": 4}]}', "'more' has half of a surrogate pair"),
     ],
 )
 def test_a_bad_row_of_json_does_not_keep_the_columns_from_being_inferred(
