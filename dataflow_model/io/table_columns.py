@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
     from sqlalchemy.types import TypeEngine
 
-__all__ = ["check_columns", "columns_of", "is_held_as"]
+__all__ = ["check_columns", "columns_of", "decimals_kept", "is_held_as"]
 
 _UINT64_DIGITS: Final = 20
 _FINEST: Final = ("s", "ms", "us")
+_DECIMALS_OF_UNIT: Final = {"s": 0, "ms": 3, "us": 6}
 
 
 class _ExactDecimal(TypeDecorator[Any]):
@@ -115,6 +116,7 @@ def columns_of(schema: pa.Schema, keys: Sequence[str], label: str) -> list[sa.Co
             primary_key=field.name in keys,
             autoincrement=False,
             nullable=field.nullable and field.name not in keys,
+            info={"decimals": _decimals_of(field.type)},
         )
         for field in schema
     ]
@@ -137,6 +139,21 @@ def is_held_as(row_type: TypeEngine[Any], column_type: TypeEngine[Any], dialect:
     )
 
 
+def decimals_kept(column_type: TypeEngine[Any]) -> int | None:
+    """Return how many decimal places a column that is there rounds to; `None` if it does not round.
+
+    Example:
+        >>> from sqlalchemy.dialects.postgresql import TIMESTAMP
+        >>> decimals_kept(sa.Numeric(10, 2)), decimals_kept(TIMESTAMP(precision=3)), decimals_kept(sa.Double(53))
+        (2, 3, None)
+    """
+    if isinstance(column_type, sa.Float | sa.Double):
+        return None
+    place = "scale" if isinstance(column_type, sa.Numeric) else "precision"
+    kept: int | None = getattr(column_type, place, None)
+    return kept
+
+
 def _type_of(field: pa.Field, label: str) -> TypeEngine[Any]:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     for test, make in _TYPES:
@@ -146,3 +163,13 @@ def _type_of(field: pa.Field, label: str) -> TypeEngine[Any]:
         f"{label!r} has a column {field.name!r} of type {kind}, which databases do not support",
         hint="pass schema=pa.schema({…}), with units no finer than microseconds",
     )
+
+
+def _decimals_of(kind: pa.DataType) -> int:
+    """Return how many decimal places the numbers or the seconds of a column have."""
+    if pa.types.is_dictionary(kind):
+        return _decimals_of(kind.value_type)
+    if pa.types.is_decimal(kind):
+        return int(kind.scale)
+    has_unit = pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
+    return _DECIMALS_OF_UNIT[kind.unit] if has_unit else 0

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 from dataflow_model.errors import InvalidArgument, SinkError
 from dataflow_model.io.database_urls import shown_url, without_secrets
 from dataflow_model.io.json_lines import json_text
-from dataflow_model.io.table_columns import columns_of, is_held_as
+from dataflow_model.io.table_columns import columns_of, decimals_kept, is_held_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -235,6 +235,12 @@ class TableStore:
             elif not is_held_as(table.c[name].type, column["type"], self._engine.dialect):
                 row_type = table.c[name].type.compile(self._engine.dialect)
                 raise self._refusal(f"its column {name!r} is {column['type']}, but the rows have {row_type}")
+            elif (kept := decimals_kept(column["type"])) is not None and kept < table.c[name].info["decimals"]:
+                raise self._refusal(
+                    f"its column {name!r} rounds to {kept} decimal places, but the rows have "
+                    f"{table.c[name].info['decimals']}",
+                    hint="change the type of the column, or pass a schema= with as few decimal places",
+                )
 
     def _is_unique(self) -> bool:
         inspector = sa.inspect(self._engine)

@@ -285,6 +285,31 @@ def test_a_table_that_cannot_take_the_rows_is_refused_before_anything_runs(
         sink.check()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("column", "exact", "finer", "decimals"),
+    [
+        ("NUMERIC(10, 2)", pa.decimal128(10, 2), pa.decimal128(10, 3), (2, 3)),
+        ("NUMERIC(10)", pa.int64(), pa.decimal128(10, 3), (0, 3)),
+        ("TIMESTAMP(3)", pa.timestamp("ms"), pa.timestamp("us"), (3, 6)),
+        ("TIMESTAMPTZ(0)", pa.timestamp("s", "UTC"), pa.timestamp("ms", "UTC"), (0, 3)),
+        ("TIME(0)", pa.time32("s"), pa.time64("us"), (0, 6)),
+        ("INTERVAL(3)", pa.duration("ms"), pa.duration("us"), (3, 6)),
+    ],
+)
+def test_a_column_that_would_round_the_values_is_refused(
+    postgres: str, column: str, exact: pa.DataType, finer: pa.DataType, decimals: tuple[int, int]
+) -> None:
+    execute(postgres, "DROP TABLE IF EXISTS sums", f"CREATE TABLE sums (key TEXT PRIMARY KEY, value {column})")
+    TableSink(url=postgres, table="sums", keys="key", schema=PAIRS.set(1, pa.field("value", exact))).check()
+    sink = TableSink(url=postgres, table="sums", keys="key", schema=PAIRS.set(1, pa.field("value", finer)))
+    kept, given = decimals
+    with pytest.raises(
+        dm.SinkError, match=f"its column 'value' rounds to {kept} decimal places, but the rows have {given}"
+    ):
+        sink.check()
+
+
 def test_what_a_database_refuses_stops_the_run_and_writes_nothing(sink: TableSink) -> None:
     commit(sink, "run-0", [record(1, ("a", 1))])
     execute(sink.url, "ALTER TABLE sums RENAME TO others")
