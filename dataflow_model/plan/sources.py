@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import numbers
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import attrs
@@ -37,6 +38,7 @@ __all__ = [
     "Origin",
     "RowSource",
     "Source",
+    "check_rows_read",
     "unreadable_row",
     "way_out_for",
 ]
@@ -280,6 +282,28 @@ def unreadable_row(problem: str, bad: BadRow, way_out: str) -> SourceError:
     return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=way_out)
 
 
+def check_rows_read(label: str, origin: str, start: int, stop: int, end: int) -> None:
+    """Raise `SourceError` if a source was asked for rows `[start, stop)` of an origin and has read `[start, end)`.
+
+    Example:
+        >>> check_rows_read("rows", "a", 4, 6, 7)
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.SourceError: 'rows' was asked for rows 4 to 5 of a, but read rows 4 to 6
+        Hint: let `read` of the source end before row `stop`
+    """
+    if end < stop:
+        raise SourceError(
+            f"{label!r} read {end} rows of {origin}, which had at least {stop} when it was listed",
+            hint="restore the input with which the run began, or start a new run with another checkpoint",
+        )
+    if end > stop:
+        raise SourceError(
+            f"{label!r} was asked for rows {start} to {stop - 1} of {origin}, but read rows {start} to {end - 1}",
+            hint="let `read` of the source end before row `stop`",
+        )
+
+
 def way_out_for(source: Source) -> str:
     """Return what the hint of an error suggests for the bad rows of a source."""
     if not source.is_bounded:
@@ -330,7 +354,7 @@ class ColumnSource(RowSource):
             origin._replace(rows=sum(batch.num_rows for batch in self.read(origin.name, 0, None)))
             if origin.rows is None
             else origin
-            for origin in self.origins()
+            for origin in self._checked_origins()
         ]
 
     @abc.abstractmethod
@@ -356,7 +380,7 @@ class ColumnSource(RowSource):
             clock: the wall clock, in microseconds since the epoch; it never goes backward.
         """
         del clock
-        origins = self.origins()
+        origins = self._checked_origins()
         changed = [origin for origin in origins if origin != known.get(origin.name)]
         return Changes(changed, known.names() - {origin.name for origin in origins})
 
@@ -416,6 +440,29 @@ class ColumnSource(RowSource):
     def row_type(self) -> type[Any]:
         """Return the named tuple type of the rows; runs on the driver at plan time."""
         return row_type(self.schema())
+
+    def _checked_origins(self) -> list[Origin]:
+        origins: list[Any] = list(self.origins())
+        names: set[str] = set()
+        for origin in origins:
+            if not isinstance(origin, Origin) or not isinstance(origin.name, str):
+                raise SourceError(
+                    f"{type(self).__name__} must list origins whose names are text, got {shown(origin)}",
+                    hint="return [Origin(name, rows), …] from `origins`",
+                )
+            if origin.name in names:
+                raise SourceError(
+                    f"{type(self).__name__} lists two origins named {origin.name!r}",
+                    hint="give each part of the source a name of its own",
+                )
+            rows: Any = origin.rows
+            if rows is not None and not (isinstance(rows, numbers.Integral) and int(rows) >= 0):
+                raise SourceError(
+                    f"the number of rows of the origin {origin.name!r} must not be {rows!r}",
+                    hint="list it with a whole number of rows, or with None if that is not known",
+                )
+            names.add(origin.name)
+        return origins
 
 
 @attrs.frozen(eq=False)

@@ -14,7 +14,7 @@ from tests.support.micro_batches import Streamed
 from tests.support.pipelines import run, streaming
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -63,6 +63,30 @@ class Uncounted(Sensors):
 
     def origins(self) -> list[Origin]:
         return [Origin(name, None) for name in sorted(self.there)]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Listed(Sensors):
+    """Sensors that list what they should not."""
+
+    listing: list[Any] = attrs.field(factory=list)
+
+    def origins(self) -> list[Origin]:
+        return self.listing
+
+
+class Unending(Sensors):
+    """Sensors that give a reading more than was asked for."""
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        yield from super().read(origin, start, None if stop is None else stop + 1)
+
+
+class Forgetful(Sensors):
+    """Sensors that give a reading less than was asked for."""
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        yield from super().read(origin, start, None if stop is None else stop - 1)
 
 
 def sums(p: dm.Pipeline, source: Sensors) -> None:
@@ -127,3 +151,51 @@ def test_an_origin_of_unknown_size_that_is_followed_is_refused_by_name(tmp_path:
         dm.SourceError, match=r"the origin 'a' of an unbounded source has no number of rows\nHint: list"
     ):
         run(runner, lambda p: sums(p, Uncounted(there={"a": 12}, is_bounded=False)))
+
+
+@pytest.mark.parametrize(
+    ("runner", "is_bounded"),
+    [
+        pytest.param(lambda _: dm.LocalRunner(), True, id="in process"),
+        pytest.param(lambda _: dm.LocalRunner(workers=2), True, id="workers"),
+        pytest.param(lambda folder: dm.LocalRunner(checkpoint=folder / "checkpoint"), True, id="stream"),
+        pytest.param(lambda folder: dm.LocalRunner(checkpoint=folder / "checkpoint"), False, id="followed"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("listing", "problem"),
+    [
+        ([Origin("a", 5), Origin("a", 5)], "Listed lists two origins named 'a'"),
+        ([Origin("a", -1)], "the number of rows of the origin 'a' must not be -1"),
+        ([Origin("a", 5.0)], "the number of rows of the origin 'a' must not be 5.0"),  # type: ignore[arg-type]
+        ([Origin(7, 5)], "Listed must list origins whose names are text, got Origin"),  # type: ignore[arg-type]
+        (["a"], "Listed must list origins whose names are text, got 'a'"),
+    ],
+)
+def test_what_is_no_list_of_origins_is_rejected(
+    tmp_path: Path, runner: Callable[[Path], dm.LocalRunner], is_bounded: bool, listing: list[Any], problem: str
+) -> None:
+    source = Listed(there={"a": 12}, is_bounded=is_bounded, listing=listing)
+    with pytest.raises(dm.DataflowError, match=f"{problem}.*\nHint: "):
+        run(runner(tmp_path), lambda p: sums(p, source))
+
+
+@pytest.mark.parametrize(
+    "runner",
+    [
+        pytest.param(lambda _: dm.LocalRunner(workers=2), id="workers"),
+        pytest.param(lambda folder: dm.LocalRunner(checkpoint=folder / "checkpoint"), id="stream"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (Unending, "'Read' was asked for rows 0 to .* of [ab], but read rows 0 to "),
+        (Forgetful, "'Read' read .* rows of [ab], which had at least .* when it was listed"),
+    ],
+)
+def test_a_source_that_reads_other_rows_than_it_was_asked_for_stops_the_run(
+    tmp_path: Path, runner: Callable[[Path], dm.LocalRunner], kind: type[Sensors], problem: str
+) -> None:
+    with pytest.raises(dm.DataflowError, match=f"{problem}.*\nHint: "):
+        run(runner(tmp_path), lambda p: sums(p, kind(there={"a": 12, "b": 12})))

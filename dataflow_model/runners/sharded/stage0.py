@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import SourceError
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref, Write
 from dataflow_model.plan.scripts import events_of
+from dataflow_model.plan.sources import check_rows_read
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.bad_rows import BadRows
 from dataflow_model.runners.engine.bundle import Bundle
@@ -93,11 +93,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         if letters and read.dead_letters is not None:
             yield from run_through(task, part.label, read.dead_letters, letters, writer=writer)
         row += batch.num_rows
-    if row < part.stop:
-        raise SourceError(
-            f"{part.label!r} read {row} rows of {part.origin}, which had at least {part.stop} when it was listed",
-            hint="restore the input with which the run began, or start a new run with another checkpoint",
-        )
+    check_rows_read(part.label, part.origin, part.start, part.stop, row)
     if version is not None:  # it may have been replaced while it was read
         source.check_version(part.origin, version)
     counts = {"elements_out": read_rows, "dead_letters": dead}

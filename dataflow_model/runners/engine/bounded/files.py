@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.nodes import MAIN
+from dataflow_model.plan.sources import check_rows_read
 from dataflow_model.runners.engine.bad_rows import BadRows
 from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle
@@ -129,6 +130,8 @@ class RowReader:
                 observer.pass_over(np.array(letters.times, np.int64))
                 self._gather(self._through(read.label, read.dead_letters, letters))
             row += batch.num_rows
+        if stop is not None:
+            check_rows_read(read.label, origin, start, stop, row)
         return observer.seen()
 
     def take(self, label: str, bundle: Bundle) -> None:
