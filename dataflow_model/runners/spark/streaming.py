@@ -81,7 +81,7 @@ _WAY_ON: Final = "create a new session, and start the run again with its checkpo
 
 
 def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> StreamingResult:
-    """Start the query of a staged plan."""
+    """Open the checkpoint, check that the plan can continue from it, and start the query of the staged plan."""
     check_streaming(staged.sources, until=until)
     spark = runner.spark
     assert runner.checkpoint is not None  # noqa: S101 - checked at construction
@@ -109,6 +109,14 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_ends(staged.sources, checkpoint.begins if started is None else started[1], runner.checkpoint)
     check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
     claim_sinks(program, runner.checkpoint)
+    query = _start_query(runner, checkpoint, program)
+    return StreamingResult(spark, query, checkpoint, program, sides.counted)
+
+
+def _start_query(runner: SparkRunner, checkpoint: Checkpoint, program: Program) -> StreamingQuery:
+    """Build the query from source to sink, with a stateful processor for each stage, and start it."""
+    spark = runner.spark
+    staged = program.staged
     packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.common_part, _PROGRAMS), shared=True)
     options = program_options(
         packed,
@@ -119,26 +127,24 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         begin=json.dumps(checkpoint.begins),
     )
     settings = {**stream_settings(spark), SHUFFLE_PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
-    sources = program.staged.sources
-    named = not any(read.source.as_dataframe is not None for read in sources)
+    named = not any(read.source.as_dataframe is not None for read in staged.sources)
     if named:  # if one source has a name, Spark requires one for each, and streaming DataFrames have none
         settings[_NAMES] = "true"
     with settings_of(spark, settings):
         register_source(spark, OUR_SOURCE, ROW_TYPE, StreamReader)
         register_sink(spark, OUR_SINK, StreamWriter)
         ours = spark.readStream.format(OUR_SOURCE).options(**options)
-        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), sources, packed)
+        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), staged.sources, packed)
         for depth in range(1, len(staged.stages) + 1):
             stage = processor(spark, KeyedStage, packed, depth)
             frame = frame.groupBy("shard").transformWithStateInPandas(stage, ROW_TYPE, "Append", "None")
-        query = (
+        return (
             frame.writeStream.format(OUR_SINK)
             .options(**options)
             .option("checkpointLocation", checkpoint.host_part)
             .trigger(processingTime=f"{int(runner.trigger_interval) // 1000} milliseconds")
             .start()
         )
-    return StreamingResult(spark, query, checkpoint, program, sides.counted)
 
 
 class StreamingResult(StreamResult):
