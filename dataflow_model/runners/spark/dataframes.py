@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from dataflow_model.plan.sources import DataFrameSource
+    from dataflow_model.plan.columns import BadRow, DecodedRows
     from dataflow_model.runners.engine.order import At, Order
-    from dataflow_model.runners.sharded.program import PackedProgram, Program
+    from dataflow_model.runners.sharded.program import PackedProgram
     from dataflow_model.runners.sharded.task import Task
     from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
@@ -137,131 +137,134 @@ def frame_rows(
         batches: the partition's rows.
         writer: receives output to sinks, if it is written immediately.
     """
-    program = task.program
-    read = program.staged.read(label)
-    source = read.source.as_dataframe
-    assert source is not None  # noqa: S101 - only DataFrames are read here
-    origin = f"partition {task.part:06d}"
-    observers: dict[str, Observer] = {}
-    good = dead = row = 0
+    partition = _Partition(task, label, writer)
     for batch in batches:
-        arrived = program.wall
+        yield from partition.take(batch)
+    yield from partition.observations()
+
+
+class _Partition:
+    """Stage 0 on one partition of a DataFrame: what has been read and observed so far."""
+
+    def __init__(self, task: Task, label: str, writer: PendingWriter | None) -> None:
+        self._task, self._program, self._label, self._writer = task, task.program, label, writer
+        self._read = self._program.staged.read(label)
+        source = self._read.source.as_dataframe
+        assert source is not None  # noqa: S101 - only DataFrames are read here
+        self._source = source
+        self._is_replayed = source.processing_time is not None
+        self._origin = f"partition {task.part:06d}"
+        self._row = 0  # the position of the first row of the current batch
+        self._good = self._dead = 0
+        self._observers: dict[str, Observer] = {}
+
+    def take(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        """Process the next batch, and yield what its elements and its dead letters become."""
+        arrived = self._program.wall
         if _ARRIVED in batch.schema.names:
             arrived = _micros(batch.column(_ARRIVED)) if batch.num_rows else arrived
-            batch = batch.drop_columns([_ARRIVED])  # noqa: PLW2901 - this package added the column, not the user
-        decoded = source.decode(batch)
+            batch = batch.drop_columns([_ARRIVED])  # this package added the column, not the user
+        decoded = self._source.decode(batch)
+        yield from self._elements(batch, decoded, arrived)
+        yield from self._dead_letters(batch, decoded.bad, arrived)
+        self._row += batch.num_rows
+
+    def observations(self) -> Iterator[Row]:
+        """Yield the counts and, in a stream, what the partition shows of its origins' progress."""
+        counts = {"elements_out": self._good, "dead_letters": self._dead}
+        if self._source.is_bounded:
+            metrics: TaskMetrics = {
+                "depth": 0,
+                "shard": self._task.home,
+                "counters": {},
+                "sources": {self._label: counts},
+                "watermarks": {self._label: int(MAX_TIMESTAMP)},
+            }
+            yield self._task.row_for_commit(Kind.METRICS, metrics)
+            return
+        for _, observer in sorted(self._observers.items()):
+            yield from self._task.rows_for_followers(Kind.SEEN, (observer.seen(), counts))
+            counts = {}
+
+    def _elements(self, batch: pa.RecordBatch, decoded: DecodedRows, arrived: int) -> Iterator[Row]:
         count = len(decoded.values)
         produced = [arrived] * count if decoded.clock is None else decoded.clock.tolist()
         times = produced if decoded.event_times is None else decoded.event_times.tolist()
-        orders = _orders(source, label, origin, batch, row, decoded.positions.tolist())
+        orders = self._orders(batch, decoded.positions.tolist())
         bundle = Bundle(decoded.values, times, [GLOBAL_ONLY] * count, [NO_FIRING] * count, orders, produced)
-        if not source.is_bounded:
-            _observe(observers, program, label, origin, bundle)
-        good += count
-        yield from _through(task, label, MAIN, bundle, writer)
+        self._observe(bundle)
+        self._good += count
+        yield from self._through(MAIN, bundle)
+
+    def _dead_letters(self, batch: pa.RecordBatch, bad_rows: Sequence[BadRow], arrived: int) -> Iterator[Row]:
         letters = Bundle()
-        bad_orders = _orders(source, label, origin, batch, row, [bad.index for bad in decoded.bad])
-        for bad, order in zip(decoded.bad, bad_orders, strict=True):
-            if read.dead_letters is None:
-                raise source.refusal(label, origin, row, bad)
-            letter = source.dead_letter(label, origin, row, bad)
+        orders = self._orders(batch, [bad.index for bad in bad_rows])
+        for bad, order in zip(bad_rows, orders, strict=True):
+            if self._read.dead_letters is None:
+                raise self._source.refusal(self._label, self._origin, self._row, bad)
+            letter = self._source.dead_letter(self._label, self._origin, self._row, bad)
             at = arrived if bad.processing_time is None else bad.processing_time
             letters.append(letter, at, GLOBAL_ONLY, NO_FIRING, order, at)
-        if letters and read.dead_letters is not None:
-            if not source.is_bounded:
-                _observe(observers, program, label, origin, letters, are_records=False)
-            dead += len(letters)
-            yield from _through(task, label, read.dead_letters, letters, writer)
-        row += batch.num_rows
-    counts = {"elements_out": good, "dead_letters": dead}
-    if source.is_bounded:
-        metrics: TaskMetrics = {
-            "depth": 0,
-            "shard": task.home,
-            "counters": {},
-            "sources": {label: counts},
-            "watermarks": {label: int(MAX_TIMESTAMP)},
-        }
-        yield task.row_for_commit(Kind.METRICS, metrics)
-        return
-    for _, observer in sorted(observers.items()):
-        yield from task.rows_for_followers(Kind.SEEN, (observer.seen(), counts))
-        counts = {}
+        if letters and self._read.dead_letters is not None:
+            self._observe(letters, are_records=False)
+            self._dead += len(letters)
+            yield from self._through(self._read.dead_letters, letters)
 
+    def _observe(self, bundle: Bundle, *, are_records: bool = True) -> None:
+        """Record a stream's observations: by origin with a replay clock, else at the micro-batch's own tick.
 
-def _observe(
-    observers: dict[str, Observer],
-    program: Program,
-    label: str,
-    origin: str,
-    bundle: Bundle,
-    *,
-    are_records: bool = True,
-) -> None:
-    """Record a partition's observations: by origin with a replay clock, else at the micro-batch's own tick.
+        Dead letters are no records, but their ticks are observed too: what waits for a tick is only released once the
+        tick is known.
+        """
+        if self._source.is_bounded:
+            return
+        rows: dict[str, list[int]] = {}
+        for row, order in enumerate(bundle.orders):
+            rows.setdefault(origin_of(order) if self._is_replayed else self._origin, []).append(row)
+        for name, indices in rows.items():
+            if name not in self._observers:
+                self._observers[name] = Observer(self._label, name, self._source, self._program.awaited.percentiles)
+            ticks = np.array([bundle.produced[row] if self._is_replayed else NOW[0] for row in indices], np.int64)
+            if not are_records:
+                self._observers[name].pass_over(ticks)
+                continue
+            times = np.array([bundle.times[row] for row in indices], np.int64)
+            self._observers[name].take(ticks, times, NamedRows([bundle.values[row] for row in indices]))
 
-    Dead letters are no records, but their ticks are observed too: what waits for a tick is only released once the tick
-    is known.
-    """
-    source = program.staged.source(label)
-    replayed = source.processing_time is not None
-    rows: dict[str, list[int]] = {}
-    for row, order in enumerate(bundle.orders):
-        rows.setdefault(origin_of(order) if replayed else origin, []).append(row)
-    for name, indices in rows.items():
-        if name not in observers:
-            observers[name] = Observer(label, name, source, program.awaited.percentiles)
-        ticks = np.array([bundle.produced[row] if replayed else NOW[0] for row in indices], np.int64)
-        if not are_records:
-            observers[name].pass_over(ticks)
-            continue
-        times = np.array([bundle.times[row] for row in indices], np.int64)
-        observers[name].take(ticks, times, NamedRows([bundle.values[row] for row in indices]))
+    def _orders(self, batch: pa.RecordBatch, places: list[int]) -> list[Order]:
+        """Return the orders of the rows at `places`, by the columns that the user names, else by position.
 
+        A row whose sequence is null, as it may be in a bad row, is ordered by its position in the partition too.
+        Timestamps are taken in UTC: a batch has them in the zone of the session, in which instants may have the same
+        clock time.
+        """
+        source = self._source
+        names: str | list[str] = name_of_origin(self._label, self._origin)
+        if source.origin is not None:
+            column = values_of(batch.column(source.origin))
+            names = [name_of_origin(self._label, column[place]) for place in places]
+        numbers: list[Any] = [self._row + place for place in places]
+        if source.sequence is not None:
+            kind, column = batch.schema.field(source.sequence).type, values_of(batch.column(source.sequence))
+            if not any(is_number(kind) for is_number in _NUMBERS):
+                numbers = list(map(Unnumbered, numbers))
+            numbers = [
+                number if column[place] is None else column[place]
+                for number, place in zip(numbers, places, strict=True)
+            ]
+        return of_rows(names, numbers)
 
-def _orders(
-    source: DataFrameSource, label: str, origin: str, batch: pa.RecordBatch, row: int, places: list[int]
-) -> list[Order]:
-    """Return the order of rows of a batch, by the columns that the user names, else by position in the partition.
-
-    A row whose sequence is null, as it may be in a bad row, is ordered by its position too. Timestamps are taken in
-    UTC: a batch has them in the zone of the session, in which instants may have the same clock time.
-
-    Args:
-        source: the source.
-        label: its label.
-        origin: the origin of rows without an origin column.
-        batch: the batch.
-        row: the position of the first row of the batch in the partition.
-        places: the rows of the batch whose orders are returned.
-    """
-    names: str | list[str] = name_of_origin(label, origin)
-    if source.origin is not None:
-        column = values_of(batch.column(source.origin))
-        names = [name_of_origin(label, column[place]) for place in places]
-    numbers: list[Any] = [row + place for place in places]
-    if source.sequence is not None:
-        kind, column = batch.schema.field(source.sequence).type, values_of(batch.column(source.sequence))
-        if not any(is_number(kind) for is_number in _NUMBERS):
-            numbers = list(map(Unnumbered, numbers))
-        numbers = [
-            number if column[place] is None else column[place] for number, place in zip(numbers, places, strict=True)
-        ]
-    return of_rows(names, numbers)
-
-
-def _through(task: Task, label: str, tag: str, bundle: Bundle, writer: PendingWriter | None) -> Iterator[Row]:
-    program = task.program
-    arrivals = routed(program.staged, task.fragment(label).run(bundle, tag))
-    if writer is not None:
-        yield from pack_arrivals(task, arrivals, writer=writer)
-        return
-    replays = program.staged.source(label).processing_time is not None
-    places: dict[str, list[At]] = {}
-    for cut, arrived in arrivals.items():
-        known = isinstance(program.staged.plan[cut], Write) or replays
-        places[cut] = [(tick, 0) for tick in arrived.produced] if known else [NOW] * len(arrived)
-    yield from pack_arrivals(task, arrivals, places)
+    def _through(self, tag: str, bundle: Bundle) -> Iterator[Row]:
+        """Run the transforms that are fused with the source, and yield what arrives at each cut."""
+        arrivals = routed(self._program.staged, self._task.fragment(self._label).run(bundle, tag))
+        if self._writer is not None:
+            yield from pack_arrivals(self._task, arrivals, writer=self._writer)
+            return
+        places: dict[str, list[At]] = {}
+        for cut, arrived in arrivals.items():
+            known = isinstance(self._program.staged.plan[cut], Write) or self._is_replayed
+            places[cut] = [(tick, 0) for tick in arrived.produced] if known else [NOW] * len(arrived)
+        yield from pack_arrivals(self._task, arrivals, places)
 
 
 def _micros(column: pa.Array) -> int:
