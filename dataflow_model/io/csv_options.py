@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.io.records import TextFormat
+from dataflow_model.io.row_texts import TextFormat
 from dataflow_model.io.time_formats import TimeFormat
 from dataflow_model.io.unpacking import checked_encoding
 

@@ -15,15 +15,15 @@ from dataflow_model.plan.python_range import with_times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dataflow_model.io.records import Records
+    from dataflow_model.io.row_texts import RowTexts
 
-__all__ = ["cannot_hold", "in_microseconds", "parse_records"]
+__all__ = ["cannot_hold", "in_microseconds", "parse_rows"]
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d{1,38}\s*")
 
 
-def parse_records(
-    records: Records,
+def parse_rows(
+    texts: RowTexts,
     parse: Callable[[bytes], pa.Table],
     columns: pa.Schema,
     explain: Callable[[bytes, str], str],
@@ -33,18 +33,18 @@ def parse_records(
     A bad row becomes a row of nulls with its text and the reason in `BAD_COLUMN`.
 
     Args:
-        records: the rows.
+        texts: the texts of the rows.
         parse: turns the text of some rows into columns, and raises if it cannot.
         columns: the columns.
         explain: says what is wrong with the text of one row, given the error of `parse`.
     """
     pieces: list[pa.Table] = []
     start = 0
-    for place in (*records.unclosed, len(records)):
+    for place in (*texts.unclosed, len(texts)):
         if start < place:
-            pieces.extend(_parse(records, start, place, parse, columns, explain))
-        if place < len(records):
-            pieces.append(_bad_row(records.text(place, place + 1), "a quote is not closed", columns))
+            pieces.extend(_parse(texts, start, place, parse, columns, explain))
+        if place < len(texts):
+            pieces.append(_bad_row(texts.text(place, place + 1), "a quote is not closed", columns))
         start = place + 1
     if any(BAD_COLUMN in piece.schema.names for piece in pieces):
         marked = pa.schema([*columns, pa.field(BAD_COLUMN, BAD_TYPE)])
@@ -95,14 +95,14 @@ def _is_int64(number: int) -> bool:
 
 
 def _parse(
-    records: Records,
+    texts: RowTexts,
     start: int,
     stop: int,
     parse: Callable[[bytes], pa.Table],
     columns: pa.Schema,
     explain: Callable[[bytes, str], str],
 ) -> Iterator[pa.Table]:
-    text = records.text(start, stop)
+    text = texts.text(start, stop)
     try:
         table = parse(text)
     except (pa.ArrowException, ValueError) as error:
@@ -114,8 +114,8 @@ def _parse(
         problem = f"it holds {table.num_rows} rows"
     if stop - start > 1:
         middle = (start + stop) // 2
-        yield from _parse(records, start, middle, parse, columns, explain)
-        yield from _parse(records, middle, stop, parse, columns, explain)
+        yield from _parse(texts, start, middle, parse, columns, explain)
+        yield from _parse(texts, middle, stop, parse, columns, explain)
         return
     yield _bad_row(text, explain(text, problem), columns)
 

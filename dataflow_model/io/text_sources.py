@@ -18,8 +18,8 @@ from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource
 from dataflow_model.io.inference import csv_schema, json_schema
 from dataflow_model.io.json_parsing import parse_lines, problem_of_line
-from dataflow_model.io.parsing import parse_records
-from dataflow_model.io.records import TextFormat, count_appended, read_records, record_index, split
+from dataflow_model.io.parsing import parse_rows
+from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
 from dataflow_model.io.unpacking import as_in_file, checked_encoding, problem_of_encoding, suffix_of_content
 from dataflow_model.plan.columns import BAD_COLUMN
 from dataflow_model.plan.sources import unreadable_row, way_out_for
@@ -27,7 +27,7 @@ from dataflow_model.plan.sources import unreadable_row, way_out_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dataflow_model.io.records import Records
+    from dataflow_model.io.row_texts import RowTexts
     from dataflow_model.plan.columns import BadRow
 
 __all__ = ["LINES", "CsvSource", "JsonSource", "LinesOfRows", "TextSource"]
@@ -62,18 +62,18 @@ class LinesOfRows(FileSource):
 
     def count_rows(self, version: FileVersion) -> int:
         """Count the rows below the header."""
-        return max(record_index(version, self.form).count - self.headers, 0)
+        return max(row_index(version, self.form).count - self.headers, 0)
 
     def count_appended(self, version: FileVersion, size: int, rows: int) -> int:
         """Count the rows that were appended."""
         return count_appended(version, self.form, size, rows + self.headers)
 
-    def records(self, path: str, start: int, stop: int | None) -> Iterator[Records]:
+    def row_texts(self, path: str, start: int, stop: int | None) -> Iterator[RowTexts]:
         """Find the rows `[start, stop)` below the header, as many as a batch may have at a time."""
         last = None if stop is None else stop + self.headers
-        for records in read_records(FileVersion.of(path), self.form, start + self.headers, last):
-            for low in range(0, len(records), BATCH_ROWS):
-                yield records.part(low, low + BATCH_ROWS)
+        for texts in read_rows(FileVersion.of(path), self.form, start + self.headers, last):
+            for low in range(0, len(texts), BATCH_ROWS):
+                yield texts.part(low, low + BATCH_ROWS)
 
 
 @attrs.frozen(kw_only=True)
@@ -189,8 +189,8 @@ class CsvSource(LinesOfRows):
         def explain(data: bytes, problem: str) -> str:
             return problem_of_row(data, names, columns, options, problem)
 
-        for records in self.records(path, start, stop):
-            yield from parse_records(records, parse, columns, explain)
+        for texts in self.row_texts(path, start, stop):
+            yield from parse_rows(texts, parse, columns, explain)
 
 
 @attrs.frozen(kw_only=True)
@@ -212,8 +212,8 @@ class JsonSource(LinesOfRows):
         def explain(data: bytes, problem: str) -> str:
             return problem_of_line(data, columns, problem)
 
-        for records in self.records(path, start, stop):
-            yield from parse_records(records, parse, columns, explain)
+        for texts in self.row_texts(path, start, stop):
+            yield from parse_rows(texts, parse, columns, explain)
 
 
 @attrs.frozen(kw_only=True)
@@ -248,8 +248,8 @@ class TextSource(LinesOfRows):
             del data, problem
             return f"it is {problem_of_encoding(self.encoding)}"
 
-        for records in self.records(path, start, stop):
-            for batch in parse_records(records, parse, LINES, explain):
+        for texts in self.row_texts(path, start, stop):
+            for batch in parse_rows(texts, parse, LINES, explain):
                 bad = [BAD_COLUMN] if BAD_COLUMN in batch.schema.names else []
                 yield batch.select([*columns.names, *bad])
 
@@ -273,8 +273,8 @@ def _sample(version: FileVersion, form: TextFormat, headers: int) -> bytes | Non
     """Return the text of a file's first rows; `None` if it has no rows."""
     rows: list[bytes] = []
     with contextlib.closing(split(version, form)) as parts:
-        for records in parts:
-            head = records.part(headers if not rows else 0, _SAMPLE_ROWS)
+        for texts in parts:
+            head = texts.part(headers if not rows else 0, _SAMPLE_ROWS)
             good = set(range(len(head))).difference(head.unclosed)
             rows.extend(_line(head.text(place, place + 1)) for place in sorted(good))
             if len(rows) >= _SAMPLE_ROWS:

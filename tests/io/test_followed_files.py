@@ -16,10 +16,10 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
-from dataflow_model.io import parquet_source, records
+from dataflow_model.io import parquet_source, row_texts
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.records import TextFormat
+from dataflow_model.io.row_texts import TextFormat
 from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.runners.sharded.feed.followed import Followed, rows_read
 from tests.support.folders import SCHEMA, Folder, Reader
@@ -131,27 +131,27 @@ def test_the_index_of_a_file_that_grows_is_that_of_the_whole_file(counts: Sequen
             folder.append("log", list(itertools.islice(number, count)))
             version = FileVersion.of(file)
             for form in (TextFormat(), TextFormat(delimiter=",", quote='"', ends_at_cr=True)):
-                grown = records.record_index(version, form)
-                assert grown == records._index(version, form, records.RecordIndex(0, ()), 0)
+                grown = row_texts.row_index(version, form)
+                assert grown == row_texts._index(version, form, row_texts.RowIndex(0, ()), 0)
 
 
 def test_of_a_file_that_grows_only_the_end_is_indexed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(tmp_path, "csv")
     folder.put("log", range(5_000))
-    index = records.record_index(FileVersion.of(str(folder.file("log"))), TextFormat())
+    index = row_texts.row_index(FileVersion.of(str(folder.file("log"))), TextFormat())
     folder.append("log", range(5_000, 5_010))
     starts: list[int] = []
-    whole = records.split
+    whole = row_texts.split
 
-    def spy(version: FileVersion, form: TextFormat, start: int) -> Iterator[records.Records]:
+    def spy(version: FileVersion, form: TextFormat, start: int) -> Iterator[row_texts.RowTexts]:
         starts.append(start)
         return whole(version, form, start)
 
-    monkeypatch.setattr(records, "split", spy)
-    assert records.record_index(FileVersion.of(str(folder.file("log"))), TextFormat()).count == 5_011
+    monkeypatch.setattr(row_texts, "split", spy)
+    assert row_texts.row_index(FileVersion.of(str(folder.file("log"))), TextFormat()).count == 5_011
     assert starts == [index.offsets[-1]]
     folder.put("log", range(10_000, 19_000))
-    assert records.record_index(FileVersion.of(str(folder.file("log"))), TextFormat()).count == 9_001
+    assert row_texts.row_index(FileVersion.of(str(folder.file("log"))), TextFormat()).count == 9_001
     assert starts[1:] == [0]
 
 
@@ -160,9 +160,9 @@ def test_of_a_file_that_grows_again_and_again_one_index_is_kept(tmp_path: Path) 
     folder.put("log", range(5))
     for count in range(20):
         folder.append("log", [count])
-        records.record_index(FileVersion.of(str(folder.file("log"))), TextFormat())
+        row_texts.row_index(FileVersion.of(str(folder.file("log"))), TextFormat())
     assert [
-        indexed.index.count for (path, _), indexed in records._indexes.items() if path.startswith(str(tmp_path))
+        indexed.index.count for (path, _), indexed in row_texts._indexes.items() if path.startswith(str(tmp_path))
     ] == [26]
 
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONGEST_QUOTE",
-    "RecordIndex",
-    "Records",
+    "RowIndex",
+    "RowTexts",
     "TextFormat",
     "count_appended",
-    "read_records",
-    "record_index",
+    "read_rows",
+    "row_index",
     "split",
 ]
 
@@ -68,7 +68,7 @@ class TextFormat:
 
 
 @attrs.frozen(eq=False)
-class Records:
+class RowTexts:
     """Some rows of a file that follow each other.
 
     Attributes:
@@ -100,7 +100,7 @@ class Records:
         return self.data[self.starts[start] : self.ends[last]] if start <= last else b""
 
 
-def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[Records, None, None]:
+def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[RowTexts, None, None]:
     """Yield all rows of a file from byte `start` of its text on, at which a row begins.
 
     Raises:
@@ -116,21 +116,21 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
                     continue
                 if data.startswith(_BOM):
                     data, offset = data[len(_BOM) :], len(_BOM)
-            records, taken = _split(data, form, offset, is_last=False)
-            if len(records):
-                yield records
+            texts, taken = _split(data, form, offset, is_last=False)
+            if len(texts):
+                yield texts
             carry, offset = data[taken:], offset + taken
             if len(carry) > _LONGEST:
                 raise SourceError(
                     f"{version.path} has a row of more than {_LONGEST >> 20} MiB at byte {offset}",
                     hint="check that the file is text with one row per line",
                 )
-    records, _ = _split(carry, form, offset, is_last=True)
-    if len(records):
-        yield records
+    texts, _ = _split(carry, form, offset, is_last=True)
+    if len(texts):
+        yield texts
 
 
-def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tuple[Records, int]:
+def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tuple[RowTexts, int]:
     """Return the rows of which the end is certain, and how many bytes they take with the empty lines between them."""
     buffer = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(buffer == _LF)
@@ -161,7 +161,7 @@ def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tupl
     if not form.keeps_blank:
         starts, ends = starts[filled], ends[filled]
     unclosed = sorted({bisect.bisect_right(starts, place) - 1 for place in quotes.unclosed if place < taken})
-    return Records(offset, data, starts, ends, tuple(unclosed)), taken
+    return RowTexts(offset, data, starts, ends, tuple(unclosed)), taken
 
 
 @attrs.frozen
@@ -246,7 +246,7 @@ def _quoted(delimiter: str, quote: str) -> re.Pattern[bytes]:
 
 
 @attrs.frozen
-class RecordIndex:
+class RowIndex:
     """Where the rows of a file are.
 
     Attributes:
@@ -264,10 +264,10 @@ class _Indexed:
 
     version: FileVersion
     digest: str
-    index: RecordIndex
+    index: RowIndex
 
 
-def record_index(version: FileVersion, form: TextFormat) -> RecordIndex:
+def row_index(version: FileVersion, form: TextFormat) -> RowIndex:
     """Read a file through once and note where its rows are; of one that has grown, only what was appended.
 
     Raises:
@@ -288,9 +288,9 @@ def record_index(version: FileVersion, form: TextFormat) -> RecordIndex:
 
 def _indexed(version: FileVersion, form: TextFormat, before: _Indexed | None) -> _Indexed:
     if not is_plain(version.path, form.encoding):
-        return _Indexed(version, "", _index(version, form, RecordIndex(0, ()), 0))
+        return _Indexed(version, "", _index(version, form, RowIndex(0, ()), 0))
     try:
-        size, index = 0, RecordIndex(0, ())
+        size, index = 0, RowIndex(0, ())
         if before is not None and _continues(version, before):
             size, index = before.version.size, before.index
         return _Indexed(version, digest_of(version.path, version.size), _index(version, form, index, size))
@@ -308,34 +308,34 @@ def _continues(version: FileVersion, before: _Indexed) -> bool:
     return has_grown and digest_of(version.path, was.size) == before.digest
 
 
-def _index(version: FileVersion, form: TextFormat, before: RecordIndex, size: int) -> RecordIndex:
+def _index(version: FileVersion, form: TextFormat, before: RowIndex, size: int) -> RowIndex:
     """Return the index of a file from that of its first `size` bytes."""
     # What follows may close a quote that was open at the end, so begin before any such quote.
     certain = size - LONGEST_QUOTE if form.quote else size
     steps = max(bisect.bisect_right(before.offsets, certain) - 1, 0)
     offsets = list(before.offsets[:steps])
     count, start = steps * _STEP, before.offsets[steps] if before.offsets else 0
-    for records in split(version, form, start):
-        offsets.extend((records.starts[-count % _STEP :: _STEP] + records.offset).tolist())
-        count += len(records)
-    return RecordIndex(count, tuple(offsets))
+    for texts in split(version, form, start):
+        offsets.extend((texts.starts[-count % _STEP :: _STEP] + texts.offset).tolist())
+        count += len(texts)
+    return RowIndex(count, tuple(offsets))
 
 
-def read_records(version: FileVersion, form: TextFormat, start: int, stop: int | None) -> Iterator[Records]:
+def read_rows(version: FileVersion, form: TextFormat, start: int, stop: int | None) -> Iterator[RowTexts]:
     """Read rows `[start, stop)` of a file, to its end when `stop` is `None`.
 
     Raises:
         SourceError: when the file cannot be read.
     """
-    index = record_index(version, form)
+    index = row_index(version, form)
     stop = index.count if stop is None else min(stop, index.count)
     if start >= stop:
         return
     skipped, left = start % _STEP, stop - start
     with contextlib.closing(split(version, form, index.offsets[start // _STEP])) as parts:
-        for records in parts:
-            part = records.part(skipped, skipped + left)
-            skipped = max(skipped - len(records), 0)
+        for texts in parts:
+            part = texts.part(skipped, skipped + left)
+            skipped = max(skipped - len(texts), 0)
             if len(part):
                 left -= len(part)
                 yield part
@@ -354,13 +354,13 @@ def count_appended(version: FileVersion, form: TextFormat, size: int, rows: int)
             f"{version.path} has grown since it was read, which a compressed file must not",
             hint="write what is new into another file",
         )
-    count = record_index(version, form).count
+    count = row_index(version, form).count
     if is_plain(version.path, form.encoding):
         end = size
     else:
         earlier = list(split(attrs.evolve(version, size=size), form))
         end = earlier[-1].offset + len(earlier[-1].data)
-    [last] = read_records(version, form, rows - 1, rows) if count >= rows else [None]
+    [last] = read_rows(version, form, rows - 1, rows) if count >= rows else [None]
     if last is None or last.offset + int(last.starts[0]) + len(last.text().rstrip(b"\r\n")) > end:
         raise SourceError(
             f"the last line of {version.path} had no line end when it was read as a row, but was continued later "

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import example, given
 
 from dataflow_model.errors import SourceError
-from dataflow_model.io import records, unpacking
+from dataflow_model.io import row_texts, unpacking
 from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.records import TextFormat, read_records, record_index, split
+from dataflow_model.io.row_texts import TextFormat, read_rows, row_index, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +31,10 @@ LINES = TextFormat()
 FORKING = """
 import os, sys
 from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.records import TextFormat, read_records
+from dataflow_model.io.row_texts import TextFormat, read_rows
 
 def line(number):
-    [part] = read_records(FileVersion.of(sys.argv[1]), TextFormat("iso8859-1"), number, number + 1)
+    [part] = read_rows(FileVersion.of(sys.argv[1]), TextFormat("iso8859-1"), number, number + 1)
     return int(part.text())
 
 line(0)
@@ -66,7 +66,7 @@ def version_of(content: bytes, folder: str, name: str = "a.csv") -> FileVersion:
     return FileVersion.of(str(path))
 
 
-def texts(parts: Iterator[records.Records]) -> list[bytes]:
+def texts(parts: Iterator[row_texts.RowTexts]) -> list[bytes]:
     return [part.text(place, place + 1) for part in parts for place in range(len(part))]
 
 
@@ -93,7 +93,7 @@ def test_the_rows_do_not_depend_on_where_blocks_are_cut(text: str) -> None:
             assert [pair for part in split(version, CSV) for pair in _places(part)] == whole
 
 
-def _places(part: records.Records) -> Iterator[tuple[int, int, bool]]:
+def _places(part: row_texts.RowTexts) -> Iterator[tuple[int, int, bool]]:
     for place, (start, end) in enumerate(zip(part.starts.tolist(), part.ends.tolist(), strict=True)):
         yield part.offset + start, part.offset + end, place in part.unclosed
 
@@ -101,7 +101,7 @@ def _places(part: records.Records) -> Iterator[tuple[int, int, bool]]:
 @given(TEXTS, st.integers(1, 12))
 def test_a_long_quote_is_none_wherever_blocks_are_cut(text: str, longest: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "LONGEST_QUOTE", longest)
+        patch.setattr(row_texts, "LONGEST_QUOTE", longest)
         version = version_of(text.encode(), folder)
         whole = [pair for part in split(version, CSV) for pair in _places(part)]
         for size in (1, 4):
@@ -145,14 +145,14 @@ def test_any_range_of_rows_can_be_read_in_any_order(tmp_path: Path, suffix: str,
     version = version_of(content, str(tmp_path), f"a.csv{suffix}")
     form = TextFormat(encoding, ",", '"', ends_at_cr=True)
     for start, stop in ((0, 5), (5, 6), (6, 16), (2, 4), (12, 20), (0, 16)):
-        texts_read = b"".join(part.text() for part in read_records(version, form, start, stop))
+        texts_read = b"".join(part.text() for part in read_rows(version, form, start, stop))
         assert texts_read.decode() == "".join(rows[start:stop])
 
 
 def test_ranges_in_order_unpack_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{n:09d}\n".encode() for n in range(200_000)]
     version = version_of(gzip.compress(b"".join(lines)), str(tmp_path), "a.csv.gz")
-    assert record_index(version, LINES).count == 200_000
+    assert row_index(version, LINES).count == 200_000
     monkeypatch.setattr(unpacking, "BLOCK", 1 << 16)
     opened: list[str] = []
     make = unpacking._Unpacked
@@ -163,7 +163,7 @@ def test_ranges_in_order_unpack_a_file_once(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(unpacking, "_Unpacked", spy)
     for start in range(0, 200_000, 20_000):
-        texts_read = b"".join(part.text() for part in read_records(version, LINES, start, start + 20_000))
+        texts_read = b"".join(part.text() for part in read_rows(version, LINES, start, start + 20_000))
         assert texts_read == b"".join(lines[start : start + 20_000])
     assert len(opened) == 1
 
@@ -178,29 +178,29 @@ def test_a_forked_child_does_not_move_the_place_in_a_file_that_its_parent_reads(
 def test_a_file_that_differs_only_in_the_middle_is_indexed_anew(tmp_path: Path, appended: bytes) -> None:
     edge = b"".join(b"%09d\n" % number for number in range(5_000))
     before = version_of(edge + b"a\n" * 2_000 + edge, str(tmp_path))
-    assert record_index(before, LINES).count == 12_000
+    assert row_index(before, LINES).count == 12_000
     (tmp_path / "new").write_bytes(edge + b"abc\n" * 1_000 + edge + appended)
     os.utime(tmp_path / "new", ns=(before.modified, before.modified))
     (tmp_path / "new").rename(before.path)
     after = FileVersion.of(before.path)
-    assert record_index(after, LINES).count == 11_000 + appended.count(b"\n")
-    [part] = read_records(after, LINES, 10_999, 11_000)
+    assert row_index(after, LINES).count == 11_000 + appended.count(b"\n")
+    [part] = read_rows(after, LINES, 10_999, 11_000)
     assert part.text() == b"000004999\n"
 
 
 def test_a_compressed_file_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
     version = version_of(gzip.compress(b"1\n2\n" * 1000)[:-4], str(tmp_path), "a.csv.gz")
     with pytest.raises(SourceError, match=r"a\.csv\.gz cannot be decompressed: .*\nHint: replace the file"):
-        record_index(version, LINES)
+        row_index(version, LINES)
 
 
 def test_a_file_in_utf_16_is_refused_with_its_encoding(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"is not in UTF-8, but in UTF-16\nHint: pass encoding='utf-16'"):
-        record_index(version_of("a,b\n".encode("utf-16"), str(tmp_path)), CSV)
+        row_index(version_of("a,b\n".encode("utf-16"), str(tmp_path)), CSV)
 
 
 def test_a_row_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_LONGEST", 1 << 20)
+    monkeypatch.setattr(row_texts, "_LONGEST", 1 << 20)
     version = version_of(b"x" * (3 << 20), str(tmp_path))
     with pytest.raises(SourceError, match=r"a\.csv has a row of more than 1 MiB at byte 0"):
-        record_index(version, LINES)
+        row_index(version, LINES)
