@@ -1,4 +1,4 @@
-"""What brings data in and out: files, DataFrames, functions, lists."""
+"""Sources and sinks: files, tables, DataFrames, databases, functions and lists."""
 
 from __future__ import annotations
 

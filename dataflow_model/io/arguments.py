@@ -23,7 +23,7 @@ _EVENT_TIME: Final = (
 
 
 def check_arguments(reader: type, options: Mapping[str, Any]) -> None:
-    """Check that the further options of a reader are those that it has.
+    """Reject options that a reader does not have.
 
     Raises:
         InvalidType: for another one; the hint names the argument that was probably meant.

@@ -1,4 +1,4 @@
-"""Sinks without files: a function of the user's, a list, a table."""
+"""Sinks that write no files: they call a user's function, or keep the records for the program."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ForeachBundleSink(MessageSink):
         return f"ForeachBundle({code_name(self.fn)})"
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Call the function, unless there is nothing.
+        """Call the function, unless the commit has no values.
 
         Raises:
             UserCodeError: when it raises.
@@ -82,7 +82,7 @@ class ForeachBundleSink(MessageSink):
 
 
 def _takes_two(fn: Callable[..., Any]) -> bool:
-    """Return whether a function takes the id: not as another parameter with a default, which is the function's own."""
+    """Return whether a function takes the commit's id: a second parameter with a default must have its name."""
     try:
         signature = called_signature(fn)
         signature.bind([], "")

@@ -132,7 +132,7 @@ class CsvOptions:
     def read(
         self, data: bytes, names: list[str], conversion: pa_csv.ConvertOptions, *, invalid_row_handler: Any = None
     ) -> pa.Table:
-        r"""Parse rows without a header, at once.
+        r"""Parse rows without a header, all at once.
 
         Arrow skips a byte order mark at the beginning. The one of the file is not part of `data`, so this one belongs
         to the first row, as it would to any other.
@@ -193,7 +193,7 @@ class CsvOptions:
 
 
 def check_character(option: str, character: Any) -> None:
-    """Raise `InvalidArgument` for what cannot separate or surround values."""
+    """Raise `InvalidArgument` for a character that cannot separate or surround values."""
     if not isinstance(character, str) or len(character) != 1 or character in _BREAKS or ord(character) > _LAST_ASCII:
         raise InvalidArgument(
             f"`{option}` must be one ASCII character and no line break, got {character!r}",

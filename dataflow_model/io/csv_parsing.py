@@ -1,4 +1,4 @@
-"""Rows of CSV as columns, in the types of a schema: most are read by Arrow, others as text that is converted."""
+"""Parse rows of CSV into columns of given types: Arrow reads most types; the others are read as text and converted."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _is_read_as_text(kind: pa.DataType, options: CsvOptions) -> bool:
 
 
 def _as_read(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which Arrow reads a column before it is cast: one that it can read."""
+    """Return the type in which Arrow reads a column that is then cast: Arrow cannot read every type from text."""
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_dictionary(kind):
@@ -106,7 +106,7 @@ def _as_read(kind: pa.DataType) -> pa.DataType:
 
 
 def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Array:
-    """Return texts as values; an empty text is no null where it could be bytes."""
+    """Convert texts to values; in a column of bytes, an empty text is a value and not null."""
     if is_binary(kind):
         return array_of(texts.to_pylist(), kind)
     if options.null_values is None:  # otherwise Arrow knows which texts are null, also by their quotes
@@ -133,5 +133,5 @@ def _number(text: str, decimal_point: str) -> decimal.Decimal:
 
 @functools.cache
 def _null_words() -> pa.Array:  # not when the module is imported: to make an array, Arrow imports pandas
-    """Return the texts that are null where no others are given."""
+    """Return the texts that stand for null if the user names none."""
     return pa.array(pa_csv.ConvertOptions().null_values)

@@ -1,4 +1,4 @@
-"""Which file a name stands for: files are replaced under their own names, grow, are removed and come back."""
+"""The identity of files: under one name, a file may grow, be replaced, or be removed and created again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLOCK: Final = 1 << 14
 
 @attrs.frozen
 class FileVersion:
-    """A file as it stands: what is cached about it (footer, line index) is forgotten when it changes.
+    """The state of a file at one moment; what is cached about a file (footer, index of rows) is valid for one version.
 
     Attributes:
         path: where the file is.
@@ -40,7 +40,7 @@ class FileVersion:
 
     @classmethod
     def of(cls, path: str) -> Self:
-        """Look at the file.
+        """Return the current version of a file.
 
         Raises:
             SourceError: when it is not there or may not be read.
@@ -53,7 +53,7 @@ class FileVersion:
 
 
 class FileIdentity(NamedTuple):
-    """What tells a file apart from another one of the same name.
+    """What distinguishes a file from another one of the same name.
 
     A file is the same as long as its size and its time of modification are. The inode alone is not enough, since a file
     system gives the inode of a removed file to the next one; it only matters where the times of modification are too
@@ -74,7 +74,7 @@ class FileIdentity(NamedTuple):
 
     @classmethod
     def of(cls, version: FileVersion) -> Self:
-        """Read the first and the last 16 KiB of a file.
+        """Return the identity of a file, which reads its first and last 16 KiB.
 
         Raises:
             OSError: when it is not there or may not be read.
@@ -88,11 +88,11 @@ class FileIdentity(NamedTuple):
         return cls(int(size), int(modified), int(inode), str(digest))
 
     def is_same_file(self, other: Self) -> bool:
-        """Return whether `other` is what the same file looks like later, with nothing added."""
+        """Return whether `other` is a later identity of the same file, to which nothing has been appended."""
         return (self.size, self.modified, self.digest) == (other.size, other.modified, other.digest)
 
     def is_beginning_of(self, path: str, other: Self) -> bool:
-        """Return whether `other`, which is at `path`, is this file with something appended.
+        """Return whether `other`, the identity of the file at `path`, is that of this file after rows were appended.
 
         Raises:
             OSError: when the file cannot be read.

@@ -75,10 +75,10 @@ class FileSink(Sink):
 
     @abc.abstractmethod
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
-        """Return something with `write_batch(batch)` and `close()`."""
+        """Return a writer of one file, with the methods `write_batch(batch)` and `close()`."""
 
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
-        """Return, by its place, why a row cannot be written although it has the columns; none unless overridden."""
+        """Return by place why rows that have the right columns still cannot be written; none unless overridden."""
         del batch
         return {}
 
@@ -87,7 +87,7 @@ class FileSink(Sink):
         return records, []
 
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
-        """Make the pending files agree where each task has inferred its own schema, if the format needs it."""
+        """Give the pending files one schema where each task has inferred its own, if the format requires that."""
 
     @property
     def full_schema(self) -> pa.Schema | None:
@@ -119,7 +119,7 @@ class FileSink(Sink):
             raise unknown_columns(self.label)
 
     def synced(self) -> Self:
-        """Return the sink as it syncs the pending files when a task closes, and the final names in each commit."""
+        """Return a sink that syncs its files to disk: pending files when a task closes, final names in each commit."""
         return attrs.evolve(self, is_synced=True)
 
     def commits_of(self, run_id: str) -> KnownCommits:
@@ -127,11 +127,11 @@ class FileSink(Sink):
         return known_commits(self.path, run_id)
 
     def open(self, commit_id: str, task_id: str) -> FileSinkWriter:
-        """Begin one task's file; nothing is written before the first row."""
+        """Return a writer of one task's rows; its file is created with the first row."""
         return FileSinkWriter(self, commit_id, task_id)
 
     def open_weak(self, commit_id: str, part: str) -> FileSinkWriter | None:
-        """Begin a file that appears as `part-<commit>-<part>` when it is closed; not before the columns are known."""
+        """Return a writer whose file is published as `part-<commit>-<part>` on closing; `None` for unknown columns."""
         return None if self.schema is None else _WeakFileWriter(self, commit_id, part)
 
     def published(self, commit_id: str, part: str, file: PendingFile) -> list[tuple[str, str]]:
@@ -141,12 +141,12 @@ class FileSink(Sink):
         return files if file.dead_file is None else [*files, (file.dead_file, f"{DEAD_LETTERS}/{stem}.json")]
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Rename the tasks' files into place as `part-<commit>-<number>`, once however often it is called.
+        """Rename the tasks' files into place as `part-<commit>-<number>`; repeating a commit changes nothing.
 
         After a crash in the middle it may be called with the same messages, or with those of tasks that have run again.
 
         Raises:
-            SinkError: when the files cannot be published, or tasks have inferred columns that do not go together.
+            SinkError: if the files cannot be published, or the columns that tasks have inferred are incompatible.
         """
         pending = sorted(_opened(messages), key=lambda message: message.task_id)
         files = [
@@ -281,7 +281,7 @@ class CsvSink(FileSink):
         return CsvWriter(path, names, delimiter=self.delimiter, null=self.null, quotes_all=self.quotes_all)
 
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
-        """Refuse files with different columns: what reads one of them would not understand the others."""
+        """Reject files with different columns, which no reader could read together."""
         del directory
         names = sorted({", ".join(message.schema.names) for message in pending if message.schema is not None})
         if len(names) > 1:
@@ -293,7 +293,7 @@ class CsvSink(FileSink):
 
 @attrs.frozen(kw_only=True)
 class TextSink(FileSink):
-    """Files of one text a line."""
+    """Text files with one element per line."""
 
     suffix: str = attrs.field(default=".txt", converter=checked_suffix)
 
@@ -303,13 +303,13 @@ class TextSink(FileSink):
         return LinesWriter(path)
 
     def without_unfit(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[Misfit]]:
-        """Keep texts; anything else is a misfit, also a record with a single field `value`."""
+        """Accept texts only; a record with the single field `value` is a misfit too."""
         others = [record for record in records if not isinstance(record.value, str)]
         misfits = [Misfit(record.value, _not_text(record.value), record.is_retraction) for record in others]
         return [record for record in records if isinstance(record.value, str)] if others else records, misfits
 
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
-        """Return the texts that are more than one line."""
+        """Return the texts that contain a line break."""
         return {
             place: "a line of text cannot hold a line break"
             for place, text in enumerate(batch.column(0).to_pylist())
@@ -336,7 +336,7 @@ class _WeakFileWriter(FileSinkWriter):
 
 
 def _lacks_fixed_list(value: Any, kind: pa.DataType) -> bool:
-    """Return whether a list of fixed size is null, in a value or inside of it."""
+    """Return whether a value is, or contains, a null in place of a list of fixed size."""
     if pa.types.is_struct(kind):
         fields = {} if value is None else value
         return any(_lacks_fixed_list(fields.get(field.name), field.type) for field in kind)

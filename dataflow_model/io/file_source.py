@@ -1,4 +1,4 @@
-"""What the three kinds of file have in common as sources: origins, schema, row ranges, the replay clock's order."""
+"""The base class of sources that read files: origins, schema, ranges of rows, and the order of the replay clock."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
 
 _TRIES = 5
-"""How often a file is looked at that changes meanwhile."""
+"""How often a file is examined again if it changes while it is examined."""
 
 _NO_DELAY = BoundedOutOfOrderness(Duration(0))
 
 
 class _Listed(dict[str, Origin]):
-    """The files as they were listed last, so that only new ones are opened; they do not travel with the source."""
+    """The files of the last listing, so that only new ones are opened; not pickled with the source."""
 
     def names(self) -> KeysView[str]:
         """Return the names of all files."""
         return self.keys()
 
     def has_names_of(self, other: Known) -> bool:
-        """Return `False`: they are changed in place."""
+        """Return `False`, since this dict is changed in place."""
         del other
         return False
 
@@ -72,7 +72,7 @@ class _Listed(dict[str, Origin]):
 
 
 class _Compared:
-    """The names that are there against those that are known, compared again only where either have changed."""
+    """The difference between the names of a listing and the known ones, computed again only if either have changed."""
 
     def __init__(self) -> None:
         self._names: Names | None = None
@@ -81,7 +81,7 @@ class _Compared:
         self.removed: AbstractSet[str] = set()
 
     def compare(self, names: Names, known: Known) -> None:
-        """Set `new` and `removed`; `names` is another object where a name has changed."""
+        """Set `new` and `removed`; `names` must be a new object whenever a name has changed."""
         if names is self._names and self._known is not None and known.has_names_of(self._known):
             return
         known_names = known.names()
@@ -95,7 +95,7 @@ class _Compared:
 
 
 def _is_as_listed(path: str, version: tuple[int | str, ...]) -> bool:
-    """Return whether a file has not been touched since it was listed; one that cannot be looked at has been."""
+    """Return whether a file is unchanged since it was listed; a file that cannot be examined counts as changed."""
     try:
         return has_status(version, os.stat(path))  # noqa: PTH116
     except OSError:
@@ -103,7 +103,7 @@ def _is_as_listed(path: str, version: tuple[int | str, ...]) -> bool:
 
 
 def checked_time(value: Any) -> str | Arrival | None:
-    """Return what says where event times are; raise `InvalidType` for anything else."""
+    """Return the argument `event_time`; raise `InvalidType` unless it names a column, or is `dm.ARRIVAL` or `None`."""
     if value is None or isinstance(value, str | Arrival):
         return value
     raise InvalidType(
@@ -178,7 +178,7 @@ class FileSource(ColumnSource):
 
     @abc.abstractmethod
     def file_schema(self, path: str) -> pa.Schema | None:
-        """Return one file's schema, inferred where the format has none; `None` if it does not tell."""
+        """Return one file's schema, inferred if the format has none; `None` if there are no rows to infer it from."""
 
     @abc.abstractmethod
     def check_file(self, path: str, expected: pa.Schema) -> None:
@@ -227,7 +227,7 @@ class FileSource(ColumnSource):
         return self._changes(known, full=False)
 
     def alarm(self) -> FolderAlarm | None:
-        """Return what becomes readable when a file appears in a directory that a poll has looked at, on Linux."""
+        """Return an alarm for files that appear in the directories of the last poll; `None` except on Linux."""
         return FolderAlarm.open(self._watch.folders)
 
     def _changes(self, known: Known, *, full: bool) -> Changes:
@@ -255,7 +255,7 @@ class FileSource(ColumnSource):
         return Changes(origins, removed)
 
     def version_of(self, origin: str) -> FileIdentity:
-        """Return what tells a file apart from another one of the same name.
+        """Return the identity of a file, which distinguishes it from another one of the same name.
 
         Raises:
             SourceError: if it cannot be read.
@@ -353,7 +353,7 @@ class FileSource(ColumnSource):
         return first_schema
 
     def bound(self) -> Self:
-        """Return the source with the columns that its files have now written into it, if there are files.
+        """Return the source with the columns of its current files stored in it, if there are files.
 
         Raises:
             InvalidArgument: when a time column is not among them.
@@ -368,7 +368,7 @@ class FileSource(ColumnSource):
         return None if self.given is None or self.is_inferred else self.full_schema()
 
     def recorded_in(self, record: ColumnRecord) -> Self:
-        """Return the source with the columns that the run has recorded; without files, it records those of the first.
+        """Return the source with the columns that the run has recorded, or record its own: now, or once it has a file.
 
         Args:
             record: the record of the run.
@@ -420,7 +420,7 @@ class FileSource(ColumnSource):
     # ------------------------------------------------------------------------------------------------------ polls
 
     def _look_at(self, name: str, path: str, before: Origin | None) -> Origin | None:
-        """Open a file that is new or may have changed; `None` when it has vanished from a followed folder."""
+        """Return a new or changed file as an origin; `None` if it has disappeared from a followed folder."""
         if isinstance(self.watermark, OldestFile):
             self.watermark.created_at(name)  # a name that does not tell is refused here, not by a worker
         for _ in range(_TRIES):
@@ -463,7 +463,7 @@ class FileSource(ColumnSource):
     def _in_order(
         self, batches: Iterator[pa.RecordBatch], path: str, first: int, before: int
     ) -> Iterator[pa.RecordBatch]:
-        """Pass batches on but for the rows before the range, and raise where the replay clock goes back."""
+        """Yield batches without the rows before the range, and raise an error if the replay clock goes backward."""
         name = str(self.processing_time)
         last: int | None = None
         row = first

@@ -1,4 +1,4 @@
-"""What one task writes: rows in buffers and files, rows that do not fit apart."""
+"""The writer of one task's part of a file sink: rows to one file, rows that do not fit to another."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["FileSinkWriter", "PendingFile"]
 
 _BUFFERED_ROWS: Final = 131_072
-"""Rows in a row group at most, and rows that are seen before a schema is inferred."""
+"""The maximum number of rows in a row group, and of rows that are buffered until a schema is inferred."""
 
 
 @attrs.frozen
 class PendingFile:
-    """What one task tells the driver."""
+    """The message of one task to the driver about its pending file."""
 
     task_id: str
     file: str | None
@@ -85,10 +85,10 @@ class FileSinkWriter(SinkWriter):
             self._add_fitting(records, panes=sink.panes, retractions=sink.retractions)
 
     def write_columns(self, table: pa.Table) -> None:
-        """Write rows that are columns already, under the names that the file is to have (those of `panes` too).
+        """Write rows in columns, which have the names of the file's columns (those of `panes` too).
 
         They come from groupings that take nothing back, so none of the rows is a retraction.
-        Rows whose types are not those of the schema take the way of `write`.
+        Rows whose types differ from those of the schema are written as by `write`.
         """
         if self._sink.retractions and RETRACTION_FIELD.name not in table.column_names:
             table = _not_retracted(table)
@@ -140,7 +140,7 @@ class FileSinkWriter(SinkWriter):
                 self._write_dead_letters(fit(records, pa.schema([]), panes=False)[1])
 
     def _inferred(self, unseen: Sequence[Sequence[Record]]) -> pa.Schema | None:
-        """Return the schema of some records; those in columns are not looked at one by one if their types tell it."""
+        """Return the schema of some records; that of records in columns follows from their types, if possible."""
         sink = self._sink
         added = {"panes": sink.panes, "retractions": sink.retractions}
         tables = [columns_of_records(records) for records in unseen]
@@ -240,12 +240,12 @@ class _Explained:
 
 
 def _not_retracted(table: pa.Table) -> pa.Table:
-    """Return rows of which none takes a value back with the column that says so."""
+    """Return rows with the column `is_retraction`, which is false in all of them."""
     return table.append_column(RETRACTION_FIELD, pa.repeat(pa.scalar(value=False), table.num_rows))
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """Return the table with the schema's columns, or `None` when its rows must be looked at one by one."""
+    """Return the table with the schema's columns, or `None` if its rows must be fitted one by one."""
     if set(table.column_names) - set(schema.names):
         return None
     columns = []
@@ -268,7 +268,7 @@ def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values of one type are values of the other; whether each fits is for the cast to say."""
+    """Return whether values of one type may be cast to the other; the cast still fails for one that does not fit."""
     same: tuple[Callable[[pa.DataType], bool], ...] = (
         pa.types.is_integer,
         pa.types.is_floating,

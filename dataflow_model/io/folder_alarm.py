@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["FolderAlarm"]
 
 _MOST: Final = 64
-"""In how many directories changes end a wait at most; in the others, they are found by the next poll."""
+"""The maximum number of directories in which a change ends a wait; the next poll finds changes in the others."""
 
 
 class FolderAlarm:
@@ -40,7 +40,7 @@ class FolderAlarm:
 
     @classmethod
     def open(cls, folders: Callable[[], Iterable[str]]) -> Self | None:
-        """Return an alarm; `None` where the system has none to give.
+        """Return an alarm; `None` if the system does not support any or has no more.
 
         Args:
             folders: returns the directories; a later call may return others too.
@@ -49,7 +49,7 @@ class FolderAlarm:
         return None if descriptor is None else cls(descriptor, folders)
 
     def arm(self) -> bool:
-        """Add directories that are new; return whether there are any, since files may have appeared in them already."""
+        """Watch new directories too; return whether there are any, since files may have appeared in them already."""
         folders = itertools.islice(self._folders(), _MOST)
         added = {folder for folder in folders if folder not in self._watched and add_folder(self._descriptor, folder)}
         self._watched |= added

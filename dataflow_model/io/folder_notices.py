@@ -53,7 +53,7 @@ class FolderNotices:
 
     @classmethod
     def open(cls, path: str) -> Self | None:
-        """Return the notices of a directory from now on; `None` where the system has none to give."""
+        """Return the notices of a directory from now on; `None` if the system does not support them or has no more."""
         descriptor = open_queue()
         if descriptor is None:
             return None
@@ -66,7 +66,7 @@ class FolderNotices:
     def take(self) -> set[str] | None:
         """Return the names that were added, removed or replaced since the last call.
 
-        `None` means that some may be missing, and that this object gives no more: there were too many, the directory
+        `None` means that some may be missing, and that there will be no more: there were too many, the directory
         itself was moved or removed, or this process is a fork of the one that has asked.
         """
         if os.getpid() != self._process or not self.close.alive:
@@ -79,7 +79,7 @@ class FolderNotices:
 
 
 def open_queue() -> int | None:
-    """Return a descriptor from which notices of directories are read; `None` where the system has none to give."""
+    """Return a descriptor to read notices of directories from; `None` if the system does not support it."""
     libc = _libc()
     descriptor = -1 if libc is None else int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     return None if descriptor < 0 else descriptor

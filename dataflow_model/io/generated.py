@@ -1,4 +1,4 @@
-"""Sources that make their rows: numbers at a rate, for tests and demonstrations."""
+"""Sources that generate their rows: numbers at a rate, for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONGEST: Final = Duration(366 * 86_400_000_000)
 
 @attrs.frozen
 class NextAfter:
-    """Know when the next element is: at least `gap` after the last one, so the watermark stands there.
+    """A watermark for elements that are at least `gap` apart: it is `gap` after the last element.
 
     Example:
         >>> NextAfter(Duration(1_000_000)).watermark(EventTime(0))
@@ -44,7 +44,7 @@ class NextAfter:
     gap: Duration
 
     def watermark(self, reached: EventTime) -> EventTime:
-        """Return `reached + gap`: nothing earlier is still to come."""
+        """Return `reached + gap`, before which no more elements arrive."""
         return reached + self.gap
 
 
@@ -90,7 +90,7 @@ class GeneratedSource(ColumnSource):
         yield Origin(self._name(_EPOCH), rows if self.count is None else min(rows, self.count))
 
     def poll(self, known: Known, clock: int) -> Changes:
-        """Return how many rows are available when the clock stands at `clock`."""
+        """Return how many rows are available at the time `clock`."""
         name = next(iter(known.names()), None) or self._name(EventTime(clock))
         before = known.get(name)
         rows = self._available(clock - int(event_time(name)))
@@ -98,7 +98,7 @@ class GeneratedSource(ColumnSource):
         return Changes([] if is_unchanged else [Origin(name, rows)], frozenset())
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Make rows `[start, stop)`."""
+        """Generate rows `[start, stop)`."""
         stop = self.count if stop is None else stop
         assert stop is not None  # noqa: S101 - rows of a source without an end are read in ranges
         begin = int(event_time(origin) if self.begin is None else self.begin)

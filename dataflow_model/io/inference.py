@@ -1,4 +1,4 @@
-"""The columns of text files from a sample of their lines: whole numbers stay whole, whatever their size."""
+"""Infer the columns of text files from a sample of their lines; whole numbers are never inferred as floats."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def json_schema(sample: bytes) -> pa.Schema:
 
 
 def check_depth(data: bytes) -> None:
-    """Refuse JSON lines of which one is nested more than 100 deep: Python could not take its value apart again.
+    """Reject JSON lines that are nested more than 100 deep, since Python could not process their values.
 
     Raises:
         ValueError: for such a line.
@@ -120,7 +120,7 @@ def check_depth(data: bytes) -> None:
 
 
 def has_null_line(data: bytes) -> bool:
-    r"""Return whether a JSON line starts with `null`, which Arrow would take for a row of nulls, or crash at.
+    r"""Return whether a JSON line starts with `null`, which Arrow would read as a row of nulls, or crash on.
 
     Example:
         >>> has_null_line(b'{"a": null}\n'), has_null_line(b'{"a": 1}\n null\n')
@@ -161,7 +161,7 @@ def _schema_of(lines: list[bytes]) -> pa.Schema:
 
 
 def _alike(lines: list[bytes]) -> list[bytes]:
-    """Return the lines that are JSON objects, without those that differ in the kind of a value from a line before."""
+    """Return the lines that are JSON objects, except those with a value of another kind than in earlier lines."""
     kinds: dict[tuple[str, ...], str] = {}
     alike = []
     for line in lines:
@@ -201,14 +201,14 @@ def _kinds_of(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 
 def _with_instants(lines: list[bytes], schema: pa.Schema) -> pa.Schema:
-    """Return the columns of lines, with instants where text is written as such; Arrow drops their offsets."""
+    """Return the columns of lines, in which texts that are all instants become instants; Arrow drops their offsets."""
     as_texts = pa.schema([field.with_type(with_times(field.type, lambda _: pa.string())) for field in schema])
     texts = _read(lines, as_texts)
     return pa.schema([field.with_type(_of_texts(texts[field.name].combine_chunks())) for field in as_texts])
 
 
 def _of_texts(column: pa.Array) -> pa.DataType:
-    """Return the type of a column, with instants for the texts in it that are all written as such."""
+    """Return the type of a column, in which texts that are all instants become instants."""
     kind = column.type
     if pa.types.is_struct(kind):
         types = map(_of_texts, column.flatten())
@@ -219,7 +219,7 @@ def _of_texts(column: pa.Array) -> pa.DataType:
 
 
 def _instants(texts: pa.Array) -> pa.DataType | None:
-    """Return the type of texts that are all instants, in UTC if one of them has an offset; `None` for others."""
+    """Return the type of texts that are all instants, in UTC if one has an offset; `None` if one is no instant."""
     have_offsets = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions(_OFFSET))
     zoned, local = texts.filter(have_offsets), texts.filter(pc.call_function("invert", [have_offsets]))
     try:
@@ -267,7 +267,7 @@ def _whole_type(numbers: Iterable[int]) -> pa.DataType:
 
 
 def _number(text: str) -> int:
-    """Read a whole number; of one that is far too large, which Python may refuse to read, only the sign counts."""
+    """Read a whole number; one with so many digits that Python may reject it becomes a huge number of the same sign."""
     text = text.strip()
     if len(text) <= _MOST_DIGITS:
         return int(text)

@@ -46,7 +46,7 @@ class JsonLinesWriter:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON; NaN and the infinities are words wherever they stand in it.
+    """Return a value as JSON; NaN and the infinities in it are written as words.
 
     Example:
         >>> json_text({"mean": float("nan"), "seen": [1.5]})
@@ -68,7 +68,7 @@ def _finite(value: Any) -> Any:
 
 
 def json_values(column: pa.Array) -> list[Any]:
-    """Return a column's values, with words for those floats that JSON does not have."""
+    """Return a column's values, with words in place of NaN and the infinities, which JSON does not have."""
     values = values_of(column)
     if pa.types.is_floating(column.type):
         # JSON has no such numbers; Spark writes and reads these words.
@@ -84,7 +84,7 @@ def _text_of(value: Any) -> str:
 
 
 def seconds_text(value: dt.timedelta) -> str:
-    """Return the seconds of a duration, all digits of them where a float has too few.
+    """Return a duration as text in seconds, with all its digits even if a float could not hold them.
 
     Example:
         >>> import pandas as pd
@@ -135,4 +135,4 @@ _TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     str: _ENCODER.encode,
     type(None): {None: "null"}.__getitem__,
 }
-"""How values of the most frequent types are written, for which the encoder takes several times as long."""
+"""How to write values of the most frequent types, several times faster than the encoder does."""

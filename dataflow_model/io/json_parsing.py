@@ -1,4 +1,4 @@
-"""Lines of JSON as columns, in the types of a schema: what sinks write is read back as it was."""
+"""Parse lines of JSON into columns of given types; values that sinks have written are read back unchanged."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _WORDS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _NUMBERS: Final = frozenset({int, float, decimal.Decimal})
 _BETWEEN: Final = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 _LONGEST_NUMBER: Final = 100
-"""The digits of a whole number at most; Python refuses to read some thousands."""
+"""The maximum number of digits of a whole number; Python rejects numbers with thousands of them."""
 
 
 def parse_lines(data: bytes, columns: pa.Schema) -> pa.Table:
-    r"""Return lines of JSON as columns; a missing field is null, one that is no column is ignored.
+    r"""Parse lines of JSON into columns; a missing field is null, and a field that is not a column is ignored.
 
     Arrow parses the columns whose types it reads as sinks write them. The others, and floats where one of them may be a
     word, are parsed value by value, in several times as long.
@@ -87,7 +87,7 @@ def problem_of_line(data: bytes, columns: pa.Schema, error: str) -> str:
 
 
 def array_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
-    """Return values, which are as JSON has them, as a column.
+    """Convert values that were parsed from JSON to a column.
 
     Raises:
         ValueError: for a value that is not as sinks write those of this type.
@@ -142,7 +142,7 @@ def _parsed_by_arrow(data: bytes, columns: pa.Schema) -> pa.Table:
 
 
 def _has_one_object_a_line(data: bytes, objects: int) -> bool:
-    """Return whether an object ends and the next begins at each line break: Arrow does not tell, and reads either."""
+    """Return whether each line is exactly one object, which Arrow does not check."""
     return objects in {1 + data.count(b"}\n{"), 1 + len(_BETWEEN.findall(data))} or objects == 0
 
 
@@ -240,4 +240,4 @@ _SCALARS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]
     (pa.types.is_decimal, lambda number: decimal.Decimal(str(number))),
     (is_binary, lambda text: base64.b64decode(text, validate=True)),
 )
-"""How values are read that JSON has no type for, or that Arrow would take from others."""
+"""How to read values that JSON has no type for, or that Arrow would also accept in another form."""

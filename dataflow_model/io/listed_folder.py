@@ -1,4 +1,4 @@
-"""What is in one directory: listed again only as far as its time of modification, or a notice, says that it changed."""
+"""The content of one directory, listed again only if its time of modification, or a notice, shows a change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TICK: Final = 0.05
 _HIDDEN: Final = ("_", ".")
 _SECOND: Final = 1_000_000_000
 _ONE_BY_ONE: Final = 50
-"""So many new names at most are looked at one by one; with more, it is faster to list the directory with inodes."""
+"""The maximum number of new names to examine one by one; beyond it, listing the directory with inodes is faster."""
 
 Names = dict[str, int]
 """By a file's path below the common directory, the number of its inode."""
@@ -33,13 +33,13 @@ class _Kind(enum.Enum):
     FILE = enum.auto()
     FOLDER = enum.auto()
     LINK = enum.auto()
-    """To a directory. A link to a file is a file, and so is one that leads nowhere: whoever looks at it finds out."""
+    """A link to a directory. A link to a file counts as a file, and so does a broken link, until it is opened."""
     SKIPPED = enum.auto()
     """Hidden, or neither a file nor a directory but a pipe, a socket or a device."""
 
 
 class ListedFolder:
-    """What is in one directory.
+    """The files, directories and links in one directory.
 
     Attributes:
         files: by name below the common directory, the number of the inode; another object once it changes.
@@ -68,11 +68,11 @@ class ListedFolder:
         return len(self._inodes)
 
     def look(self, clock: Callable[[], float], *, full: bool, asks: bool = False) -> None:
-        """List the directory, unless its time of modification or a notice shows what of the last list still holds.
+        """Bring the list up to date, with as little listing as the time of modification and the notices allow.
 
         Args:
             clock: returns seconds that never go back.
-            full: whether to list it anyhow, with inodes.
+            full: whether to list the directory in any case, with inodes.
             asks: whether the kernel may be asked for notices.
         """
         self.replaced = []
@@ -108,7 +108,7 @@ class ListedFolder:
             raise SourceError(f"{self.path} cannot be read: {error.strerror}", hint="check its permissions") from error
 
     def _noticed(self, stamp: tuple[int, ...]) -> set[str]:
-        """Return the names that the kernel has reported; none if it was not asked about the directory that is there."""
+        """Return the names that the kernel has reported; none if it reports on another directory, or on none."""
         noticed = None
         if self.notices is not None and stamp[1:] == self._stamp[1:]:
             noticed = self.notices.take()
@@ -118,14 +118,14 @@ class ListedFolder:
         return noticed
 
     def _ask(self, stamp: tuple[int, ...]) -> None:
-        """Ask the kernel for notices, before the directory is listed."""
+        """Ask the kernel for notices; must precede the listing, so that no change is missed."""
         self.notices = FolderNotices.open(self.path)
         status = os.stat(self.path)  # noqa: PTH116
         if stamp[1:] != (status.st_ino, status.st_dev):  # it was asked about another directory under the same name
             self.notices = None
 
     def _list_some(self, names: Collection[str]) -> None:
-        """Look at some names: at what they stand for now, if anything."""
+        """Bring some names up to date: each may have appeared, been replaced or been removed."""
         kinds = {}
         for name in names:
             with contextlib.suppress(FileNotFoundError):
@@ -136,7 +136,7 @@ class ListedFolder:
         self._change([name for name in names if name not in kinds and name in known], kinds)
 
     def _list_names(self) -> bool:
-        """List the directory by names, and look at new ones; return whether that has shown any change."""
+        """List the directory by names, and examine new ones; return whether any name was added or removed."""
         names = set(os.listdir(self.path))  # noqa: PTH208 - only names
         new = names.difference(self._inodes)
         if len(new) > _ONE_BY_ONE:
@@ -154,7 +154,7 @@ class ListedFolder:
         """List the directory with inodes.
 
         Args:
-            full: whether to look again at what each name stands for that is no file, even if it has the same inode.
+            full: whether to examine again each name that is not a file, even if it has the same inode.
         """
         known, files, prefix = self._inodes, self.files, self.prefix
         with os.scandir(self.path) as entries:
@@ -175,7 +175,7 @@ class ListedFolder:
         self._change(known.keys() - entry_of.keys(), kinds)
 
     def _kind_of(self, name: str, mode: int) -> _Kind:
-        """Return what a name stands for, by the mode of what it names without following links."""
+        """Return what a name stands for, given its mode, which is that of a link itself and not of its target."""
         if name[0] in _HIDDEN:
             return _Kind.SKIPPED
         if stat.S_ISLNK(mode):
@@ -190,7 +190,7 @@ class ListedFolder:
         return _Kind.FILE if stat.S_ISREG(mode) else _Kind.SKIPPED
 
     def _change(self, removed: Collection[str], kinds: Mapping[str, tuple[int, _Kind]]) -> None:
-        """Take names out, and put others in, each with its inode and what it stands for."""
+        """Remove names, and add others with their inodes and what they stand for."""
         changed = {*removed, *kinds}
         if not changed:
             return

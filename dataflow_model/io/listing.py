@@ -46,19 +46,19 @@ FEW: Final = 50
 SHARE: Final = 20
 SHARE_NOTICED: Final = 100
 MOST_NOTICED: Final = 8
-"""For how many directories the kernel is asked at most, since a user can ask for 128 in all unless configured."""
+"""The maximum number of directories to request notices of: by default, Linux allows a user 128 in total."""
 
 _WILD: Final = re.compile(r"[*?\[]")
 _SEP: Final = os.sep
 
 
 class Listing(NamedTuple):
-    """What a look at the paths has found.
+    """The result of examining the paths.
 
     Attributes:
-        names: the files that are there.
-        suspects: those to look at: all after a full look, else those that are known to stand for another inode now, and
-            those whose turn it is.
+        names: the files that exist.
+        suspects: the files to examine: all of them after a full look, otherwise those whose inode has changed and those
+            whose turn it is.
     """
 
     names: Names
@@ -66,7 +66,7 @@ class Listing(NamedTuple):
 
 
 class Watch:
-    """What looks at the same paths remember. It does not travel with what holds it: a copy begins with a full look.
+    """Lists the same paths again and again, and remembers what it has found. A pickled copy remembers nothing.
 
     Files found in a directory or by a glob are left out when they, or a directory between, begin with `_` or `.`.
     Links to directories are followed only where a path or a part of a glob names them, which `**` does not: it means
@@ -96,11 +96,11 @@ class Watch:
         return type(self), ()
 
     def look(self, paths: tuple[str, ...], *, full: bool = False) -> Listing:
-        """Return what the paths mean now.
+        """Return the files that the paths match now.
 
         Args:
             paths: absolute paths and globs; the same ones each time.
-            full: whether all files are to be looked at, even if it is not their turn.
+            full: whether all files are to be examined, even if it is not their turn.
 
         Raises:
             SourceError: when a directory cannot be listed.
@@ -125,13 +125,13 @@ class Watch:
         return list(self._folders)
 
     def looked(self) -> None:
-        """Note that the suspects of the last look have been looked at, which tells how long that takes."""
+        """Record that the suspects of the last look have been examined, to measure how long that takes."""
         self._looked = self._clock()
         if self._offered:
             self._each = (self._looked - self._looking) / self._offered
 
     def _in_turn(self) -> list[str]:
-        """Return the files whose turn it is: as many as can be looked at in their share of the time."""
+        """Return the files whose turn it is: as many as can be examined in their share of the time."""
         share = (self._clock() - self._looked) / SHARE
         if share >= self._each * len(self._names):
             return list(self._names)  # not the rest of a round and a part of the next: their order may have changed
@@ -143,11 +143,11 @@ class Watch:
         return [name for name in turn if name in self._names]
 
     def _is_noticed(self) -> bool:
-        """Return whether the kernel reports what changes, but for a few names at most."""
+        """Return whether the kernel reports the changes of all names but a few."""
         return sum(folder.size for folder in self._folders.values() if folder.notices is None) <= FEW
 
     def _list(self, paths: tuple[str, ...], *, full: bool) -> Names:
-        """Return the files that are there now: the same object as before where nothing has changed."""
+        """Return the files that exist now; the same object as before if nothing has changed."""
         cut = len(root_of(paths).rstrip(_SEP)) + 1
         before, self._parts = self._parts, []
         self._seen.clear()
@@ -215,7 +215,7 @@ class Watch:
                     self._add_tree(below, cut, full=full)
 
     def _matching_files(self, folder: ListedFolder, pattern: str) -> Names:
-        """Return the files in a directory whose names match: the same object as before where nothing has changed."""
+        """Return the files in a directory whose names match; the same object as before if nothing has changed."""
         place = folder.path, pattern
         files, matching = self._matching.get(place, (None, {}))
         if files is not folder.files:
@@ -225,7 +225,7 @@ class Watch:
         return matching
 
     def _look_at(self, path: str, cut: int, *, full: bool) -> ListedFolder:
-        """Return what is in a directory; one that several paths mean, or parts of a glob, is looked at once."""
+        """Return the content of a directory, which is examined once per look even if several paths lead to it."""
         folder = self._folders.get(path)
         if folder is None:
             folder = self._folders[path] = ListedFolder(path, f"{path}{_SEP}"[cut:].lstrip(_SEP))
@@ -238,14 +238,14 @@ class Watch:
         return folder
 
     def _forget_removed(self) -> None:
-        """Forget the directories that this look has not met, with what the kernel was asked about them."""
+        """Forget the directories that this look has not reached, and their notices."""
         for path in self._folders.keys() - self._seen:
             self._noticed -= self._folders.pop(path).notices is not None
         self._matching = {place: kept for place, kept in self._matching.items() if place[0] in self._folders}
 
 
 def list_files(paths: tuple[str, ...]) -> list[str]:
-    """Return the files that the paths mean now, sorted, each relative to `root_of(paths)`.
+    """Return the files that the paths match now, sorted, each relative to `root_of(paths)`.
 
     Raises:
         SourceError: when a directory cannot be listed.

@@ -28,7 +28,7 @@ _HINT = (
 
 @attrs.frozen(kw_only=True)
 class ParquetSource(FileSource):
-    """Rows of Parquet files; the numbers of rows come from the footers."""
+    """Rows of Parquet files; the footers contain the schema and the number of rows."""
 
     kind: ClassVar[str] = "Parquet"
     is_typed: ClassVar[bool] = True
@@ -38,7 +38,7 @@ class ParquetSource(FileSource):
         return _footer(FileVersion.of(path))[1]
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
-        """Compare the footer's schema, by names and types."""
+        """Raise `SourceError` if the names and types in the footer differ from the expected ones."""
         schema = self.file_schema(path)
         for field in expected:
             if field.name not in schema.names:
@@ -53,7 +53,7 @@ class ParquetSource(FileSource):
             )
 
     def count_rows(self, version: FileVersion) -> int:
-        """Return the footer's number."""
+        """Return the number of rows in the footer."""
         return int(_footer(version)[0].num_rows)
 
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Rows of text as columns, with those that do not fit set apart one by one."""
+"""Parse rows of text into columns; each row that does not parse becomes a bad row of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse_rows(
     columns: pa.Schema,
     explain: Callable[[bytes, str], str],
 ) -> Iterator[pa.RecordBatch]:
-    """Parse all rows at once; where that fails, halve until the bad rows stand alone.
+    """Parse all rows at once; if that fails, parse each half, until every bad row is isolated.
 
     A bad row becomes a row of nulls with its text and the reason in `BAD_COLUMN`.
 
@@ -58,7 +58,7 @@ def parse_rows(
 
 
 def cannot_hold(field: pa.Field, value: Any) -> str:
-    """Return that a column cannot hold a value, and which type could if it is a large whole number.
+    """Return a message that a column cannot hold a value, which names a type that could for a large whole number.
 
     Example:
         >>> cannot_hold(pa.field("id", pa.int64()), 2**63)

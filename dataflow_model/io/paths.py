@@ -49,7 +49,7 @@ def absolute_path(path: PathLike) -> str:
 
 
 def absolute_paths(path: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
-    """Return one path or several as absolute ones.
+    """Return one path or several as a tuple of absolute paths.
 
     Raises:
         InvalidArgument: for an empty list.

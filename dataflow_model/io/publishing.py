@@ -47,7 +47,7 @@ PENDING: Final = "_pending"
 _BEGUN: Final = "+pending"
 """How the name of a commit's list of files ends until the commit is published."""
 _FORMERLY: Final = "_staging"
-"""What the directory of pending files was called before; a commit that was begun there is finished there."""
+"""The former name of the directory of pending files; a commit that began there also finishes there."""
 COMMITS: Final = "_commits"
 DEAD_LETTERS: Final = "_dead_letters"
 
@@ -70,7 +70,7 @@ def pending_directory(path: str, commit_id: str) -> Path:
 
 
 def sync_pending(path: str, commit_id: str, names: Sequence[str]) -> None:
-    """Return once pending files and their names are on disk.
+    """Sync pending files and their names to disk.
 
     Raises:
         OSError: when one is not there or cannot be synced.
@@ -123,7 +123,7 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
 
 
 def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync: bool) -> None:
-    """Rename a part of a commit into place at once, over what an earlier attempt at it has left there.
+    """Publish one part of a commit immediately, and replace what an earlier attempt has published of it.
 
     The arguments are those of `publish`.
 
@@ -180,13 +180,13 @@ def _rename(path: str, pending: Path, files: Sequence[tuple[str, str]]) -> None:
 
 
 def _sync_names(path: str, files: Sequence[tuple[str, str]]) -> None:
-    """Return once the final names are on disk."""
+    """Sync the final names to disk."""
     for directory in sorted({Path(path), *(Path(path, name).parent for _, name in files)}, reverse=True):
         _sync(directory)
 
 
 def _sync(path: Path) -> None:
-    """Return once the content of a file, or the names in a directory, are on disk."""
+    """Sync the content of a file, or the names in a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -207,7 +207,7 @@ def _listed(manifest: Path, path: str, commit_id: str) -> set[str]:
 
 
 def _write_whole(path: Path, text: str, *, sync: bool) -> None:
-    """Write a file so that it is there whole or not at all; with `sync`, after a power failure too."""
+    """Write a file that is either complete or absent after a crash; with `sync`, also after a power failure."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text)
     if sync:

@@ -1,4 +1,4 @@
-"""Text files of rows: where the rows are, also those with line breaks inside quotes, and reading a range of them."""
+"""Split text files into the texts of their rows, which may contain quoted line breaks, and read a range of rows."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ __all__ = [
 ]
 
 LONGEST_QUOTE: Final = 1 << 20
-"""The bytes of a quoted value at most. A quote that is not closed by then belongs to its line alone."""
+"""The maximum size of a quoted value in bytes. A quote that is not closed by then affects its own line only."""
 _LONGEST: Final = 1 << 26
-"""The bytes of a row at most."""
+"""The maximum size of a row in bytes."""
 _STEP: Final = 1024
 _INDEXES: Final = 1 << 16
-"""How many indexes are kept, one for each file: 8 bytes for 1,024 rows, where to make it anew is to read the file."""
+"""The number of indexes to keep, one per file: 8 bytes per 1,024 rows, and without it the file is read once more."""
 _BOM: Final = b"\xef\xbb\xbf"
 _LF, _CR = 10, 13
 _indexes: dict[tuple[str, TextFormat], _Indexed] = {}
-"""The last index that was made of each file, the one used last at the end."""
+"""The latest index of each file, the one used last at the end."""
 _lock: Final = threading.Lock()
 
 
 @attrs.frozen
 class TextFormat:
-    r"""How the rows of a text file are told apart.
+    r"""How the rows of a text file are separated.
 
     Attributes:
         encoding: of the file, as `checked_encoding` returns it.
@@ -69,13 +69,13 @@ class TextFormat:
 
 @attrs.frozen(eq=False)
 class RowTexts:
-    """Some rows of a file that follow each other.
+    """The texts of consecutive rows of a file.
 
     Attributes:
         offset: the byte of the file's text at which `data` begins.
-        data: their text, and perhaps empty lines between them.
-        starts, ends: where each of them begins and ends in `data`; its line end belongs to it.
-        unclosed: the places of those with a quote that is not closed.
+        data: the text of the rows, and perhaps empty lines between them.
+        starts, ends: where each row begins and ends in `data`; its line end belongs to it.
+        unclosed: the places of the rows with a quote that is not closed.
     """
 
     offset: int
@@ -131,7 +131,7 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
 
 
 def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tuple[RowTexts, int]:
-    """Return the rows of which the end is certain, and how many bytes they take with the empty lines between them."""
+    """Return the rows that certainly end within `data`, and how many bytes they and the lines between them take."""
     buffer = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(buffer == _LF)
     if form.ends_at_cr and b"\r" in data:
@@ -166,12 +166,12 @@ def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tupl
 
 @attrs.frozen
 class _Quotes:
-    """What a scan has found.
+    """The quotes in some data.
 
     Attributes:
-        unclosed: where the quotes are that nothing closes.
-        limit: where the scan ends, since only what follows the data can tell.
-        spans: where the quoted values with line breaks are.
+        unclosed: the positions of the quotes that are never closed.
+        limit: the position up to which the result is certain; beyond it, it depends on the data that follow.
+        spans: the beginning and the end of each quoted value with line breaks.
     """
 
     unclosed: tuple[int, ...]
@@ -205,7 +205,7 @@ def _well_formed(buffer: NDArray[np.uint8], form: TextFormat, *, is_last: bool) 
 
 
 def _is_edge(buffer: NDArray[np.uint8], form: TextFormat, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which places hold a delimiter or a line break, or are outside of the data."""
+    """Return a mask of the places that hold a delimiter or a line break, or are outside of the data."""
     outside = (places < 0) | (places >= len(buffer))
     values = buffer[np.where(outside, 0, places)]
     edges: NDArray[np.bool_] = outside | np.isin(values, (ord(form.delimiter), _LF, _CR))
@@ -215,8 +215,8 @@ def _is_edge(buffer: NDArray[np.uint8], form: TextFormat, places: NDArray[np.int
 def _scanned(data: bytes, form: TextFormat, *, is_last: bool) -> _Quotes:
     """Find the quoted values one by one.
 
-    A quote counts only at the beginning of a value. One with line breaks up to the quote that closes it must be
-    followed by a delimiter or a line end: so a quote that was forgotten spoils its own line, not those that follow.
+    A quote counts only at the beginning of a value. If there are line breaks before the quote that closes it, that
+    quote must be followed by a delimiter or a line end, so that a forgotten quote spoils its own line only.
     """
     edges, pattern = form.delimiter.encode() + b"\r\n", _quoted(form.delimiter, form.quote)
     unclosed: list[int] = []
@@ -240,7 +240,7 @@ def _scanned(data: bytes, form: TextFormat, *, is_last: bool) -> _Quotes:
 
 @functools.cache
 def _quoted(delimiter: str, quote: str) -> re.Pattern[bytes]:
-    """Match a quote at the beginning of a value, with all up to the one that closes it, or to the end if none does."""
+    """Return a pattern of a quoted value, which extends to the end of the data if its quote is never closed."""
     q, d = re.escape(quote), re.escape(delimiter)
     return re.compile(rf"{q}(?<![^{d}\r\n]{q})(?:[^{q}]++|{q}{q})*+({q}?)".encode())
 
@@ -250,8 +250,8 @@ class RowIndex:
     """Where the rows of a file are.
 
     Attributes:
-        count: how many there are.
-        offsets: the byte of the file's text at which every 1024th of them begins.
+        count: the number of rows.
+        offsets: the byte of the file's text at which every 1,024th row begins.
     """
 
     count: int
@@ -268,7 +268,7 @@ class _Indexed:
 
 
 def row_index(version: FileVersion, form: TextFormat) -> RowIndex:
-    """Read a file through once and note where its rows are; of one that has grown, only what was appended.
+    """Return the index of a file, which is read once; if the file has grown, only the appended part is read.
 
     Raises:
         SourceError: when the file cannot be read.
@@ -279,7 +279,7 @@ def row_index(version: FileVersion, form: TextFormat) -> RowIndex:
     if indexed is None or indexed.version != version:
         indexed = _indexed(version, form, indexed)
     with _lock:
-        _indexes.pop(place, None)  # the last one used is the last to be forgotten
+        _indexes.pop(place, None)  # the index used least recently is deleted first
         _indexes[place] = indexed
         while len(_indexes) > _INDEXES:
             del _indexes[next(iter(_indexes))]
@@ -302,14 +302,14 @@ def _indexed(version: FileVersion, form: TextFormat, before: _Indexed | None) ->
 
 
 def _continues(version: FileVersion, before: _Indexed) -> bool:
-    """Return whether a file is what it was before, with something appended."""
+    """Return whether a file still begins with its earlier content, to which something was appended."""
     was = before.version
     has_grown = was.inode == version.inode and was.size < version.size
     return has_grown and digest_of(version.path, was.size) == before.digest
 
 
 def _index(version: FileVersion, form: TextFormat, before: RowIndex, size: int) -> RowIndex:
-    """Return the index of a file from that of its first `size` bytes."""
+    """Extend the index of the first `size` bytes of a file to the whole file."""
     # What follows may close a quote that was open at the end, so begin before any such quote.
     certain = size - LONGEST_QUOTE if form.quote else size
     steps = max(bisect.bisect_right(before.offsets, certain) - 1, 0)

@@ -32,7 +32,7 @@ PANE_FIELDS: Final = (
 )
 """The columns of `panes=True`; the bounds are null where they are infinite."""
 RETRACTION_FIELD: Final = pa.field("is_retraction", pa.bool_())
-"""The last column wherever values may be taken back: true in the rows that do."""
+"""The last column if values may be retracted; true in the rows that retract another one."""
 
 
 def added_fields(*, panes: bool, retractions: bool) -> tuple[pa.Field, ...]:
@@ -46,7 +46,7 @@ def added_fields(*, panes: bool, retractions: bool) -> tuple[pa.Field, ...]:
 
 
 def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Schema:
-    """Return the schema with what a sink adds behind its own columns, those apart that it has already.
+    """Return the schema with the columns that a sink adds at the end, unless it contains them already.
 
     Args:
         schema: the rows' own columns.
@@ -62,7 +62,7 @@ def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Sche
 
 
 def checked_schema(value: Any) -> pa.Schema | None:
-    """Return a schema that a user has given, without views of text and bytes, or `None` for none.
+    """Return a user's schema with ordinary text and bytes in place of views; `None` stays `None`.
 
     Raises:
         InvalidType: for anything else.
@@ -88,10 +88,10 @@ def checked_schema(value: Any) -> pa.Schema | None:
 
 
 def unified_schema(schemas: Iterable[pa.Schema], label: str) -> pa.Schema:
-    """Return the columns that hold what several tasks have inferred each for itself.
+    """Return columns that can hold the rows of several tasks, each of which has inferred its own schema.
 
     Raises:
-        SinkError: when they do not go together.
+        SinkError: if the schemas are incompatible.
 
     Example:
         >>> unified_schema([pa.schema({"value": pa.int64()}), pa.schema({"value": pa.float64()})], "Write")

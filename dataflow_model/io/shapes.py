@@ -47,7 +47,7 @@ class Misfit:
 
 
 def infer_schema(records: Sequence[Record], *, panes: bool = False, retractions: bool = False) -> pa.Schema | None:
-    """Return the schema of some records, text where only nulls are seen; `None` when there are none.
+    """Return the schema of some records; a column of nulls only becomes text. `None` if there are no records.
 
     Example:
         >>> from dataflow_model.plan.records import Record
@@ -72,7 +72,7 @@ def infer_schema_of_values(values: list[Any], *, panes: bool, retractions: bool)
 
 
 def infer_schema_of_columns(columns: pa.Table, *, panes: bool = False, retractions: bool = False) -> pa.Schema | None:
-    """Return the schema that `infer_schema_of_values` gives for the values of columns; `None` if that has to look.
+    """Return what `infer_schema_of_values` would for the values of columns; `None` if it depends on the values.
 
     Example:
         >>> infer_schema_of_columns(pa.table({"delay": pa.array([4], pa.int32()), "at": pa.array([5], pa.time32("s"))}))
@@ -109,7 +109,7 @@ def fit(
 def fit_places(
     records: Sequence[Record], schema: pa.Schema, *, panes: bool, retractions: bool = False
 ) -> tuple[pa.RecordBatch, list[int], list[Misfit]]:
-    """Return what `fit` does and, between the two, the places of the records that fit."""
+    """Return the columns, the places of the records that fit, and the misfits; see `fit`."""
     columns, kept, shapeless = columns_of_values(values_of_records(records), schema)
     misfits = [_misfit(records[place], reason) for place, reason in shapeless]
     bad: dict[int, str] = {}

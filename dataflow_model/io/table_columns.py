@@ -1,4 +1,4 @@
-"""Columns of database tables: which type a column of Arrow's becomes."""
+"""Columns of database tables: the type that each type of Arrow becomes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _TYPES: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType],
 
 
 def check_columns(schema: pa.Schema, keys: Sequence[str], label: str) -> None:
-    """Raise `InvalidArgument` for a key that is no column, or a column that no table can have.
+    """Raise `InvalidArgument` for a key that is not a column, or a column whose type databases do not have.
 
     Example:
         >>> check_columns(pa.schema({"key": pa.string(), "value": pa.int64()}), ["carrier"], "delays")
@@ -123,7 +123,7 @@ def columns_of(schema: pa.Schema, keys: Sequence[str], label: str) -> list[sa.Co
 
 
 def is_held_as(row_type: TypeEngine[Any], column_type: TypeEngine[Any], dialect: Dialect) -> bool:
-    """Return whether a column that is there holds values of a type without loss; one of an unknown type is trusted."""
+    """Return whether an existing column can hold values of a type without loss; one of an unknown type is trusted."""
     if isinstance(row_type, TypeDecorator):
         row_type = row_type.load_dialect_impl(dialect)
     try:

@@ -118,26 +118,26 @@ class TableSink(Sink):
         return KnownCommits([last_commit] if last_commit else [])
 
     def open(self, commit_id: str, task_id: str) -> TableSinkWriter:
-        """Begin to keep one task's rows; they travel to the commit in its message."""
+        """Return a writer that keeps one task's rows and sends them to the commit in its message."""
         del commit_id, task_id
         return TableSinkWriter(self)
 
     def open_weak(self, commit_id: str, part: str) -> TableSinkWriter | None:
-        """Begin a part that is one transaction of its own; not before the columns are known."""
+        """Return a writer that commits its part in a transaction of its own; `None` if the columns are unknown."""
         del part
         return None if self.schema is None else _WeakTableWriter(self, commit_id)
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Apply the tasks' rows in emission order and note the commit, in one transaction.
+        """Apply the tasks' rows in emission order and record the commit, in one transaction.
 
         Raises:
             SupersededRun: when a newer start of the run has claimed the table.
-            SinkError: when the database refuses, or tasks have inferred columns that do not go together.
+            SinkError: if the database reports an error, or the columns that tasks have inferred are incompatible.
         """
         self.apply(commit_id, _opened(messages), is_whole=True)
 
     def apply(self, commit_id: str, pending: Sequence[PendingRows], *, is_whole: bool) -> None:
-        """Apply rows; `is_whole` where they are all of the commit, which then changes nothing when it comes again."""
+        """Apply rows; `is_whole` if they are the whole commit, so that repeating the commit changes nothing."""
         if not any(message.rows or message.dead_letters for message in pending):
             return
         schema = self.full_schema
@@ -170,7 +170,7 @@ class TableSink(Sink):
         }
 
     def _fitting(self, pending: Sequence[PendingRows]) -> list[PendingRows]:
-        """Return the rows, those among the dead letters that are null where the table that is there must not be."""
+        """Return the rows; those with a null that the existing table does not allow become dead letters."""
         shapes = {tuple(message.names) for message in pending if message.rows}
         values = (value for message in pending for _, _, values in message.rows for value in values)
         if len(shapes) < 2 and not any(value is None or value != value for value in values):  # noqa: PLR0124, PLR2004 - NaN
@@ -179,7 +179,7 @@ class TableSink(Sink):
         return [message.without_nulls(store.required_columns(), store.is_null) for message in pending]
 
     def _net(self, pending: Iterable[PendingRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows that stand in the end, and the keys of those that do not."""
+        """Return the rows to insert or update, and the keys of the rows to delete."""
         moves = [(*move, message.names) for message in pending for move in message.rows]
         moves.sort(key=lambda move: move[0])
         last: dict[tuple[Any, ...], dict[str, Any] | None] = {}
@@ -197,7 +197,7 @@ class TableSink(Sink):
 
 @attrs.frozen
 class PendingRows:
-    """What one task has kept for the commit.
+    """The rows of one task, for the commit.
 
     Attributes:
         schema: the columns, as given or as this task has inferred them; `None` where no row has a shape.
@@ -212,7 +212,7 @@ class PendingRows:
     dead_letters: list[tuple[str, str, bool]]
 
     def without_nulls(self, required: Iterable[str], is_null: Callable[[Any], bool]) -> PendingRows:
-        """Return this with the rows among the dead letters in which a required column is null."""
+        """Return a copy in which the rows with a null in a required column are dead letters."""
         kept, letters = [], list(self.dead_letters)
         for order, is_retraction, values in self.rows:
             row = dict(zip(self.names, values, strict=True))
@@ -226,7 +226,7 @@ class PendingRows:
 
 
 class TableSinkWriter(SinkWriter):
-    """One task's rows, fitted to the columns where they were made."""
+    """Collects one task's rows, and fits them to the columns in the task itself."""
 
     def __init__(self, sink: TableSink) -> None:
         self._sink = sink
@@ -274,7 +274,7 @@ class TableSinkWriter(SinkWriter):
 
 
 class _WeakTableWriter(TableSinkWriter):
-    """One part of a micro-batch, in the table as soon as it is closed."""
+    """Collects one part of a micro-batch, and writes it to the table on closing."""
 
     def __init__(self, sink: TableSink, commit_id: str) -> None:
         super().__init__(sink)

@@ -38,7 +38,7 @@ class TableSource(ColumnSource):
 
     Attributes:
         table: the columns.
-        digest: of the rows, so that a resumed run does not go on in another table.
+        digest: of the rows, so that a resumed run does not continue with another table.
     """
 
     table: pa.Table = attrs.field(repr=False)

@@ -1,9 +1,9 @@
-"""A table of a database as a sink's place: checked, made, and changed in one transaction for each commit.
+"""The database access of a table sink: the table is created or checked, and changed in one transaction per commit.
 
-Beside the table there are two of ours. `dataflow_model_commits` has a row for each run and sink: the newest sequencer
-that has claimed it, and the last commit. A commit's transaction takes that row first. So it waits for one that is under
-way, and finds out whether it comes from an older start of the run, or has been there before, and changes nothing then.
-`<table>_dead_letters` has the rows that did not fit.
+Two tables of this package accompany the sink's table. `dataflow_model_commits` has a row for each run and sink, with
+the newest sequencer that has claimed it and the last commit. The transaction of a commit locks that row first: it thus
+waits for a transaction that is in progress, and then sees whether its own run has been superseded, or the commit has
+been applied before; in both cases it changes nothing. `<table>_dead_letters` has the rows that did not fit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SQLITE_PATIENCE: Final = 60.0
 
 
 class TableStore:
-    """What a sink does with its database.
+    """The operations of a table sink on its database.
 
     Args:
         sink: the sink.
@@ -84,7 +84,7 @@ class TableStore:
         )
 
     def check(self) -> None:
-        """Raise `SinkError` if the database cannot be reached, or its table does not take the rows."""
+        """Raise `SinkError` if the database cannot be reached, or the table does not accept the rows."""
         try:
             self._engine.connect().close()
         except (SQLAlchemyError, TypeError, ValueError) as error:  # drivers refuse an option by built-in errors
@@ -98,7 +98,7 @@ class TableStore:
                 self._check_there(columns)
 
     def prepare(self, schema: pa.Schema | None) -> None:
-        """Make what is not there of the two tables of ours and, if its columns are known, the sink's; else check it."""
+        """Create the tables that are missing, the sink's own if its columns are known; check an existing one."""
         with self._explained():
             self._metadata.create_all(self._engine, [self._commits, self._dead_letters])
             if schema is None:
@@ -110,7 +110,7 @@ class TableStore:
                 self._check_there(columns, table)
 
     def required_columns(self) -> list[str]:
-        """Return the columns that must not be null in the table that is there."""
+        """Return the columns of the existing table that must not be null."""
         with self._explained():
             return [name for name, column in (self._there() or {}).items() if not column["nullable"]]
 
@@ -149,9 +149,9 @@ class TableStore:
             commit_id: the commit.
             schema: all columns; `None` where there are dead letters only.
             upserts: whole rows.
-            deletes: the keys of rows that go.
-            dead_letters: what did not fit.
-            is_whole: whether this is all of the commit, so that it changes nothing when it comes again.
+            deletes: the keys of the rows to delete.
+            dead_letters: the rows that did not fit.
+            is_whole: whether this is the whole commit, so that repeating it changes nothing.
 
         Raises:
             SupersededRun: when a newer start of the run has claimed the table.
@@ -174,7 +174,7 @@ class TableStore:
                 connection.execute(sa.update(self._commits).where(*own_run).values(last_commit=commit_id))
 
     def _take(self, connection: Connection, run: str, fence: Fence | None) -> str:
-        """Take our row for the rest of the transaction, and return the last commit; both statements write, so wait."""
+        """Lock the run's row and return the last commit; both statements write, so that they wait for the lock."""
         sequencer = 0 if fence is None else fence.sequencer
         row = {"run": run, "sink": self._sink.label, "sequencer": sequencer, "last_commit": ""}
         connection.execute(self._insert(self._commits).values(row).on_conflict_do_nothing())
@@ -208,7 +208,7 @@ class TableStore:
         return insert.on_conflict_do_update(index_elements=keys, set_=others)
 
     def _there(self) -> dict[str, Any] | None:
-        """Return the columns of the table that is there."""
+        """Return the columns of the table; `None` if it does not exist."""
         inspector = sa.inspect(self._engine)
         name, schema = self._sink.table_name, self._sink.database_schema
         if not inspector.has_table(name, schema=schema):
@@ -216,7 +216,7 @@ class TableStore:
         return {column["name"]: column for column in inspector.get_columns(name, schema=schema)}
 
     def _check_there(self, columns: Mapping[str, Any], table: sa.Table | None = None) -> None:
-        """Raise `SinkError` where the table that is there cannot take the rows of a table like ours."""
+        """Raise `SinkError` if the existing table cannot hold the rows of the table that the sink would create."""
         needed = list(self._sink.keys) if table is None else [column.name for column in table.c]
         lacking = [name for name in needed if name not in columns]
         if lacking:
@@ -260,7 +260,7 @@ class TableStore:
         return SinkError(f"{self._sink.label!r} cannot write to {self._shown}: {why}", hint=hint)
 
     def _said(self, error: Exception) -> str:
-        """Return what a database says, without the statement and its values, and without passwords."""
+        """Return the message of a database's error without the statement, its values and passwords."""
         own = getattr(error, "orig", None) or error
         text = f"{type(own).__name__}: {str(own).strip().splitlines()[0] if str(own).strip() else ''}".rstrip(": ")
         return without_secrets(text, self._url)

@@ -1,4 +1,4 @@
-"""Values on their way to a database, and which of them it cannot hold; needs no database, since workers do it."""
+"""Convert values for a database, and find those that it cannot hold; done by workers, without a connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["column_values", "is_text", "misfits_of"]
 
 
 def column_values(column: pa.Array) -> list[Any]:
-    """Return a column as what the database's driver takes."""
+    """Return the values of a column in the form in which the database's driver accepts them."""
     kind = column.type
     if pa.types.is_date(kind):
         column = column.cast(pa.date32())
@@ -25,7 +25,7 @@ def column_values(column: pa.Array) -> list[Any]:
 
 
 def misfits_of(values: Sequence[Any], field: pa.Field, *, is_key: bool) -> dict[int, str]:
-    r"""Say by place why a database cannot hold values that their column in Arrow can.
+    r"""Return by place why a database cannot hold values that their column in Arrow can.
 
     Example:
         >>> misfits_of(["UA", "A\0A"], pa.field("key", pa.string()), is_key=True)

@@ -1,4 +1,4 @@
-"""Text files that sinks write: compressed as their names say."""
+"""Text files that sinks write; the suffix of the name determines the compression."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TextFile:
         self._file: Any = path.open("wb") if codec is None else pa.CompressedOutputStream(str(path), codec)
 
     def write_lines(self, lines: Iterable[str]) -> None:
-        """Write texts, each with a line end behind it."""
+        """Write texts, each followed by a line end."""
         text = "".join(f"{line}\n" for line in lines)
         self._file.write(text.encode())
 

@@ -69,7 +69,7 @@ class LinesOfRows(FileSource):
         return count_appended(version, self.form, size, rows + self.headers)
 
     def row_texts(self, path: str, start: int, stop: int | None) -> Iterator[RowTexts]:
-        """Find the rows `[start, stop)` below the header, as many as a batch may have at a time."""
+        """Yield the texts of rows `[start, stop)` below the header, with at most the rows of a batch at a time."""
         last = None if stop is None else stop + self.headers
         for texts in read_rows(FileVersion.of(path), self.form, start + self.headers, last):
             for low in range(0, len(texts), BATCH_ROWS):
@@ -89,7 +89,7 @@ class CsvSource(LinesOfRows):
 
     @property
     def form(self) -> TextFormat:
-        """Rows end with a line outside of quotes."""
+        """A row ends at a line break outside of quotes."""
         return self.options.text_format()
 
     @property
@@ -166,7 +166,7 @@ class CsvSource(LinesOfRows):
                     yield name, "timestamp_formats"
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
-        """Compare the names in the header; an empty file has none."""
+        """Raise `SourceError` if the header has other names than expected; an empty file has no header."""
         names = _names(FileVersion.of(path), self.options)
         if names and sorted(names) != sorted(expected.names):
             raise SourceError(

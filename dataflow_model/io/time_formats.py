@@ -1,4 +1,4 @@
-"""Times as people write them: formats of `strptime`, read a column at a time and as strictly as Python reads them."""
+"""Parse columns of times in formats of `strptime`, as strictly as Python does."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ class TimeFormat:
     text: str
     directives: frozenset[str] = attrs.field(init=False, repr=False)
     _tokens: tuple[tuple[str | None, str], ...] = attrs.field(init=False, repr=False)
-    """Each directive with its pattern, and the text between them."""
+    """The directives with their patterns, and the texts between them."""
 
     def __attrs_post_init__(self) -> None:
-        """Check the format, and take it apart."""
+        """Check the format, and split it into directives and texts."""
         parts: dict[str, str] = {}
         tokens: list[tuple[str | None, str]] = []
         for token in _TOKEN.finditer(self.text):
@@ -154,9 +154,9 @@ class TimeFormat:
         return good, micros[exists]
 
     def _padded_numbers(self, texts: pa.Array) -> dict[str, NDArray[np.int64]] | None:
-        """Return the numbers of texts that consist of digits and separators at the same places: a quick way for most.
+        """Return the numbers in texts whose digits and separators are all at the same places, which is fast.
 
-        `None` if one of them does not, or the format has other directives.
+        `None` if the texts differ in that, or the format has directives that are not numbers.
         """
         if texts.null_count or not len(texts) or not self.directives <= _WIDTHS.keys():
             return None
@@ -283,7 +283,7 @@ def _micros(numbers: dict[str, NDArray[np.int64]], count: int) -> tuple[NDArray[
 
 
 def _number(name: str, texts: pa.Array) -> NDArray[np.int64]:
-    """Return a part of some times as a number; there are few different ones."""
+    """Return a part of some times as numbers; each different text is parsed once."""
     encoded = texts.dictionary_encode()
     numbers = np.array([_value(name, text) for text in encoded.dictionary.to_pylist()], np.int64)
     values: NDArray[np.int64] = numbers[encoded.indices.to_numpy()]

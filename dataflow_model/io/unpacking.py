@@ -1,4 +1,4 @@
-"""The bytes of text files as UTF-8, from any place on: files that are compressed or in another encoding too."""
+"""Read text files as bytes of UTF-8 from any position, even if they are compressed or in another encoding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BLOCK: Final = 1 << 22
 _FIRST: Final = 1 << 16
 """The size of the first block: enough for a header."""
 _WINDOW: Final = 2 * BLOCK
-"""How many of the last bytes are kept: two ranges that follow each other share some."""
+"""How many of the last bytes to keep, since consecutive ranges overlap."""
 _MOST_OPEN: Final = 4
 CODECS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """By the ending of a file's name, what Arrow calls the compression."""
@@ -45,7 +45,7 @@ _OTHER: Final = (".xz", ".zip", ".lz4", ".br", ".7z")
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _open_files: dict[tuple[FileVersion, str], _Unpacked] = {}
-"""Files that were read in part, so that the next range goes on there instead of unpacking all that is before it."""
+"""Partly read files, so that the next range continues there instead of decompressing everything before it."""
 
 
 def suffix_of_content(data: bytes) -> str | None:
@@ -85,7 +85,7 @@ def checked_encoding(name: str) -> str:
 
 
 def as_in_file(text: bytes) -> bytes:
-    r"""Return text that a reader of rows has, with the bytes that its encoding does not have as the file has them.
+    r"""Return the text of a row with the bytes that are invalid in its encoding as they are in the file.
 
     Example:
         >>> as_in_file("Z\udc81".encode("utf-8", "surrogatepass"))
@@ -98,7 +98,7 @@ def as_in_file(text: bytes) -> bytes:
 
 
 def problem_of_encoding(encoding: str) -> str:
-    """Return what is wrong with text that has bytes that its encoding does not have.
+    """Return what is wrong with text that contains bytes that are invalid in its encoding.
 
     Example:
         >>> problem_of_encoding("utf-8"), problem_of_encoding("cp1252")
@@ -113,19 +113,19 @@ def is_compressed(path: str) -> bool:
 
 
 def codec_of(path: str) -> str | None:
-    """Return what Arrow calls the compression of a file, by its name; `None` if there is none that it knows."""
+    """Return Arrow's name for the compression of a file, by the file's suffix; `None` for any other suffix."""
     return next((codec for suffix, codec in CODECS.items() if path.endswith(suffix)), None)
 
 
 def is_plain(path: str, encoding: str) -> bool:
-    """Return whether the bytes of a file are those of its text in UTF-8, so that reading can begin anywhere."""
+    """Return whether a file is uncompressed UTF-8, so that reading can begin anywhere."""
     return encoding == "utf-8" and not is_compressed(path)
 
 
 def blocks(version: FileVersion, encoding: str, start: int) -> Generator[bytes, None, None]:
     """Yield a file's text in UTF-8 from byte `start` of that text on.
 
-    Text that is not valid stays invalid: no character takes its place. The byte order mark of UTF-8 is not skipped.
+    Invalid text stays invalid: no replacement character is inserted. The byte order mark of UTF-8 is not skipped.
 
     Raises:
         SourceError: when the file cannot be read or unpacked.
@@ -197,7 +197,7 @@ if hasattr(os, "register_at_fork"):  # a fork would share the place in each file
 
 
 class _Unpacked:
-    """A file that can only be read forward, and the last that was read of it."""
+    """A file that can only be read forward, and the last bytes that were read from it."""
 
     def __init__(self, version: FileVersion, encoding: str) -> None:
         self._left = version.size

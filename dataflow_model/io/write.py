@@ -49,7 +49,7 @@ class WriteColumns(Write):
     marks_retractions: ClassVar[bool] = True
 
     def expand(self, pcoll: PCollection, /) -> None:
-        """Add the node, with the columns that the element type tells."""
+        """Add the node, with the columns of the element type unless a schema is given."""
         sink = self.sink
         schema = schema_from_type(pcoll.element_type) if sink.schema is None else sink.schema
         if schema is not None and sink.panes:
@@ -72,7 +72,7 @@ class WriteColumns(Write):
         Write(attrs.evolve(sink, **known)).expand(pcoll)
 
     def _taken(self, schema: pa.Schema, added: Sequence[pa.Field]) -> list[str]:
-        """Return the names of columns that the sink adds and the rows have; a given schema may have them alike."""
+        """Return the added columns that the rows already have; a given schema may contain them with equal types."""
         taken = [field for field in added if field.name in schema.names]
         same = all(schema.field(field.name).type == field.type for field in taken)
         return [] if same and self.sink.schema is not None else [field.name for field in taken]
@@ -404,6 +404,6 @@ class Collect(Write):
 
 
 def _source_of_retractions(pcoll: PCollection) -> str | None:
-    """Return the label of the grouping that may take values of a collection back, or `None`."""
+    """Return the label of the grouping that may retract values of a collection, or `None`."""
     source = retracted_collections(pcoll.pipeline.plan()).get(pcoll.ref)
     return None if source is None else source.label
