@@ -26,9 +26,9 @@ __all__ = ["ApproximateQuantiles", "ApproximateUnique"]
 
 _SMALLEST: Final = 16
 _STEPS: Final = 1024
-"""Into how many buckets of one width the numbers between two powers of two fall."""
+"""The number of buckets of equal width between two powers of two."""
 _LEAST_EXPONENT: Final = -1100
-"""Below that of the least positive float."""
+"""Less than the exponent of the least positive float."""
 _INFINITE: Final = (1100 - _LEAST_EXPONENT) * _STEPS
 
 
@@ -83,7 +83,7 @@ class ApproximateUnique(Combiner[Any, set[int], int]):
         return set()
 
     def add_input(self, accumulator: set[int], element: Any) -> set[int]:
-        """Add the hash; the greatest go once there are too many."""
+        """Add the hash; drop the greatest ones if there are too many."""
         accumulator.add(hash_of(element))
         return accumulator if len(accumulator) <= 2 * self.size else self._least(accumulator)
 
@@ -92,7 +92,7 @@ class ApproximateUnique(Combiner[Any, set[int], int]):
         return self._least(set().union(*accumulators))
 
     def extract_output(self, accumulator: set[int]) -> int:
-        """Count, or estimate from how densely the least hashes lie."""
+        """Return the exact count, or an estimate from the density of the least hashes."""
         least = self._least(accumulator)
         return len(least) if len(least) < self.size else round((self.size - 1) * SPACE / max(least))
 
@@ -235,7 +235,7 @@ class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
         return _Bucket(left.count + right.count, least, greatest)
 
     def _before(self, left: Any, right: Any) -> bool:
-        """Say whether one element stands before the other; of two with the same number, whichever came first."""
+        """Return whether one element sorts before the other, also for equal numbers, whichever arrived first."""
         left_number, right_number = self._number(left), self._number(right)
         return bool(left_number < right_number) or (
             left is not right and left_number == right_number and later_of(left, right) is right

@@ -1,4 +1,4 @@
-"""Plain functions as combiners, and whatever else users pass for one."""
+"""Turn what users pass as a combiner into a `CombineFn`: an instance, a class, or a plain function."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class AssociativeFn(CombineFn[Any, list[Any], Any]):
     """An associative and commutative function over an iterable, as a combiner.
 
     Results are fed back as inputs, so `fn([fn([a, b]), c])` must be `fn([a, b, c])`, which
-    `testing.check_combine_fn(fn, inputs)` checks. The value of an empty pane is `fn([])`, or `None` where the function
-    does not take nothing.
+    `testing.check_combine_fn(fn, inputs)` checks. The value of an empty pane is `fn([])`, or `None` if the function
+    does not accept an empty iterable.
 
     Source: Beam's `CallableWrapperCombineFn`.
 
@@ -66,7 +66,7 @@ class AssociativeFn(CombineFn[Any, list[Any], Any]):
         return merged if len(merged) < self.buffered else [self.fn(merged)]
 
     def extract_output(self, accumulator: list[Any]) -> Any:
-        """Reduce what is buffered."""
+        """Reduce the buffer to the result."""
         if accumulator:
             return self.fn(list(accumulator))
         try:
@@ -78,7 +78,7 @@ class AssociativeFn(CombineFn[Any, list[Any], Any]):
         return code_name(self.fn.func if isinstance(self.fn, _Curried) else self.fn)
 
     def output_type(self, value_type: Any) -> Any:
-        """Return what the function's annotation says."""
+        """Return the type that the function is annotated to return."""
         del value_type
         return return_type(self.fn.func if isinstance(self.fn, _Curried) else self.fn)
 
@@ -140,14 +140,14 @@ class _WithArguments(WrappingFn[Any, Any, Any]):
 
 
 def user_function(combine: CombineFn[Any, Any, Any]) -> Any:
-    """Return what the user gave for a combiner: the function, or the combiner itself."""
+    """Return the user's own object behind a combiner: the function, or the combiner itself."""
     if isinstance(combine, _WithArguments):
         return combine.combine
     return combine.fn if isinstance(combine, AssociativeFn) else combine
 
 
 def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> CombineFn[Any, Any, Any]:
-    """Return the combiner that was given: an instance, a class, or a function over an iterable.
+    """Return a combiner, given an instance, a class, or a function over an iterable.
 
     Args:
         combiner: the combiner.
@@ -179,7 +179,7 @@ def as_combine_fn(combiner: Any, label: str, *args: Any, **kwargs: Any) -> Combi
 
 
 def _check_associative(fn: Any, label: str) -> None:
-    """Reject well-known functions whose result over results is another one than over all values."""
+    """Reject well-known functions that are not associative: `f([f([a, b]), c])` differs from `f([a, b, c])`."""
     module, name = getattr(fn, "__module__", None), getattr(fn, "__name__", None)
     instead = _NOT_ASSOCIATIVE.get((module, name)) if isinstance(module, str) and isinstance(name, str) else None
     if instead is not None:

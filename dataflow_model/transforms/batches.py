@@ -160,7 +160,7 @@ class BatchElements(PTransform):
 
 
 class _Shard:
-    """Gives an element a shard by its value."""
+    """Pairs an element with its shard, which depends on the element's value only."""
 
     def __init__(self, shards: int) -> None:
         self.shards = shards
@@ -176,7 +176,7 @@ class _Shard:
 
 
 class _Batches(DoFn):
-    """Keeps a list until it is full, old, or its window over."""
+    """Buffers values until the list is full or old enough, or the window ends."""
 
     values = BagStateSpec[Any]()
     bytes_held = ValueStateSpec[int](default=0)
@@ -197,7 +197,7 @@ class _Batches(DoFn):
         old: Timer,
         window: Window,
     ) -> Iterable[Any]:
-        """Take a value in, and give the list if that fills it."""
+        """Buffer a value, and emit the list if it is full."""
         key, value = element
         if not len(values):
             over.set(window.end)
@@ -212,12 +212,12 @@ class _Batches(DoFn):
 
     @on_timer(over)
     def at_end(self, key: Any, values: BagState[Any], bytes_held: ValueState[int], old: Timer) -> Iterable[Any]:
-        """Give what is there as the window ends."""
+        """Emit the list at the end of the window."""
         yield _taken(key, values, bytes_held, old)
 
     @on_timer(old)
     def at_age(self, key: Any, values: BagState[Any], bytes_held: ValueState[int], over: Timer) -> Iterable[Any]:
-        """Give what is there as it has waited long enough."""
+        """Emit the list when its first value has waited for `max_age`."""
         yield _taken(key, values, bytes_held, over)
 
 

@@ -1,4 +1,4 @@
-"""What a user's function is called in a label: by its name, or where it has none, by its code."""
+"""The name of a user's function in a label, or its code if it has no name."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["CallsUser", "code_name", "shown_arguments"]
 _LAMBDA: Final = "<lambda>"
 _LONGEST: Final = 60
 _DIGEST: Final = 4
-"""Bytes of a digest that is shown."""
+"""The number of bytes of a digest that are shown."""
 
 
 def shown_arguments(first: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Return what an error says about arguments with which a function cannot be called.
+    """Return the arguments of a call as an error shows them.
 
     Args:
         first: what the first argument is.
@@ -37,12 +37,12 @@ def shown_arguments(first: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 
 
 def code_name(code: Any) -> str:
-    """Return a short text that tells a user's function from another, the same in every process.
+    """Return a short text that distinguishes a user's function from others, the same in every process.
 
-    A function is called by its name, any other object by its class. A lambda is called by its code, whatever the
-    line on which it stands, the layout and the comments; what it takes from its surroundings does not count. Code
-    that is longer than a label should be is cut short and ends with a digest of the whole. Where the source is not at
-    hand, a digest of the compiled code stands for it, which may change with the version of Python.
+    It is the name of a function, the class of any other object, and the code of a lambda. The code does not depend on
+    line numbers, layout, comments and the values of captured variables. Code that is too long for a label is cut and
+    ends with a digest of the whole. If the source is not available, a digest of the compiled code is used, which may
+    change with the version of Python.
 
     Example:
         >>> code_name(len), code_name(lambda   x: x+1), code_name(functools.partial(sorted, reverse=True))
@@ -61,7 +61,7 @@ def code_name(code: Any) -> str:
 
 
 class CallsUser:
-    """What a callable of this package derives from if it calls one function of the user's, `func`."""
+    """The base class of callables of this package that call one function of the user, `func`."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
@@ -69,14 +69,14 @@ class CallsUser:
 
 
 def _function_of(code: Any) -> Any:
-    """Return the user's function in what wraps it: a partial call, or a callable of this package that calls it."""
+    """Return the user's function without its wrappers: partial calls and callables of this package."""
     while isinstance(code, functools.partial | CallsUser):
         code = code.func
     return code
 
 
 def _source(code: types.CodeType) -> str | None:
-    """Return the code of a lambda in Python's own layout, `None` where its source is not to be had."""
+    """Return the code of a lambda in the layout of `ast.unparse`; `None` if its source is not available."""
     lines = linecache.getlines(code.co_filename)
     tree = _parsed("".join(lines))
     if tree is None:
@@ -88,7 +88,7 @@ def _source(code: types.CodeType) -> str | None:
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno and _arguments(node) == _names(code)
     ]
     holding = [node for node in places if _starts(node.body) & body]
-    if holding:  # of a lambda in a lambda, the one inside
+    if holding:  # the inner one of nested lambdas
         return ast.unparse(max(holding, key=lambda node: (node.body.lineno, node.body.col_offset)))
     texts = {ast.unparse(node) for node in places}
     return texts.pop() if len(texts) == 1 else None

@@ -23,7 +23,7 @@ __all__ = ["CoGroupByKey"]
 SecondT = TypeVar("SecondT", default=Any)
 ThirdT = TypeVar("ThirdT", default=Any)
 _LABELS: Final = ("Flatten", "GroupByKey")
-"""Labels of the transforms behind those of the inputs; the last one avoids the label of an input by itself."""
+"""The labels that no input may have: those of the transforms that follow, except the last, which avoids conflicts."""
 
 
 class CoGroupByKey(PTransform):

@@ -77,7 +77,7 @@ class Top(Combiner[Any, list[Any], list[Any]]):
         return []
 
     def add_input(self, accumulator: list[Any], element: Any) -> list[Any]:
-        """Append; the list is cut to the best from time to time, which keeps an element cheap."""
+        """Append the element; the list is only cut to the best when it is long, so that few elements cause a sort."""
         accumulator.append(element)
         return accumulator if len(accumulator) < 4 * self.n else self._best(accumulator)
 
@@ -108,12 +108,12 @@ class Top(Combiner[Any, list[Any], list[Any]]):
         return [elements[place] for place in places]
 
     def _after_numbers(self, rank: Any) -> tuple[bool, Any]:
-        """Return what to compare instead of a rank where one is NaN, which has its place behind all others."""
+        """Return a sort key that puts ranks that are NaN after all others."""
         return (not self.reverse, rank) if rank == rank else (self.reverse, 0)  # noqa: PLR0124
 
 
 def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> InvalidType:
-    """Return the error for elements of which some cannot be compared, with the first that differs in type."""
+    """Return the error for elements that cannot be compared; it names the first one of another type."""
     kinds = [type(rank) for rank in ranks]
     other = next((place for place, kind in enumerate(kinds) if kind is not kinds[0]), len(kinds) - 1)
     by_key = "" if ranks is elements else f", whose keys are {shown(ranks[0])} and {shown(ranks[other])}"
@@ -275,13 +275,13 @@ class Distinct(GlobalOrPerKey):
 
 
 def _first_time(counted: tuple[Any, int], pane: PaneInfo) -> Iterator[Any]:
-    # A later pane of the window, even an empty one, brings nothing that was not there before.
+    # A later pane of the window, even an empty one, has no element that earlier panes did not have.
     if pane.is_first:
         yield counted[0]
 
 
 def _if_there(counted: tuple[Any, int]) -> Iterator[Any]:
-    # A retraction repeats the pane that it takes back, its number and all, so only the count may decide.
+    # A retraction has the number of the pane that it retracts, so only the count can decide.
     element, count = counted
     if count > 0:
         yield element

@@ -31,7 +31,7 @@ _DECIMALS: Final = decimal.Context(prec=10_000)
 
 
 def _no_element(combine: Combiner[Any, Any, Any]) -> InvalidType:
-    """Return the error for `None` as an element: whether it is taken must not depend on the order of arrival."""
+    """Return the error for `None` as an element, which must not be accepted or rejected depending on the order."""
     return InvalidType(
         f"an element of {type(combine).__name__} must not be None, got None",
         hint="leave such elements out before: dm.Filter(lambda pair: pair[1] is not None) in front of per_key(), "
@@ -41,7 +41,7 @@ def _no_element(combine: Combiner[Any, Any, Any]) -> InvalidType:
 
 
 def _exact(number: Any) -> Any:
-    """Return a NumPy number as one of Python, whose ints do not wrap around; all else, also spans of time, as it is."""
+    """Return a NumPy number as a Python number, which does not overflow; return any other value unchanged."""
     return number.item() if isinstance(number, np.number) and number.dtype.kind != "m" else number
 
 
@@ -238,7 +238,7 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
 def _unless_nan(first: Any, second: Any) -> Any:
     """Return the first value, or the second if the first is NaN, which alone does not equal itself.
 
-    Passing over NaN keeps the answer free of the order of arrival.
+    Skipping NaN makes the result independent of the order of arrival.
     """
     return first if first == first else second  # noqa: PLR0124
 

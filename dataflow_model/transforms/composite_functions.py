@@ -56,7 +56,7 @@ def ptransform_fn(fn: Callable[..., Any]) -> Callable[..., PTransform]:
 
 
 class _OfFunction(PTransform):
-    """A composite that a function describes."""
+    """A composite whose `expand` is a function."""
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.fn = fn

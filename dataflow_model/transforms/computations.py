@@ -241,17 +241,17 @@ class ComputationState:
 
 @attrs.define
 class Scope:
-    """What a callback works on: one key, at one event time.
+    """The context of a callback: one key, at one event time.
 
     Attributes:
         name: the computation's, for messages.
-        key, state: the key and what is kept for it.
+        key, state: the key and its state.
         timestamp: of the record or timer.
-        since: the state's own timestamp before the call, or `None`.
+        since: the timestamp of the state before the call, or `None`.
         watermark: of the input.
         timers: one handle for each domain.
-        streams: what it may produce.
-        produced: what it has produced.
+        streams: the streams on which the callback may produce records.
+        produced: the records that it has produced.
     """
 
     name: str
@@ -273,7 +273,7 @@ class Scope:
         return self.timers[domain]
 
     def produce(self, record: StreamRecord, stream: str) -> None:
-        """Check a production, and keep it."""
+        """Check a produced record, and keep it until the callback returns."""
         if not isinstance(record, StreamRecord):
             raise InvalidType(
                 f"`produce` takes a StreamRecord, got {record!r}",

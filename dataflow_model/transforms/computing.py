@@ -1,4 +1,4 @@
-"""How a computation runs: its streams by key, then a stateful DoFn."""
+"""The implementation of a computation: its streams are merged by key, and a stateful `DoFn` calls it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = ["ByKey", "ComputationFn", "KeyExtractor", "check_computation"]
 
 
 KeyExtractor: TypeAlias = "Callable[[Any], Any] | None"
-"""What makes a key of a value; `None` keeps the key that the producer gave."""
+"""A function from a value to its key; `None` keeps the key of the produced record."""
 
 
 class ComputationFn(DoFn):
-    """Runs a computation by key. Elements are pairs of a key and of a stream's name with a value.
+    """Calls a computation for each key; the elements are `(key, (stream, value))`.
 
     Args:
-        name: the computation's, for messages.
-        computation: a worker runs a copy of it.
-        streams: what it may produce.
+        name: the name of the computation, for messages.
+        computation: the computation; each worker runs a copy.
+        streams: the streams on which it may produce records.
     """
 
     state = ValueStateSpec[bytes | None]()
@@ -53,7 +53,7 @@ class ComputationFn(DoFn):
         self._running = computation
 
     def setup(self) -> None:
-        """Take a copy: what a callback works on is kept in it while it runs."""
+        """Copy the computation, since the copy holds the context of a callback while it runs."""
         self._running = copy.copy(self.computation)
         self._running.setup()
 
@@ -76,7 +76,7 @@ class ComputationFn(DoFn):
         low_watermark_timer: Timer,
         clock_timer: Timer,
     ) -> Iterable[Any]:
-        """Hand a record to the computation."""
+        """Call the computation with a record."""
         key, (stream, value) = element
         record = StreamRecord(key, value, timestamp, stream, timestamp < watermark.read())
         scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
@@ -96,7 +96,7 @@ class ComputationFn(DoFn):
         low_watermark_timer: Timer,
         clock_timer: Timer,
     ) -> Iterable[Any]:
-        """Hand a timer to the computation that the watermark has reached."""
+        """Call the computation with a timer that the watermark has reached."""
         timer = FiredTimer(key, timer_tag, fire_timestamp, TimeDomain.EVENT_TIME, timestamp)
         scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
         return self._run(scope, lambda: self._running.process_timer(timer))
@@ -115,7 +115,7 @@ class ComputationFn(DoFn):
         low_watermark_timer: Timer,
         clock_timer: Timer,
     ) -> Iterable[Any]:
-        """Hand a timer to the computation that the clock has left."""
+        """Call the computation with a timer that the clock has passed."""
         timer = FiredTimer(key, timer_tag, fire_timestamp, TimeDomain.PROCESSING_TIME, timestamp)
         scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
         return self._run(scope, lambda: self._running.process_timer(timer))
@@ -150,7 +150,7 @@ class ComputationFn(DoFn):
 
 
 class ByKey(PTransform):
-    """Gives what a computation takes keys, and says by which stream it came."""
+    """Merges the streams of a computation into elements `(key, (stream, value))`."""
 
     input_kind = "collections"
 
@@ -159,7 +159,7 @@ class ByKey(PTransform):
         self._keyed = keyed
 
     def expand(self, pcoll: Mapping[str, PCollection], /) -> PCollection:
-        """Give each stream its keys, and put them together."""
+        """Key each stream, and flatten them."""
         pairs = []
         for stream, collection in pcoll.items():
             made = _keying(stream, self._subscribes[stream], has_key=stream in self._keyed)
@@ -169,7 +169,7 @@ class ByKey(PTransform):
 
 
 def _keying(stream: str, extractor: KeyExtractor, *, has_key: bool) -> Callable[[Any], Any]:
-    """Return what makes `(key, (stream, value))` of an element: of a pair's value where computations produce it."""
+    """Return a function from an element to `(key, (stream, value))`; streams of computations consist of pairs."""
     if extractor is None:
         return lambda pair: (pair[0], (stream, pair[1]))
     if has_key:
@@ -178,11 +178,11 @@ def _keying(stream: str, extractor: KeyExtractor, *, has_key: bool) -> Callable[
 
 
 def check_computation(computation: object) -> Computation:
-    """Return what is given if it can be run as a computation.
+    """Return the argument after checking that it can run as a computation.
 
     Raises:
-        InvalidType: for something else, for a class, or a coder that is none.
-        InvalidArgument: without `process_record`, or for percentiles out of range.
+        InvalidType: if it is not an instance of `Computation`, or its coder is not a coder.
+        InvalidArgument: if it does not define `process_record`, or its percentiles are out of range.
 
     Example:
         >>> check_computation(Computation)

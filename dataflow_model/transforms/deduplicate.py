@@ -1,4 +1,4 @@
-"""Deduplicate: drops records that are delivered again."""
+"""Deduplicate: drop records that are delivered more than once."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class _ById:
 
 
 class _IdFn(CallableDoFn):
-    """Does the same for a function that is told more."""
+    """Pairs an element with the user's id, if the function requests metadata too."""
 
     def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
         yield self.fn(element, *args, **kwargs), element

@@ -1,4 +1,4 @@
-"""Elements as bytes, to draw and to count them in a way that depends on their values alone."""
+"""Encode elements as bytes, so that sampling and counting them depends only on their values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["SPACE", "element_bytes", "hash_of", "later_of"]
 
 _DIGEST: Final = 8
 _NO_KEY: Final = b"\xff"
-"""What the bytes of an element that cannot be a key begin with; those of a key do not."""
+"""The first bytes of the encoding of an element that cannot be a key; no key is encoded so."""
 SPACE: Final = 1 << 8 * _DIGEST
-"""How many values `hash_of` may have."""
+"""The number of different values of `hash_of`."""
 
 
 def element_bytes(element: Any) -> bytes:
-    """Return bytes that are equal just when type and value of two elements are, whatever the process.
+    """Return the same bytes, in every process, for two elements if and only if they are equal in type and value.
 
-    Takes what can be a key, and also NaN and NaT, lists, sets, dicts, byte arrays, arrays of NumPy, and attrs and
-    dataclass values of these that can be changed.
+    An element can be a key, NaN or NaT, a list, set, dict, byte array or NumPy array, or a mutable attrs or dataclass
+    value with such fields.
 
     Raises:
         KeyEncodingError: for anything else.
@@ -85,7 +85,7 @@ def later_of(left: Any, right: Any) -> Any:
 
 
 def _parts(element: Any) -> list[bytes] | None:
-    """Return the encodings of what an element holds, `None` for one that is not known to hold anything."""
+    """Return the encodings of an element's parts; `None` if its type is not a known container."""
     match element:
         case float() | decimal.Decimal() if math.isnan(element):
             return []

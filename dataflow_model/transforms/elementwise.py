@@ -84,7 +84,7 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
         super().__init__(kind(_returning(fn, self, hint)), *args, **kwargs)
 
     def output_type(self, element_type: Any) -> Any:
-        """Return what the function's annotation says; that of a function on columns does not say it."""
+        """Return the type that the function is annotated to return; a function on columns does not state it."""
         del element_type
         if not self.fn.takes_elements:
             return Any
@@ -233,7 +233,7 @@ class FlatMapTuple(FlatMap[Any, OutputT]):
 
 
 def _returning(fn: Any, transform: ParDo, hint: str) -> Any:
-    """Return the function, whose result is one value: a generator would be the element itself, or always be true."""
+    """Return the function; reject a generator function, whose generator would be the output, or always be true."""
     for function in (fn, getattr(type(fn), "__call__", None)):  # noqa: B004 - instances of its class may be called
         if inspect.isgeneratorfunction(function):
             kind, name = type(transform).__name__, getattr(fn, "__name__", repr(fn))
@@ -251,7 +251,7 @@ def _checked_flag(vectorized: object) -> bool:
 
 
 class _Spread(CallsUser):
-    """Calls a function with the parts of a tuple, after which its signature has only what the runner fills."""
+    """Calls a function with the parts of a tuple; its own signature lists only what the runner fills."""
 
     @property
     def __signature__(self) -> inspect.Signature:

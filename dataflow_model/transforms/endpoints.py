@@ -1,4 +1,4 @@
-"""Both ends of a pipeline: Create, and the transforms that `io` builds its own on."""
+"""Both ends of a pipeline: Create, and the transforms on which those of `io` are built."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         def shape(self) -> Any: ...
 
     class _Columns(Protocol):
-        """Whatever gives Arrow its columns."""
+        """Any object that exports its columns to Arrow."""
 
         def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 

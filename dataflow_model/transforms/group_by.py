@@ -194,7 +194,7 @@ def _value(expression: str | Callable[[Any], Any], element: Any) -> Any:
 
 
 class _Pair:
-    """Turns an element into a key and a value: the element itself, or what is to be combined of it."""
+    """Turns an element into a key and a value: the element itself, or the fields to combine."""
 
     def __init__(self, key: _Key, value: _Key | None) -> None:
         self.key = key

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.combine import CombineFn
 
     class _Sum(Protocol):
-        """The builtin `sum`: its type says that a sum may be the int 0, which is of no use here."""
+        """The builtin `sum` without the int 0 in its result type, which it returns only for no inputs."""
 
         def __call__(self, iterable: Iterable[Any], /, start: Any) -> Any: ...
 
@@ -63,12 +63,12 @@ class GroupByKey(PTransform):
         return _group(pcoll, GroupFn(self._inputs), list[value])  # type: ignore[valid-type] # built at run time
 
     def _of_inputs(self, names: Iterable[str]) -> Self:
-        """Return the grouping of values that say by its place from which of several inputs they are."""
+        """Return a grouping of values `(place, value)`, where `place` is the number of the input."""
         return self._but(_inputs=tuple(names))
 
 
 class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, OutputT_co]):
-    """What `CombinePerKey` and `CombineGlobally` have in common: a combiner, and a name that may speak of it."""
+    """The base class of `CombinePerKey` and `CombineGlobally`: a combiner, and a name that may contain it."""
 
     input_kind = "collection"
 
@@ -77,11 +77,11 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
         self.fn = as_combine_fn(fn, self._name, *args, **kwargs)
 
     def default_label(self) -> str:
-        """Return the name that it was made with."""
+        """Return the name that was passed, or that of the class."""
         return self._name
 
     def label_by_code(self) -> str | None:
-        """Return the name with the function or the combiner's class; `None` if the name says it, as `Sum.PerKey`."""
+        """Return the name with the function or the combiner's class; `None` if the name has it, as in `Sum.PerKey`."""
         return f"{self._name}({code_name(user_function(self.fn))})" if self._name == type(self).__name__ else None
 
 

@@ -39,7 +39,7 @@ __all__ = ["checked_fanout", "combine_in_parts"]
 
 _PICKLE_PROTOCOL: Final = 5
 _MOST_PARTS: Final = 1 << 32
-"""There are no more hashes of records."""
+"""The number of different hashes of records, so more parts would stay empty."""
 _PLAIN: Final = frozenset({"sum", "count", "min", "max"})
 """The kernels whose output is the accumulator."""
 
@@ -165,7 +165,7 @@ class _Wrapping(WrappingFn[Any, Any, Any]):
 
     @property
     def create_accumulator(self) -> Callable[[], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The method of the other combiner, so that no call comes between for each part."""
+        """The method of the other combiner itself, which saves a call for each part."""
         return self.combine.create_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
@@ -184,7 +184,7 @@ class Partial(_Wrapping):
 
     @property
     def add_input(self) -> Callable[[Any, Any], Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The method of the other combiner that adds an input, so that no call comes between for each element."""
+        """The method of the other combiner itself, which saves a call for each element."""
         return self.combine.add_input
 
     def extract_output(self, accumulator: Any) -> Any:
@@ -216,7 +216,7 @@ class Merging(_Wrapping):
 
 @attrs.frozen
 class WhenReached(Deadline):
-    """Fire when the watermark reaches the earliest new element; for one behind the watermark that is at once."""
+    """Fire when the watermark reaches the earliest new element: immediately, if that is behind the watermark."""
 
     @property
     def _domain(self) -> TimeDomain:
@@ -234,7 +234,7 @@ class WhenReached(Deadline):
 
 
 class _Split(PTransform):
-    """Gives each element its part.
+    """Assigns each element to a part of its key.
 
     Args:
         fn: the function.
@@ -319,7 +319,7 @@ class HashedParts(SplitFn):
         record_hashes: Callable[[], NDArray[np.int64]],
         coded_keys: Callable[[], tuple[Sequence[Any], NDArray[np.int64]]] | None,
     ) -> Iterable[int] | NDArray[np.int64]:
-        """Return the part of each pair, after one call of the function for each key where the keys are told apart."""
+        """Return the part of each pair; the function is called once per key if equal keys are known to the caller."""
         hashes = record_hashes() if self.by_record else _value_hashes(pairs, times)
         if isinstance(self.fanout, int):
             return hashes % self.fanout

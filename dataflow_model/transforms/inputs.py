@@ -26,7 +26,7 @@ _AS_VALUES: Final = (
 
 
 def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrategy:
-    """Return the windowing strategy of several collections put together: the first one's, with their common trigger.
+    """Return the windowing strategy of several merged collections: that of the first, with the common trigger.
 
     Args:
         inputs: the collections, at least one.

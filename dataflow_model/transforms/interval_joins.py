@@ -37,7 +37,7 @@ class KeptSide:
     alone: list[int] = attrs.field(factory=list)
 
     def add(self, time: int, value: Any, *, matched: bool) -> None:
-        """Add an element, behind those of the same time."""
+        """Add an element after those with the same event time."""
         place = bisect_right(self.times, time)
         self.times.insert(place, time)
         self.values.insert(place, value)
@@ -97,7 +97,7 @@ class JoinWithin(BoundedLatenessFn):
         over: Timer,
         unmatched: WatermarkHold,
     ) -> Iterator[Any]:
-        """Join an element with those of the other side that are there, and keep it for those to come."""
+        """Join an element with the buffered elements of the other side, and buffer it for later ones."""
         key, (is_right, value) = element
         time = int(timestamp)
         sides = kept.read() or (KeptSide(), KeptSide())

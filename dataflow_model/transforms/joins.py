@@ -1,4 +1,4 @@
-"""Joins: the pairs that two collections make where the key is the same, and the window or nearly the event time."""
+"""Joins: combine the elements of two collections by key, and by window or by distance in event time."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         return joined
 
     def default_label(self) -> str:
-        """Return the name that it was made by."""
+        """Return the name of the method that created the join."""
         return self._name
 
     def expand(self, pcoll: Any, /) -> Any:
@@ -188,7 +188,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         return grouped | FlatMap(combine).with_output_types(output)
 
     def _by_distance(self, left: PCollection, right: PCollection, within: Duration, output: Any) -> Any:
-        """Bring both sides together by key, and join them in state."""
+        """Flatten both sides, and join them in the state of each key."""
         lateness = max(left.strategy.allowed_lateness, right.strategy.allowed_lateness)
         sides = []
         for name, member, is_right in (("left", left, False), ("right", right, True)):
@@ -213,7 +213,7 @@ def _joined(name: str, within: DurationLike | None, **keeps: bool) -> Any:
 
 
 class _Side:
-    """Says of the value of a pair from which side it is."""
+    """Marks the value of a pair with its side."""
 
     def __init__(self, *, is_right: bool) -> None:
         self.is_right = is_right
@@ -224,7 +224,7 @@ class _Side:
 
 
 class _Combinations:
-    """Gives all combinations of a left and a right value of one group."""
+    """Returns all combinations of a left and a right value of one group."""
 
     __name__ = "combinations"
 
@@ -248,7 +248,7 @@ def _or_none(hint: Any) -> Any:
 
 
 def _check_panes(strategy: WindowingStrategy, label: str) -> None:
-    """Raise `InvalidArgument` where partners may come in different panes, of which none holds both."""
+    """Raise `InvalidArgument` if partners may be in different discarding panes, so that no pane contains both."""
     if not strategy.accumulates and may_refine(strategy):
         raise InvalidArgument(
             f"{label!r} joins only elements of the same pane, and under a discarding strategy with "

@@ -66,7 +66,7 @@ def _timed_value(pair: Any, timestamp: EventTime) -> tuple[Any, _Timed]:
 
 @attrs.frozen
 class _LatestFn(CombineFn[Any, Any, Any]):
-    """Keeps the last of pairs of an event time and a value; `None` stands for none."""
+    """Keeps the latest pair of an event time and a value; `None` if there are no pairs."""
 
     def create_accumulator(self) -> _Timed | None:
         return None

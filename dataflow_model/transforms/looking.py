@@ -1,4 +1,4 @@
-"""What a collection holds, by a sample: for notebooks and for a first look."""
+"""Samples of a collection, for `head` and `show`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options out of a closed set, given as the enum's member or as its text."""
+"""Options from a closed set, given as a member of the enum or as text."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Keys", "KvSwap", "Values", "WithKeys"]
 
 FieldT = TypeVar("FieldT", default=None)
-"""What `WithKeys` gets as `value`: `str` where a field becomes the value, `None` where the element does."""
+"""The type of `value` in `WithKeys`: `str` if a field becomes the value, `None` if the element does."""
 
 
 @calls_explained(
@@ -136,7 +136,7 @@ class _OfPairs(Map[Any, Any]):
     """A `Map` over pairs, whose function is not the user's."""
 
     def expand(self, pcoll: PCollection, /) -> Any:
-        """Check that there are pairs, and add the node."""
+        """Check that the elements are pairs, and add the node."""
         typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
         return super().expand(pcoll)
 

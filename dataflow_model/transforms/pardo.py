@@ -262,7 +262,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         return f"{self.default_label()}({code_name(self.fn.fn if isinstance(self.fn, CallableDoFn) else self.fn)})"
 
     def output_type(self, element_type: Any) -> Any:
-        """Return the type of the main output's elements, from the hints; those of a function on columns do not say."""
+        """Return the type of the main output's elements from the type hints; one on columns does not state it."""
         del element_type
         if not self.fn.takes_elements:
             return Any
@@ -316,7 +316,7 @@ _FOR_PAIRS: Final[Mapping[type[DoFn], str]] = {
 
 
 def checked_function(fn: Any, transform: PTransform) -> Any:
-    """Return what a transform calls for each element; raise `InvalidType` unless it is a function, and not `async`."""
+    """Return the function that a transform calls per element; raise `InvalidType` for `async` or no function at all."""
     if not callable(fn):
         raise InvalidType(
             f"{type(transform).__name__} takes a function, got {fn!r}",

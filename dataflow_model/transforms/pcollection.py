@@ -25,7 +25,7 @@ _TAGS: Final = "use one of these tags, or name the tag in with_outputs(…)"
 
 
 class Expands(Protocol[InputT_contra, OutputT_co]):
-    """What can stand right of `|`, as type checkers see it: a transform, by the annotations of its `expand`."""
+    """The right operand of `|` for type checkers: a transform, typed by the annotations of its `expand`."""
 
     def expand(self, pcoll: InputT_contra, /) -> OutputT_co:
         """Apply the parts of the transform to `pcoll` and return what comes out."""

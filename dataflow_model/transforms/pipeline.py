@@ -341,7 +341,7 @@ def _check_input(transform: PTransform, pvalue: Any, label: str) -> None:
 
 
 def _check_unpacked(transform: PTransform, pvalue: Any, label: str) -> None:
-    """Reject the pair that a transform with exception handling returns: both together are no input of another one."""
+    """Reject the pair that a transform with exception handling returns, which must be unpacked first."""
     match pvalue:
         case (_, PCollection(element_type=kind)) if kind is DeadLetter:
             raise InvalidType(
@@ -352,7 +352,7 @@ def _check_unpacked(transform: PTransform, pvalue: Any, label: str) -> None:
 
 
 def _way_out(given: object) -> str:
-    """Name what was probably meant."""
+    """Return the hint for a value that is not a transform: what was probably meant."""
     name = getattr(given, "__name__", type(given).__name__)
     match given:
         case type() if issubclass(given, PTransform):
@@ -387,7 +387,7 @@ def _is_own_method(function: FunctionType | MethodType) -> bool:
 
 
 def _apply_to_several(several: object, transform: PTransform) -> Any:
-    """Apply a transform to what stands left of `|` and is no collection itself: a tuple or a dict of them."""
+    """Apply a transform to a left operand of `|` that is not a collection but a tuple or a dict of collections."""
     if several is None:
         raise InvalidType(
             f"{transform.label!r} must be applied to a collection, got None",

@@ -21,7 +21,7 @@ _PREFIXES: Final = (
     ("dataflow_model.testing.", "dm.testing."),
     ("dataflow_model.", "dm."),
 )
-"""How users write what stands in a module."""
+"""The prefix with which users write the names of a module."""
 _FORMS: Final = {"PerKey": "per_key", "PerElement": "per_element"}
 _NO_TYPES: Final = (str, bytes, int, float, list, tuple, dict, set)
 _apply_to_several: list[Callable[[Any, PTransform], Any]] = []
@@ -155,16 +155,16 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
 
 
 class KeepsElements(PTransform[PCollection[Never], PCollection], Generic[ElementT_contra]):
-    """A transform that gives elements as they are and calls a function that takes `ElementT_contra`, such as `Filter`.
+    """A transform such as `Filter` that passes elements on unchanged, and whose function takes `ElementT_contra`.
 
-    To type checkers, applying it gives the collection's own type, also where they know nothing of the function's
-    parameter, as with a lambda. That is said in `PCollection.__or__`; so that nothing else is inferred from `expand`,
-    it takes no collection there.
+    For type checkers, the result has the type of the input collection, even if the type of the function's parameter is
+    unknown, as for a lambda. An overload of `PCollection.__or__` declares this; `expand` is annotated so that no
+    collection matches it and nothing else is inferred.
     """
 
 
 def written(transform: PTransform) -> str:
-    """Return how a transform is written, as hints show it.
+    """Return the code that creates a transform, in short, as hints show it.
 
     Example:
         >>> import dataflow_model as dm

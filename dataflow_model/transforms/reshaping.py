@@ -178,7 +178,7 @@ class Reshuffle(PTransform):
 
 
 def _once_each(inputs: list[PCollection]) -> list[PCollection]:
-    """Return the inputs, a repeated one as a copy: a node reads each collection once."""
+    """Return the inputs with a copy in place of each repetition, since a node reads each collection only once."""
     seen: set[nodes.Ref] = set()
     for place, member in enumerate(inputs):
         if member.ref in seen:

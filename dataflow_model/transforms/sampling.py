@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Sample"]
 
 _FEWEST: Final = 64
-"""How many distinct elements are kept at least: so many may occur any number of times and are drawn by their share."""
+"""The minimum number of distinct elements to keep; up to that, each is drawn in proportion to its occurrences."""
 _Held = dict[int, tuple[Any, int]]
 
 
@@ -123,14 +123,14 @@ class Sample(Combiner[Any, _Held, list[Any]]):
 
 
 def _either(left: Any, right: Any) -> Any:
-    """Return one of two elements that are the same as keys, whichever came first: `0.0` rather than `-0.0`."""
+    """Return one of two elements that are equal as keys, the same one in either order: `0.0` rather than `-0.0`."""
     return left if left is right else max(left, right, key=repr)
 
 
 def _ranks(place: int, count: int) -> Iterator[float]:
-    """Yield, from the least up, the ranks of equal elements: as many numbers in [0, 1] drawn at random, in order.
+    """Yield the ranks of equal elements in ascending order: one random number in [0, 1] per element.
 
-    Of one element it is its hash, so that of distinct elements those with the least hashes are drawn.
+    The rank of a single element is its hash, so that of distinct elements those with the least hashes are drawn.
     """
     rank, drawn = 0.0, place / SPACE
     for left in range(count, 0, -1):

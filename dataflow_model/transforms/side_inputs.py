@@ -92,7 +92,7 @@ class AsIter(AsView[ElementT]):
 
 
 AsList = AsIter
-"""The same as `AsIter`, whose elements come as a list already."""
+"""The same as `AsIter`, which already passes a list."""
 
 
 class AsDict(AsView[tuple[KeyT, ValueT]], Generic[KeyT, ValueT]):

@@ -1,4 +1,4 @@
-"""What computations take and keep: records, timers that have come due, coders for state.
+"""The values that computations receive, produce and store: records, fired timers, and coders of the state.
 
 Source: the MillWheel paper: records are (key, value, timestamp) triples, persistent state is bytes of the user's own.
 """

@@ -1,4 +1,4 @@
-"""Tables of other libraries as rows; none of the libraries is imported, a table brings its own."""
+"""Tables of other libraries as rows; none of the libraries is imported here, since the table's own is loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["arrow_table", "rows_of_table"]
 
 
 def rows_of_table(source: Any) -> Iterator[Any] | None:
-    """Return the rows of a table as named tuples, the values of an array or series of Arrow; `None` for anything else.
+    """Return the rows of a table as named tuples, or the values of an Arrow array or series; otherwise `None`.
 
     Raises:
         InvalidType: for a column that Arrow cannot hold, and for a DataFrame that is not in memory.
@@ -39,7 +39,7 @@ def rows_of_table(source: Any) -> Iterator[Any] | None:
 
 
 def arrow_table(source: Any, name: str) -> pa.Table | None:
-    """Return a table of another library as one of Arrow, or `None` for what is no table.
+    """Return a table of another library as an Arrow table; `None` for a value that is not a table.
 
     A pandas index with a name is a column; one without is left out. NaN in a column of pandas is null.
 

@@ -1,4 +1,4 @@
-"""Event times that the elements contain."""
+"""WithTimestamps: event times from the elements."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
 
 
 class _AsEventTime(CallsUser):
-    """Calls a user's function and turns what it gives into an `EventTime`."""
+    """Calls a user's function and converts the result to an `EventTime`."""
 
     def __call__(self, element: Any) -> EventTime:
         return element_time(self.func(element))

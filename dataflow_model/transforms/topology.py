@@ -37,7 +37,7 @@ __all__ = ["Topology"]
 
 @attrs.frozen
 class Injected:
-    """Data brought in: a source and the stream that it feeds."""
+    """An injector: a source and the stream that it feeds."""
 
     label: str
     stream: str
@@ -46,7 +46,7 @@ class Injected:
 
 @attrs.frozen
 class Added:
-    """A computation, with the streams that it takes, each by a key of its own, and those that it gives."""
+    """A computation, the streams that it subscribes to, each with a key extractor, and those that it produces."""
 
     label: str
     computation: Computation
@@ -56,7 +56,7 @@ class Added:
 
 @attrs.frozen
 class Sunk:
-    """A sink, and the stream that it takes."""
+    """A sink, and the stream that it receives."""
 
     label: str
     stream: str
@@ -252,7 +252,7 @@ class Topology:
         return f"Topology({self.name!r}, computations={[added.label for added in self.added]})"
 
     def _free(self, label: str) -> str:
-        """Return a label, if it names nothing yet."""
+        """Return a label after checking that it is not in use."""
         parts: list[Injected | Added | Sunk] = [*self.injected, *self.added, *self.sunk]
         taken = [part.label for part in parts]
         if label in taken:
@@ -291,7 +291,7 @@ def _without_key(value: Any) -> tuple[None, Any]:
 
 
 def _injected(pipeline: Pipeline, injected: Injected) -> PCollection:
-    """Apply a source; what comes in windows of its own is put into the global one."""
+    """Apply a source, and move elements that have windows of their own to the global window."""
     collection: PCollection = pipeline.apply(injected.source, PBegin(pipeline), injected.label)
     if not isinstance(collection, PCollection):
         raise InvalidType(

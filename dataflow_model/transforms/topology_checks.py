@@ -14,11 +14,11 @@ __all__ = ["in_order", "makers", "picture", "produced_streams", "takers"]
 
 
 def in_order(topology: Topology) -> list[Added]:
-    """Return the computations, each behind those whose streams it takes.
+    """Return the computations in topological order.
 
     Raises:
-        PlanError: for an empty topology, a stream that is taken and not made, one whose keys are wanted and that has
-            none, or a cycle.
+        PlanError: for an empty topology, a stream that is read but never written, a stream without keys whose keys a
+            subscriber needs, or a cycle.
 
     Example:
         >>> import dataflow_model as dm
@@ -75,7 +75,7 @@ def produced_streams(topology: Topology) -> frozenset[str]:
 
 
 def picture(topology: Topology) -> str:
-    """Return all streams in words: who makes and who takes each."""
+    """Describe all streams in words: which parts write and which read each of them."""
     made, taken = makers(topology), takers(topology)
     lines = [
         f"  {stream!r}: written by {_listed(made.get(stream, []))}, read by {_listed(taken.get(stream, []))}"
@@ -85,7 +85,7 @@ def picture(topology: Topology) -> str:
 
 
 def makers(topology: Topology) -> dict[str, list[str]]:
-    """Return by stream the labels of what makes it."""
+    """Return the labels of the parts that write each stream."""
     made: dict[str, list[str]] = {}
     for injected in topology.injected:
         made.setdefault(injected.stream, []).append(injected.label)
@@ -96,7 +96,7 @@ def makers(topology: Topology) -> dict[str, list[str]]:
 
 
 def takers(topology: Topology) -> dict[str, list[str]]:
-    """Return by stream the labels of what takes it."""
+    """Return the labels of the parts that read each stream."""
     taken: dict[str, list[str]] = {}
     for added in topology.added:
         for stream in added.subscribes:

@@ -1,4 +1,4 @@
-"""A topology as a graph to draw: what its parts are, and which stream goes from where to where; and as Mermaid text."""
+"""A topology as a graph to draw: a box for each part and a line for each stream; and as Mermaid text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SHAPES", "Box", "Kind", "Line", "boxes_and_lines", "mermaid", "unquo
 
 
 class Kind(enum.Enum):
-    """What a box stands for."""
+    """The kinds of boxes."""
 
     INJECTOR = "injector"
     COMPUTATION = "computation"
@@ -38,7 +38,7 @@ class Box:
 
 @attrs.frozen
 class Line:
-    """A stream from one part to another, with or without a name; places count the boxes."""
+    """A stream from one box to another, both given by their index, with or without a name."""
 
     start: int
     end: int
@@ -52,14 +52,14 @@ SHAPES: Final = {
     Kind.SINK: ('[/"', '"/]'),
     Kind.NOBODY: ('(["', '"])'),
 }
-"""What stands before and behind a box's text in Mermaid."""
+"""What surrounds the text of a box in Mermaid."""
 _CODES: Final = (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"))
 
 
 def boxes_and_lines(topology: Topology) -> tuple[list[Box], list[Line]]:
     """Return the parts of a topology, injectors first and sinks last, and its streams.
 
-    A stream that nobody takes ends in a box of its own.
+    A stream that no part reads ends in a box of its own.
     """
     boxes = [Box(part.label, Kind.INJECTOR) for part in topology.injected]
     boxes += [Box(part.label, Kind.COMPUTATION) for part in topology.added]
@@ -92,14 +92,14 @@ def _arrow(stream: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return text as Mermaid takes it between quotes."""
+    """Escape text for Mermaid's quotes."""
     for sign, code in _CODES:
         text = text.replace(sign, code)
     return text
 
 
 def unquoted(text: str) -> str:
-    """Return the text that Mermaid takes in this form between quotes.
+    """Undo the escaping of text in Mermaid's quotes.
 
     Example:
         >>> unquoted(_quoted('a "#1" <br/>'))

@@ -1,4 +1,4 @@
-"""A topology as a picture: boxes in layers from left to right, each stream a line from a port of its own.
+"""Draw a topology as SVG: boxes in layers from left to right, and a line for each stream from a port of its own.
 
 Source: Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical System Structures" (1981): layers,
 placeholders where a line passes a layer, order by the mean of the neighbours.
@@ -44,7 +44,7 @@ _FILLS: Final = {
 
 @attrs.define(eq=False)
 class _Spot:
-    """A box, or a place where a line passes a layer."""
+    """A box, or a point at which a line passes through a layer."""
 
     box: Box | None = None
     layer: int = 0
@@ -111,14 +111,14 @@ def svg(name: str, boxes: Sequence[Box], lines: Sequence[Line]) -> str:
 
 
 def _find_layers(spots: Sequence[_Spot], lines: Sequence[Line]) -> None:
-    """Put each box one layer behind the last of those that feed it; there are no circles."""
+    """Put each box into the layer after the last of the boxes that feed it; there are no cycles."""
     for _ in spots:
         for line in lines:
             spots[line.end].layer = max(spots[line.end].layer, spots[line.start].layer + 1)
 
 
 def _route(start: _Spot, end: _Spot, stream: str) -> list[_Spot]:
-    """Return what a line passes, ends included."""
+    """Return the spots that a line passes through, including both ends."""
     route = [start, *(_Spot(layer=layer) for layer in range(start.layer + 1, end.layer)), end]
     for left, right in itertools.pairwise(route):
         left.behind.append(right)
@@ -148,7 +148,7 @@ def _ordered(spots: Sequence[_Spot], routes: Sequence[list[_Spot]]) -> list[list
 
 
 def _place(layers: Sequence[list[_Spot]]) -> float:
-    """Give each spot its place; return the width of all."""
+    """Set the position of each spot; return the total width."""
     tallest = max(sum(spot.height + _GAP for spot in layer) for layer in layers)
     x = _MARGIN
     for layer in layers:
@@ -208,7 +208,7 @@ def _box(spot: _Spot) -> str:
 
 
 def _line(route: Sequence[_Spot], stream: str) -> str:
-    """Draw a line that leaves level, under its name, and bends to where it arrives."""
+    """Draw a line that starts horizontally, under its name, and bends towards its end."""
     start, end = route[0], route[-1]
     y = start.port(stream)
     x = start.x + start.width / 2

@@ -1,7 +1,7 @@
-"""Element types: what annotations say about them, and what they rule out at construction.
+"""Element types: infer them from annotations, and reject transforms that they rule out.
 
-Everything here errs on one side: a type that is unknown, abstract, or that a subclass could make right passes. Only
-what can never work is refused.
+All checks err on the side of acceptance: a type passes if it is unknown or abstract, or if a subclass could fit. Only
+what can never work is rejected.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def type_of_values(values: Sequence[Any], *, depth: int = 2) -> Any:
 
 
 def return_type(fn: Callable[..., Any]) -> Any:
-    """Return what a function's annotation says that it returns, the class itself for a class, else `Any`.
+    """Return the type that a function is annotated to return, a class itself, and otherwise `Any`.
 
     Example:
         >>> return_type(str), return_type(lambda x: x)
@@ -83,7 +83,7 @@ def return_type(fn: Callable[..., Any]) -> Any:
 
 
 def unwrapped(produced: Any) -> Any:
-    """Return the type of the elements that reach the main output, where a function returns `produced`.
+    """Return the element type of the main output of a function that returns elements of type `produced`.
 
     Example:
         >>> unwrapped(int | TaggedOutput), unwrapped(TimestampedValue[int]), unwrapped(TimestampedValue)
@@ -101,7 +101,7 @@ def _untimed(member: Any) -> Any:
 
 
 def item_type(iterable: Any) -> Any:
-    """Return the type of the items of an iterable type; `Any` where that is not plain.
+    """Return the type of the items of an iterable type; `Any` if that is not certain.
 
     Example:
         >>> from collections.abc import Iterator
@@ -141,7 +141,7 @@ def may_be_pair(element_type: Any) -> bool:
 
 
 def pair_types(element_type: Any) -> tuple[Any, Any]:
-    """Return the types of key and value; `Any` for what is not known.
+    """Return the types of key and value; `Any` for an unknown one.
 
     Example:
         >>> pair_types(tuple[str, int])
@@ -185,7 +185,7 @@ def field_type(row: Any, field: str, label: str) -> Any:
 
 
 def combined_type(combine: CombineFn[Any, Any, Any], value_type: Any) -> Any:
-    """Return the type of what a combiner gives for inputs of `value_type`."""
+    """Return the type of a combiner's output for inputs of `value_type`."""
     declared = getattr(combine, "output_type", None)
     return declared(value_type) if callable(declared) else declared_types(combine)[1]
 
@@ -202,7 +202,7 @@ def rows_of_types(types: Mapping[str, Any]) -> Any:
 
 
 def declared_types(combine: CombineFn[Any, Any, Any]) -> tuple[Any, Any]:
-    """Return the types of input and output that a combiner's class declares in its bases' brackets."""
+    """Return the types of input and output with which a combiner's class parametrizes its generic base."""
     for base in getattr(type(combine), "__orig_bases__", ()):
         origin, arguments = get_origin(base), get_args(base)
         if isinstance(origin, type) and issubclass(origin, CombineFn) and len(arguments) == 3:  # noqa: PLR2004 - its three
@@ -220,7 +220,7 @@ def check_pairs(element_type: Any, label: str) -> None:
 
 
 def check_common_keys(element_types: Sequence[Any], label: str) -> None:
-    """Raise `InvalidType` if the keys of a collection certainly equal none of the others that are joined with it."""
+    """Raise `InvalidType` if no key of a collection can ever equal a key of the other collections in the group."""
     keys = [pair_types(element_type)[0] for element_type in element_types]
     for place, key in enumerate(keys):
         others = [*keys[:place], *keys[place + 1 :]]
@@ -375,7 +375,7 @@ def either(members: Iterable[Any]) -> Any:
 
 
 def _class_of(hint: Any) -> type | None:
-    """Return the class behind a hint, `None` where there is none that tells anything."""
+    """Return the class of a hint's values; `None` if the hint does not determine one."""
     if hint is None:
         return types.NoneType
     kind = get_origin(hint) or hint

@@ -1,4 +1,4 @@
-"""Functions on columns: what they may ask for, and which columns they are given."""
+"""Functions on columns: what they may request, and which columns they receive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["check_vectorized", "columns_given"]
 
 
 def check_vectorized(node: ParDo) -> None:
-    """Refuse what a function on columns cannot do.
+    """Reject requests that a function on columns cannot make.
 
     Raises:
         InvalidArgument: for state and timers, metadata, side inputs, tagged outputs and memoised outputs.
@@ -54,7 +54,7 @@ def check_vectorized(node: ParDo) -> None:
 
 
 def columns_given(collection: PCollection, node: ParDo) -> pa.Schema | None:
-    """Return the columns that a function on columns is given; `None` for those that its input comes in.
+    """Return the columns that a function on columns receives; `None` if its input already is in columns.
 
     Raises:
         InvalidType: if the elements' type does not say what columns they have, and they are not in columns.
@@ -72,7 +72,7 @@ def columns_given(collection: PCollection, node: ParDo) -> pa.Schema | None:
 
 
 def _comes_in_columns(plan: Plan, ref: Ref) -> bool:
-    """Return whether every runner has a collection in columns: what is read or made by another function on columns."""
+    """Return whether every runner has a collection in columns, since a source or a function on columns produces it."""
     if ref.tag != MAIN:
         return False
     match plan[ref.label]:
@@ -89,7 +89,7 @@ def _comes_in_columns(plan: Plan, ref: Ref) -> bool:
 
 
 def _first_annotation(function: Any) -> Any:
-    """Return the annotation of a function's first parameter, `None` where there is none that can be read."""
+    """Return the annotation of a function's first parameter; `None` if it has none, or it cannot be evaluated."""
     try:
         first = next(iter(inspect.signature(function).parameters))
         plain = inspect.unwrap(getattr(function, "__func__", function))

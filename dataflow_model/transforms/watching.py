@@ -1,4 +1,4 @@
-"""Looking at a collection on its way: Tee and LogElements."""
+"""Observe a collection without changing it: Tee and LogElements."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class LogElements(PTransform):
 
 
 class _Line:
-    """Writes a line about an element."""
+    """Writes a line about an element to the log, or prints it."""
 
     def __init__(self, prefix: str, *, with_timestamp: bool, with_pane: bool, level: int | None) -> None:
         self.prefix = prefix
@@ -131,7 +131,7 @@ class _Line:
 
 
 class _Log:
-    """Writes a line for each element and gives the element back."""
+    """Writes a line about each element, and returns the element."""
 
     def __init__(self, line: _Line) -> None:
         self.line = line
@@ -142,7 +142,7 @@ class _Log:
 
 
 class _LogWithWindow(_Log):
-    """The same with the window."""
+    """Writes a line with the window too."""
 
     def __call__(  # type: ignore[override] # the engine fills the parameters by name
         self,

@@ -222,7 +222,7 @@ class WindowInto(PTransform):
 
 
 def _shown(value: Any) -> str:
-    """Return a setting as it is written in a chain."""
+    """Return a setting as code in a chain would write it."""
     if isinstance(value, WindowingStrategy) and value == WindowingStrategy(value.window_fn):
         return repr(value.window_fn)
     if isinstance(value, Duration):
@@ -286,7 +286,7 @@ def _base_of(where: WindowFn | WindowingStrategy) -> WindowingStrategy:
 
 
 def _check_methods(fn: WindowFn) -> None:
-    """Raise for a window function whose methods cannot be called, or whose `merge` would never be."""
+    """Raise for a window function whose methods cannot be called, or whose `merge` would never be called."""
     name = type(fn).__name__
     if not isinstance(fn.is_merging, bool):
         raise InvalidType(
