@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from dataflow_model.errors import LOG, InvalidType
 from dataflow_model.time import format_instant
 from dataflow_model.transforms.elementwise import Map
@@ -62,9 +64,10 @@ class Tee(PTransform):
 
 
 class LogElements(PTransform):
-    """Log each element, and pass it on.
+    """Print or log each element, and pass it on.
 
-    Lines go to the logger `dataflow_model` of the process that runs the transform: on Spark, a worker.
+    Lines are written by the process that runs the transform, which on Spark is a worker: they are printed or, with a
+    `level`, go to the logger `dataflow_model`.
 
     Args:
         prefix: the text at the start of each line.
@@ -98,7 +101,7 @@ class LogElements(PTransform):
     ) -> None:
         if level is not None and type(level) is not int:
             raise InvalidType(f"`level` must be a number, got {level!r}", hint="use level=logging.INFO")
-        line = _Line(prefix, with_timestamp=with_timestamp, with_pane=with_pane, level=level)
+        line = _Line(prefix=prefix, with_timestamp=with_timestamp, with_pane=with_pane, level=level)
         self._fn = _LogWithWindow(line) if with_window else _Log(line)
 
     def expand(self, pcoll: PCollection) -> Any:
@@ -106,14 +109,14 @@ class LogElements(PTransform):
         return pcoll | Map(self._fn).with_output_types(pcoll.element_type)
 
 
+@attrs.frozen(kw_only=True)
 class _Line:
     """Writes a line about an element to the log, or prints it."""
 
-    def __init__(self, prefix: str, *, with_timestamp: bool, with_pane: bool, level: int | None) -> None:
-        self.prefix = prefix
-        self.with_timestamp = with_timestamp
-        self.with_pane = with_pane
-        self.level = level
+    prefix: str
+    with_timestamp: bool
+    with_pane: bool
+    level: int | None
 
     def write(self, element: Any, timestamp: EventTime, pane: PaneInfo, taken_back: bool, window: Any = None) -> None:  # noqa: FBT001
         parts = [f"{self.prefix}{'retraction of ' if taken_back else ''}{element}"]
@@ -130,21 +133,24 @@ class _Line:
             LOG.log(self.level, "%s", line)
 
 
+@attrs.frozen
 class _Log:
     """Writes a line about each element, and returns the element."""
 
-    def __init__(self, line: _Line) -> None:
-        self.line = line
+    line: _Line
 
     def __call__(self, element: Any, timestamp: EventTime, pane: PaneInfo, is_retraction: bool) -> Any:  # noqa: FBT001 - as the engine fills them
         self.line.write(element, timestamp, pane, is_retraction)
         return element
 
 
-class _LogWithWindow(_Log):
-    """Writes a line with the window too."""
+@attrs.frozen
+class _LogWithWindow:
+    """Writes a line with the window too, which makes the engine call it once for each window of an element."""
 
-    def __call__(  # type: ignore[override] # the engine fills the parameters by name
+    line: _Line
+
+    def __call__(
         self,
         element: Any,
         timestamp: EventTime,
