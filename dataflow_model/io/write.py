@@ -318,7 +318,26 @@ class WriteTable(WriteColumns):
 class ToDataFrame(WriteColumns):
     """Return the records of a bounded job on Spark as a DataFrame, by `result.dataframe(label)`.
 
-    Rows and arguments are as in `WriteParquet`. A record that does not fit fails the run with a `SinkError`.
+    Elements become rows as in `WriteParquet`, but a record that does not fit the columns fails the run. The records
+    pass through the driver.
+
+    Args:
+        schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
+            records.
+        panes: also return `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
+
+    Raises:
+        UnsupportedOnRunner: by `run()`, on any runner but `SparkRunner(spark, mode="batch")`.
+        InvalidArgument: if the rows already have a column with the name of an added one.
+        SinkError: during the run, for a record that does not fit the columns.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()  # with runner=dm.SparkRunner(spark), result.dataframe("delays") has these columns
+        >>> _ = p | dm.Create([("UA", 4)]) | "delays" >> dm.io.ToDataFrame()
+        >>> print(p.plan()["delays"].sink.schema)
+        key: string
+        value: int64
     """
 
     def __init__(self, *, schema: pa.Schema | None = None, panes: bool = False) -> None:

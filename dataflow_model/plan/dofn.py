@@ -103,6 +103,14 @@ class DeadLetter:
         label: the full label of the transform.
         reason: the exception, on one line.
         traceback: the part of the traceback in the user's code.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     numbers, failed = p | dm.Create(["1", "one"]) | dm.Map(int).with_exception_handling()
+        ...     _ = failed | "failed" >> dm.io.Collect()
+        >>> [(record.value.element, record.value.reason) for record in p.result.collected("failed")]
+        [('one', "ValueError: invalid literal for int() with base 10: 'one'")]
     """
 
     element: Any

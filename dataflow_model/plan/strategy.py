@@ -111,6 +111,13 @@ class WindowingStrategy:
             lose data without `may_lose_data`.
 
     Source: Beam's `Windowing`; the papers' window function and trigger strategy in one.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> hourly = dm.WindowingStrategy(dm.FixedWindows("1 hour"), allowed_lateness=dm.duration("10 minutes"))
+        >>> numbers = dm.Pipeline() | dm.Create([1, 2]) | dm.Window.into(hourly)
+        >>> numbers.strategy == hourly
+        True
     """
 
     window_fn: WindowFn = attrs.field(factory=GlobalWindows)

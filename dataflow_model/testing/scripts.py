@@ -66,7 +66,15 @@ def run_script(
 
 
 def panes_of(records: Iterable[Record]) -> Panes:
-    """Return the records of a `Collect` of (key, value) pairs as panes."""
+    """Return the records of a `Collect` of (key, value) pairs as panes.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> with dm.Pipeline() as p:
+        ...     _ = p | dm.Create([("a", 1), ("a", 2)]) | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+        >>> [(pane.key, pane.value, pane.info.timing) for pane in panes_of(p.result.collected("sums"))]
+        [('a', 3, ON_TIME)]
+    """
     return Panes(
         Pane(
             key=record.value[0],

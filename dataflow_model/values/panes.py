@@ -23,6 +23,8 @@ _CLOCK_START: Final = ProcessingTime(0)
 class PaneTiming(enum.Enum):
     """The timing of a pane: emitted before, when, or after the watermark passes the end of its window.
 
+    `UNKNOWN` is the timing of an element that has not been through a grouping.
+
     Source: Beam's `PaneInfoTiming`.
     """
 
