@@ -125,7 +125,7 @@ class ArrowTableSink(DataFrameSink):
     Attributes:
         schema: the columns, or `None` to infer them.
         panes: whether window and pane are columns too.
-        retractions: whether values may be taken back; the column `is_retraction` then says which rows do so.
+        retractions: whether values may be retracted; the column `is_retraction` then marks the retractions.
         label: what an error calls the transform.
     """
 

@@ -51,7 +51,7 @@ class FileSink(Sink):
         schema: the columns, those of `panes` and `retractions` apart; `None` means inferred from the first rows, which
             a stream cannot do.
         panes: whether window and pane are columns too.
-        retractions: whether values may be taken back; the column `is_retraction` then says which rows do so.
+        retractions: whether values may be retracted; the column `is_retraction` then marks the retractions.
         label: what dead letters call the transform.
         is_synced: whether tasks and commits return only once their files are on disk; see `Sink.synced`.
     """

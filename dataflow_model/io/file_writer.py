@@ -87,7 +87,7 @@ class FileSinkWriter(SinkWriter):
     def write_columns(self, table: pa.Table) -> None:
         """Write rows in columns, which have the names of the file's columns (those of `panes` too).
 
-        They come from groupings that take nothing back, so none of the rows is a retraction.
+        They come from groupings that do not retract, so none of the rows is a retraction.
         Rows whose types differ from those of the schema are written as by `write`.
         """
         if self._sink.retractions and RETRACTION_FIELD.name not in table.column_names:

@@ -40,7 +40,7 @@ def added_fields(*, panes: bool, retractions: bool) -> tuple[pa.Field, ...]:
 
     Args:
         panes: whether window and pane are columns.
-        retractions: whether values may be taken back, so that a column says which rows do so.
+        retractions: whether values may be retracted, so that a column marks the retractions.
     """
     return (*(PANE_FIELDS if panes else ()), *((RETRACTION_FIELD,) if retractions else ()))
 

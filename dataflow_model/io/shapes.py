@@ -31,7 +31,7 @@ __all__ = [
 
 @attrs.frozen
 class Misfit:
-    """An element that does not fit the schema, why, and whether it takes another one back."""
+    """An element that does not fit the schema, the reason, and whether it is a retraction."""
 
     value: Any
     reason: str

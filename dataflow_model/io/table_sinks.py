@@ -40,7 +40,7 @@ def _checked_keys(value: Any) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class TableSink(Sink):
-    """A table that holds one row for each value of its keys: the last one in emission order that is not taken back.
+    """A table that holds one row for each value of its keys: the last one in emission order that is not retracted.
 
     Attributes:
         url: of the database.
@@ -162,7 +162,7 @@ class TableSink(Sink):
         """Do nothing: nothing is written outside the messages."""
 
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
-        """Return the numbers of `rows`, those that take others back among them, and `dead_letters`."""
+        """Return the numbers of `rows`, including retractions, and of `dead_letters`."""
         pending = self._fitting(_opened(messages))
         return {
             "rows": sum(len(message.rows) for message in pending),
@@ -202,8 +202,8 @@ class PendingRows:
     Attributes:
         schema: the columns, as given or as this task has inferred them; `None` where no row has a shape.
         names: of the columns.
-        rows: of each its order, whether it takes a row back, and its values.
-        dead_letters: of each the row as text, the reason, and whether it takes a row back.
+        rows: the order of each row, whether it is a retraction, and its values.
+        dead_letters: each row as text, the reason, and whether it is a retraction.
     """
 
     schema: pa.Schema | None

@@ -41,7 +41,7 @@ class WriteColumns(Write):
     """Write rows whose columns are given, or known from the collection's element type.
 
     Attributes:
-        marks_retractions: whether a further column says which rows take others back, so that the sink has a field
+        marks_retractions: whether a further column marks the rows that are retractions, so that the sink has a field
             `retractions`.
     """
 
@@ -300,7 +300,7 @@ class WriteTable(WriteColumns):
         ('key',)
     """
 
-    marks_retractions: ClassVar[bool] = False  # a row that is taken back is deleted
+    marks_retractions: ClassVar[bool] = False  # the row that a retraction refers to is deleted
 
     def __init__(
         self,

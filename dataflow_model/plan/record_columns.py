@@ -45,7 +45,7 @@ class PaneColumns:
         starts, ends: the windows' bounds, in microseconds.
         indexes: the panes' indexes.
         timings: the names of the panes' timings.
-        retractions: whether each record takes a value back.
+        retractions: whether each record is a retraction.
     """
 
     starts: NDArray[np.int64]

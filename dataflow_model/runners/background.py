@@ -1,4 +1,4 @@
-"""A run in the background: its state, what it shows and logs, and how its end reaches whoever waits for it."""
+"""The base class of results: a run in a background thread, its state, progress and log, and waiting for its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["BackgroundRun"]
 
 _SHOWN_SECONDS: Final = 0.25
 _LOGGED_SECONDS: Final = 10.0
-"""How often a run is looked at, with a live table and without."""
+"""The seconds between two updates of the progress and the log, with a live table and without."""
 _MOST_LINES: Final = 6
 """Of an error that a notebook shows with the run."""
 _WAY_ON: Final = {
@@ -54,7 +54,7 @@ _RUNS: Final[weakref.WeakSet[BackgroundRun]] = weakref.WeakSet()
 
 
 class BackgroundRun(abc.ABC):
-    """What the results of all runs have in common; see `PipelineResult`.
+    """The base class of the results of all runs; see `PipelineResult`.
 
     A subclass calls `_start` when it is ready to execute.
 
@@ -82,7 +82,7 @@ class BackgroundRun(abc.ABC):
         return self._state
 
     def wait_until_finish(self, timeout: DurationLike | None = None) -> RunnerState:
-        """Wait for the end of the run, at most for `timeout`, and raise the error if it failed: at each call.
+        """Wait for the end of the run, at most for `timeout`; if the run failed, each call raises its error.
 
         Raises:
             InvalidArgument: in a function of the run itself, which would wait for itself.
@@ -158,7 +158,7 @@ class BackgroundRun(abc.ABC):
         """Release what the run holds, however it has ended."""
 
     def _start(self) -> None:
-        """Start the threads of the run and of what shows and logs it."""
+        """Start the thread of the run, and the thread that shows and logs its progress."""
         self._log = RunLog(self._staged.plan, self._runner, self.report, self._staged.ahead)
         self._progress = live_progress()
         self._watcher: threading.Thread | None = None
@@ -183,15 +183,15 @@ class BackgroundRun(abc.ABC):
             self._end()
 
     def _watch(self) -> None:
-        """Show how far the run is, and log what it has dropped, again and again."""
+        """Update the progress, and log what was dropped, at regular intervals until the run ends."""
         while not self._ending.wait(_SHOWN_SECONDS if self._progress.is_shown else _LOGGED_SECONDS):
-            # A look at a run must not disturb it. The next one may find what this one does not.
+            # A failed update must not affect the run; the next one may succeed.
             with contextlib.suppress(Exception):
                 self._progress.update(self._board)
                 self._log.update()
 
     def _fail(self, error: BaseException) -> None:
-        """Note the error with which the run has failed."""
+        """Record the error with which the run has failed."""
         self._error = error
         # The cause of an error in a user's function has the user's frames; those of the engine would hide them.
         self._trace = None if isinstance(error, UserCodeError) else error.__traceback__
@@ -227,7 +227,7 @@ class BackgroundRun(abc.ABC):
         self._log_unseen_error()
 
     def _board(self) -> Board:
-        """Return what a live table shows."""
+        """Return the content of the live table."""
         board = progress_board(self.report(), self._staged)
         return attrs.evolve(board, caption=f"{self._standing()}; {board.caption}")
 
@@ -255,7 +255,7 @@ class BackgroundRun(abc.ABC):
 
 
 def _leave_runs() -> None:
-    """Let runs end before the program does, and log the errors of those whose end nobody has waited for."""
+    """End all runs at the end of the program, and log the errors of those that nobody has waited for."""
     for run in tuple(_RUNS):
         if run._thread.is_alive():  # noqa: SLF001 - it is not in a forked process
             run._leave()  # noqa: SLF001
@@ -268,12 +268,12 @@ threading._register_atexit(_leave_runs)  # type: ignore[attr-defined] # noqa: SL
 
 
 def _seconds(timeout: DurationLike | None) -> float | None:
-    """Return a time to wait as `threading` takes it."""
+    """Return a timeout in seconds, in the range that `threading` accepts."""
     return None if timeout is None else min(int(duration(timeout)) / 1_000_000, threading.TIMEOUT_MAX)
 
 
 def _kind(sink: Sink) -> str:
-    """Return what a sink is and where it writes, in the words of the transform that made it."""
+    """Describe a sink and the place to which it writes, as the user wrote its transform."""
     name, place = type(sink).__name__.removesuffix("Sink"), sink.place()
     return name if place is None else f"{name} in {place}"
 

@@ -1,4 +1,4 @@
-"""Progress on long work: a live table on a terminal and in a notebook, nothing elsewhere."""
+"""The progress of a run: a live table on a terminal and in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "live_progress", "progress_board", "progress_table"]
 
 _FIRST_SECONDS: Final = 1.0
-"""A notebook keeps what it has shown, so a run that is over sooner shows nothing there."""
+"""A notebook keeps its output, so a run that ends sooner shows nothing there."""
 
 
 class Progress(Protocol):
-    """Shows how far a run has come."""
+    """Shows the progress of a run."""
 
     is_shown: bool
-    """Whether anybody sees it; otherwise nothing needs to be found out."""
+    """Whether the progress is shown anywhere; otherwise it need not be determined."""
 
     def update(self, board: Callable[[], Board]) -> None:
-        """Show a table; where none is shown, none is made."""
+        """Show the table that the function returns; the function is called only if a table is shown."""
         ...
 
     def end(self, board: Callable[[], Board]) -> None:
-        """Show how it ended, or nothing any more."""
+        """Show how the run ended, or remove the table."""
         ...
 
 
@@ -53,7 +53,7 @@ class _Silent:
 
 
 class _Terminal:
-    """A `rich` table that is drawn anew in its place, and disappears at the end."""
+    """A `rich` table that is redrawn in place, and disappears at the end."""
 
     is_shown = True
 
@@ -71,7 +71,7 @@ class _Terminal:
         )
 
     def update(self, board: Callable[[], Board]) -> None:
-        """Draw a fresh table in the place of the last one."""
+        """Replace the table."""
         self._live.start()
         self._live.update(progress_table(board()), refresh=True)
 
@@ -82,7 +82,7 @@ class _Terminal:
 
 
 class _Notebook:
-    """A table below the cell that has started the run, which stays there with the end of the run."""
+    """A table below the cell that has started the run; at the end, it shows how the run ended and stays."""
 
     is_shown = True
 
@@ -93,12 +93,12 @@ class _Notebook:
         self._handle: Any = None
 
     def update(self, board: Callable[[], Board]) -> None:
-        """Show a fresh table in the place of the last one."""
+        """Replace the table below the cell."""
         if time.monotonic() >= self._first:
             self._show(board())
 
     def end(self, board: Callable[[], Board]) -> None:
-        """Show how it ended, where it took so long that there is a table."""
+        """Show how the run ended, if it took long enough for a table."""
         if self._handle is not None:
             self._show(board())
 
@@ -112,7 +112,7 @@ class _Notebook:
 
 
 def progress_board(report: RunReport, staged: StagedPlan) -> Board:
-    """Return what is shown of a report: a line for each source, keyed transform and sink.
+    """Return the progress table of a report: a line for each source, keyed transform and sink.
 
     Example:
         >>> import dataflow_model as dm
@@ -146,7 +146,7 @@ def progress_table(board: Board) -> Table:
 
 
 def live_progress() -> Progress:
-    """Return where a run that starts here shows its progress: nowhere in tests, under CI, and where nobody looks."""
+    """Return the display of a run that starts here: none in tests, under CI, or outside of a terminal or notebook."""
     if not is_observed() or "PYTEST_CURRENT_TEST" in os.environ or os.environ.get("CI"):
         return _Silent()
     if _is_notebook():
@@ -155,7 +155,7 @@ def live_progress() -> Progress:
 
 
 def _is_notebook() -> bool:
-    """Return whether the program runs in a kernel of Jupyter, which is only so where IPython has been imported."""
+    """Return whether the program runs in a Jupyter kernel, without importing IPython."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None

@@ -1,4 +1,4 @@
-"""Remove what was written and will not be published: a failure to do so must not hide why it will not be."""
+"""Remove output that will not be published; a failure to remove it must not hide the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["remove_all"]
 
 
 def remove_all(steps: Iterable[tuple[str, Callable[[], None]]]) -> None:
-    """Call the functions that remove the output of each sink; what one raises is logged, and the others are called too.
+    """Call the functions that remove the output of each sink; an error is logged, and the rest are still called.
 
     Args:
         steps: the label of a sink, and a function.

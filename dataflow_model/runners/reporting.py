@@ -41,7 +41,7 @@ def state_sizes(machines: Mapping[str, KeyedMachine]) -> dict[str, tuple[int, in
 
 @attrs.frozen(kw_only=True)
 class Measured:
-    """What a runner knows about a run at one moment.
+    """The measurements of a run at one moment.
 
     Attributes:
         counters: the counters of each transform, as in `result.metrics()`.

@@ -1,4 +1,4 @@
-"""What a run tells the log: that it starts, what it drops, and how it ends."""
+"""The log of a run: its start, what it drops, and its end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["RunLog"]
 
 _EVERY_SECONDS: Final = 10.0
-"""How long a run may drop elements before the log says so again."""
+"""The seconds between two log messages about dropped elements."""
 _WORDS: Final = {
     "dropped_because_late": "late",
     "dropped_because_closed": "after the trigger had finished",
     "dropped_retractions": "as retractions",
     "rows_lost": "with files that were removed or replaced",
 }
-"""What the counters of dropped elements count, behind a number; any other begins with `dropped_`."""
+"""The words for the counters of dropped elements, to follow a number; any other counter begins with `dropped_`."""
 _UNWRITTEN: Final = "dead_letters"
 _DEAD_LETTERS: Final = "%s has written dead letters at %r, for elements that do not fit its columns or format: %s"
 _LINE_BREAK: Final = "\n"
@@ -38,8 +38,8 @@ class RunLog:
     Args:
         plan: its plan.
         runner: what runs it.
-        report: returns what it has counted. Counts may continue those of earlier starts, which have been logged.
-        ahead: the labels of the transforms that have run before, for static side inputs.
+        report: returns the counts of the run. They may include those of earlier starts, which have been logged.
+        ahead: the labels of the transforms that have run before the run itself, for static side inputs.
     """
 
     def __init__(self, plan: Plan, runner: str, report: Callable[[], RunReport], ahead: Collection[str] = ()) -> None:
@@ -61,7 +61,7 @@ class RunLog:
         return time.monotonic() - self._began
 
     def update(self) -> None:
-        """Log what has been dropped since this was last logged, if that is some time ago."""
+        """Log what has been dropped since the last message about it, unless that is too recent."""
         now = time.monotonic()
         if self._is_logged and now >= self._next:
             self._next = now + _EVERY_SECONDS
@@ -105,7 +105,7 @@ class RunLog:
         self._logged = losses
 
     def _losses(self, report: RunReport) -> dict[str, dict[str, int]]:
-        """Return by transform what has been dropped, by reason."""
+        """Return the number of dropped elements by transform and reason."""
         losses = {}
         for node in self._plan.nodes:
             counters = report.transforms[node.label].counters
@@ -116,12 +116,12 @@ class RunLog:
 
 
 def _is_loss(node: Node, counter: str) -> bool:
-    """Return whether a counter counts what has been dropped; dead letters are an output but where a sink has them."""
+    """Return whether a counter counts a loss; dead letters are one in a sink, but elsewhere they are an output."""
     return counter in _WORDS or counter.startswith("dropped_") or (isinstance(node, Write) and counter == _UNWRITTEN)
 
 
 def _words(counter: str) -> str:
-    """Return what a counter counts, as it reads behind the number.
+    """Return the words for a counter, to follow its number.
 
     Example:
         >>> _words("dropped_because_late"), _words("dropped_by_hand")

@@ -55,7 +55,7 @@ class StoppedLocalRun:
         return None if progress.get("batch", -1) >= commit.number else commit.number
 
     def offset(self, batch: int) -> tuple[Offset, int]:
-        """Return the offset of the sources; the host reads no others."""
+        """Return the offset of the sources, all of which LocalRunner reads itself."""
         commit, _ = self._last()
         assert commit is not None  # noqa: S101 - the caller knows its number
         assert commit.number == batch  # noqa: S101

@@ -119,7 +119,7 @@ class _RemoteJobs(SparkJobs):
         operation_id: str | None,
         done: bool,  # noqa: FBT001 - as Spark calls it
     ) -> None:
-        """Take what Spark says, unless another thread waits for it."""
+        """Store Spark's latest progress, unless another thread is already waiting for it."""
         del inflight_tasks, operation_id, done
         if threading.get_ident() == self._thread:
             self._stages |= {
