@@ -28,7 +28,7 @@ __all__ = [
     "BuiltInTree",
     "CompositeTrigger",
     "NeverFinishing",
-    "SideBySide",
+    "ParallelTrigger",
     "Trigger",
     "check_calls",
     "check_trigger_type",
@@ -293,24 +293,24 @@ class BuiltInTree(Trigger):
         return continuation_of_tree(self)
 
 
-class SideBySide(CompositeTrigger):
-    """A composite that passes each event to all children that it concerns, at once."""
+class ParallelTrigger(CompositeTrigger):
+    """The base class of composites whose children run in parallel: all that an event concerns receive it."""
 
     def on_element(self, context: TriggerContext) -> None:
         """Pass the element to every child."""
-        self.show(context, range(len(self.children)))
+        self._pass_to(context, range(len(self.children)))
 
     def on_child_timer(self, context: TriggerContext, child: int) -> None:
         """Pass the timer to the child."""
-        self.show(context, (child,))
+        self._pass_to(context, (child,))
 
     def on_child_timers(self, context: TriggerContext, children: Sequence[int]) -> None:
         """Pass the timers to the children together."""
-        self.show(context, children)
+        self._pass_to(context, children)
 
-    def show(self, context: TriggerContext, children: Sequence[int]) -> None:
+    def _pass_to(self, context: TriggerContext, children: Sequence[int]) -> None:
         """Pass the current event to some children, then fire or finish depending on their results."""
-        raise NotImplementedError(f"{type(self).__name__} must define `show(self, context, children)`")
+        raise NotImplementedError(f"{type(self).__name__} must define `_pass_to(self, context, children)`")
 
 
 def check_trigger_type(value: object, name: str) -> Trigger:

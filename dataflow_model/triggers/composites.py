@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.triggers.base import BuiltInTree, CompositeTrigger, SideBySide, Trigger, check_trigger_type
+from dataflow_model.triggers.base import BuiltInTree, CompositeTrigger, ParallelTrigger, Trigger, check_trigger_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +122,7 @@ class AfterEach(_ManyTriggers):
 
 
 @attrs.frozen(repr=False, init=False)
-class AfterAny(SideBySide, _ManyTriggers):
+class AfterAny(ParallelTrigger, _ManyTriggers):
     """Fire whenever any child fires, and finish when a child that fired finishes.
 
     Raises:
@@ -139,7 +139,7 @@ class AfterAny(SideBySide, _ManyTriggers):
 
     parts: tuple[Trigger, ...]
 
-    def show(self, context: TriggerContext, children: Sequence[int]) -> None:
+    def _pass_to(self, context: TriggerContext, children: Sequence[int]) -> None:
         """Pass on the event, and fire and finish as the class describes."""
         done = False
         for child in children:
@@ -168,7 +168,7 @@ class AfterAny(SideBySide, _ManyTriggers):
 
 
 @attrs.frozen(repr=False, init=False)
-class AfterAll(SideBySide, _ManyTriggers):
+class AfterAll(ParallelTrigger, _ManyTriggers):
     """Fire when every unfinished child has become ready, and finish when all have finished.
 
     A child that has become ready stays ready until the trigger fires, also in a window that merges with others.
@@ -187,7 +187,7 @@ class AfterAll(SideBySide, _ManyTriggers):
 
     parts: tuple[Trigger, ...]
 
-    def show(self, context: TriggerContext, children: Sequence[int]) -> None:
+    def _pass_to(self, context: TriggerContext, children: Sequence[int]) -> None:
         """Pass on the event, and fire and finish as the class describes."""
         met: dict[int, FiringMode] = dict(context.lookup_state(CONDITIONS_MET, {}))
         last: int | None = None

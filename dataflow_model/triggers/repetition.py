@@ -10,7 +10,7 @@ from dataflow_model.triggers.base import (
     BuiltInTree,
     CompositeTrigger,
     NeverFinishing,
-    SideBySide,
+    ParallelTrigger,
     Trigger,
     check_trigger_type,
 )
@@ -226,7 +226,7 @@ class RepeatUntil(BuiltInTree):
 
 
 @attrs.frozen(repr=False)
-class OrFinally(SideBySide, BuiltInTree):
+class OrFinally(ParallelTrigger, BuiltInTree):
     """Fire when `first` does, until `until` fires; that pane is the last. Created by `trigger.or_finally(until)`.
 
     If both are ready, `until` wins: one pane is emitted, and the trigger finishes. `until` starts with the window;
@@ -253,7 +253,7 @@ class OrFinally(SideBySide, BuiltInTree):
         """Both triggers, in order."""
         return (self.first, self.until)
 
-    def show(self, context: TriggerContext, children: Sequence[int]) -> None:
+    def _pass_to(self, context: TriggerContext, children: Sequence[int]) -> None:
         """Fire with the children that make it fire, and finish with those that finish it."""
         for child in children:
             result = context.invoke_child(child)
