@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -19,7 +19,7 @@ from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of
-from dataflow_model.runners.local.workers.messages import Assignment
+from dataflow_model.runners.local.workers.messages import PROGRAM_FILE, Assignment
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.slices import Slice
 from dataflow_model.runners.sharded.program import Program
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.reporting import CountedAhead
 
 __all__ = ["Job", "divided"]
-
-_PROGRAM: Final = "program.pickle"
 
 
 @attrs.frozen
@@ -85,29 +83,24 @@ class Job:
         listed = tuple(list_sources(inputs.rows, program.awaited))
         folder = tempfile.mkdtemp(prefix="dataflow_model-workers-")
         try:
-            pathlib.Path(folder, _PROGRAM).write_bytes(dump(packed))
+            pathlib.Path(folder, PROGRAM_FILE).write_bytes(dump(packed))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return cls(
-            program,
-            sides.counted,
-            folder,
-            tuple(
-                Assignment(
-                    number,
-                    workers,
-                    folder,
-                    _PROGRAM,
-                    listed,
-                    parts,
-                    tuple(sys.path),
-                    directory,
-                    dict(os.environ),
-                )
-                for number, parts in enumerate(divided(listed, workers))
-            ),
+        assignments = tuple(
+            Assignment(
+                number=number,
+                workers=workers,
+                folder=folder,
+                listed=listed,
+                parts=parts,
+                path=tuple(sys.path),
+                directory=directory,
+                environment=dict(os.environ),
+            )
+            for number, parts in enumerate(divided(listed, workers))
         )
+        return cls(program, sides.counted, folder, assignments)
 
     def remove_folder(self) -> None:
         """Remove the folder of the run."""

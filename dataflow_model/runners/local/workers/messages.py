@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.slices import Slice
 
 __all__ = [
+    "PROGRAM_FILE",
     "Arrived",
     "Assignment",
     "Began",
@@ -30,16 +31,18 @@ __all__ = [
     "send",
 ]
 
+PROGRAM_FILE: Final = "program.pickle"
+"""The file with the program in the folder of a run."""
 
-@attrs.frozen
+
+@attrs.frozen(kw_only=True)
 class Assignment:
     """What one worker does.
 
     Attributes:
         number: the number of the worker, which is also its shard.
         workers: how many workers there are.
-        folder: the folder of the run, with the program and what the workers exchange.
-        program: the name of the file with the program.
+        folder: the folder of the run, with the program in `PROGRAM_FILE` and the files that the workers exchange.
         listed: the sources of rows.
         parts: the rows that this worker reads.
         path, directory, environment: `sys.path`, the current directory and the environment of the parent.
@@ -48,7 +51,6 @@ class Assignment:
     number: int
     workers: int
     folder: str
-    program: str
     listed: tuple[ListedSource, ...]
     parts: tuple[Slice, ...]
     path: tuple[str, ...]

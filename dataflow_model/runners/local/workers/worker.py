@@ -21,6 +21,7 @@ from dataflow_model.runners.engine.garbage import collect_rarely
 from dataflow_model.runners.local.workers.exchange import Exchange
 from dataflow_model.runners.local.workers.failures import pack_error
 from dataflow_model.runners.local.workers.messages import (
+    PROGRAM_FILE,
     Arrived,
     Assignment,
     Began,
@@ -78,7 +79,7 @@ def run_assignment(assignment: Assignment, barrier: Callable[[Arrived], None]) -
         barrier: returns when all workers have called it; takes what this one has counted.
     """
     folder = pathlib.Path(assignment.folder)
-    packed: PackedProgram = load(pathlib.Path(folder, assignment.program).read_bytes())
+    packed: PackedProgram = load(pathlib.Path(folder, PROGRAM_FILE).read_bytes())
     program = packed.unpack()
     stand_in_for_main(program.main_classes)
     exchange = Exchange(folder, assignment.number, assignment.workers, lambda: barrier(Arrived(run.progress())))
