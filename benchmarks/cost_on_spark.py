@@ -19,13 +19,14 @@ from benchmarks.cost_of_shards import build, write_files
 from benchmarks.session import open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
-__all__ = ["SHARDS", "Parts", "SparkCost", "measured_on_spark", "spark_table"]
+__all__ = ["Parts", "SparkCost", "measured_on_spark", "spark_table"]
 
-SHARDS: Final = (1, 2, 4, 8)
+_SHARDS: Final = (1, 2, 4, 8)
+_CORES: Final = 2
 _MICRO_BATCHES: Final = 9
 _WARM: Final = 2
 _PATIENCE: Final = 120.0
@@ -95,12 +96,12 @@ def _task_cost(spark: SparkSession) -> float:
     return (times[1] - times[0]) / (_TASKS[1] - _TASKS[0])
 
 
-def measured_on_spark(counts: Sequence[int] = SHARDS, cores: int = 2) -> tuple[SparkCost, dict[int, Parts]]:
-    """Return what Spark takes, and the parts of a micro-batch by the number of shards."""
-    spark = open_session(cores)
+def measured_on_spark() -> tuple[SparkCost, dict[int, Parts]]:
+    """Return the cost of Spark itself, and the parts of a micro-batch by the number of shards."""
+    spark = open_session(_CORES)
     try:
-        parts = {shards: _measured(spark, shards) for shards in counts}
-        least = parts[min(counts)]
+        parts = {shards: _measured(spark, shards) for shards in _SHARDS}
+        least = parts[min(_SHARDS)]
         return SparkCost(least["triggerExecution"] / 1_000, _task_cost(spark)), parts
     finally:
         spark.stop()
