@@ -31,6 +31,7 @@ from dataflow_model.runners.engine.sides import (
     view_of,
 )
 from dataflow_model.runners.engine.stateful_cells import expiry_of
+from dataflow_model.runners.engine.uncombining import Multiset
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import DefaultTrigger
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.runners.engine.side_waiting import Asking
-    from dataflow_model.runners.engine.uncombining import Multiset
 
 __all__ = ["JoinState", "SideJoinMachine"]
 
@@ -65,7 +65,7 @@ class _SideWindow:
     """
 
     parts: dict[Any, tuple[int, list[Any]]] = attrs.field(factory=dict)
-    standing: Multiset = attrs.field(factory=dict)
+    standing: Multiset = attrs.field(factory=Multiset)
     has_pane: bool = False
 
     def values(self) -> list[Any]:

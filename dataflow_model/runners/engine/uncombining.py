@@ -3,26 +3,129 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+import itertools
+from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.strategy import AccumulationMode
 from dataflow_model.runners.engine.user_code import user_error
-from dataflow_model.runners.engine.value_identity import are_identical, encode_value
+from dataflow_model.runners.engine.value_identity import are_identical, encode_value, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
 
 __all__ = ["Multiset", "MultisetFn", "key_of_value", "subtracting"]
 
 _LONG: Final = 64
-Multiset: TypeAlias = dict[bytes, tuple[Any, int]]
-"""Values by their encoding, each with its count, which is negative if it was retracted before it arrived.
 
-Of several values with one encoding, such as `0.0` and `-0.0`, those after the first have a number in front of it.
-"""
+
+class _Alike:
+    """Several values with one encoding, by number.
+
+    Args:
+        entries: the values and their counts.
+
+    Attributes:
+        identities: what distinguishes each of them from the others.
+        numbers: their numbers, by identity.
+        negative: how many of them have a negative count.
+    """
+
+    __slots__ = ("identities", "negative", "numbers")
+
+    def __init__(self, entries: Iterable[tuple[Any, int]]) -> None:
+        self.identities: list[Any] = []
+        self.numbers: dict[Any, int] = {}
+        self.negative = 0
+        for value, count in entries:
+            self.append(identity_of(value), count)
+
+    def append(self, identity: Any, count: int) -> None:
+        """Add a value."""
+        self.numbers[identity] = len(self.identities)
+        self.identities.append(identity)
+        self.negative += count < 0
+
+    def remove(self, number: int) -> None:
+        """Remove a value; the last one takes its number."""
+        self.numbers.pop(self.identities[number], None)
+        last = self.identities.pop()
+        if number < len(self.identities):
+            self.identities[number] = last
+            self.numbers[last] = number
+
+
+class Multiset(dict[bytes, tuple[Any, int]]):
+    """Values by their encoding, each with its count, which is negative if it was retracted before it arrived.
+
+    Of several values with one encoding, such as `0.0` and `-0.0`, those after the first have a number in front of it.
+    What distinguishes them is worked out once. It is not stored: a multiset is pickled as a dict.
+    """
+
+    __slots__ = ("_alike",)
+
+    def __init__(self, entries: Mapping[bytes, tuple[Any, int]] | None = None) -> None:
+        super().__init__(entries or {})
+        self._alike: dict[bytes, _Alike] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def number_of(self, encoded: bytes, value: Any) -> int | None:
+        """Return the number of the value that nothing distinguishes from this one, or `None`."""
+        if encoded not in self:
+            return None
+        if are_identical(self[encoded][0], value):
+            return 0
+        alike = self._of(encoded)
+        return None if alike is None else alike.numbers.get(identity_of(value))
+
+    def opposite_of(self, encoded: bytes, by: int) -> int | None:
+        """Return the number of the last value whose count has the other sign than `by`, or `None`."""
+        alike = self._of(encoded)
+        if alike is None:
+            return 0 if encoded in self and self[encoded][1] * by < 0 else None
+        count = len(alike.identities)
+        if alike.negative == (count if by < 0 else 0):
+            return None
+        return next(number for number in reversed(range(count)) if self[_place(encoded, number)][1] * by < 0)
+
+    def append(self, encoded: bytes, value: Any, count: int) -> None:
+        """Add a value that is distinguished from all others."""
+        alike = self._of(encoded)
+        number = len(alike.identities) if alike is not None else int(encoded in self)
+        if alike is not None:
+            alike.append(identity_of(value), count)
+        self[_place(encoded, number)] = value, count
+
+    def change(self, encoded: bytes, number: int, by: int) -> None:
+        """Change a count; the last value with its encoding takes the place of one that no longer occurs."""
+        alike, place = self._of(encoded), _place(encoded, number)
+        value, count = self[place]
+        if alike is not None:
+            alike.negative += (count + by < 0) - (count < 0)
+        if count + by:
+            self[place] = value, count + by
+        elif alike is None:
+            del self[place]
+        else:
+            alike.remove(number)
+            last = len(alike.identities)
+            moved = self.pop(_place(encoded, last))
+            if number < last:
+                self[place] = moved
+            if last == 1:
+                del self._alike[encoded]
+
+    def _of(self, encoded: bytes) -> _Alike | None:
+        """Return what is known of the values with an encoding, if there are several."""
+        alike = self._alike.get(encoded)
+        if alike is None and _place(encoded, 1) in self:
+            places = (_place(encoded, number) for number in itertools.count())
+            alike = self._alike[encoded] = _Alike(map(self.__getitem__, itertools.takewhile(self.__contains__, places)))
+        return alike
 
 
 class MultisetFn(CombineFn[Any, Multiset, Any]):
@@ -44,21 +147,19 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
 
     def create_accumulator(self) -> Multiset:
         """Return an empty multiset."""
-        return {}
+        return Multiset()
 
     def add_input(self, accumulator: Multiset, element: Any) -> Multiset:
         """Add an input; values are kept in the order in which they first arrived."""
-        _change(accumulator, encode_value(element), element, 1)
-        return accumulator
+        return _change(accumulator, encode_value(element), element, 1)
 
     def subtract_input(self, accumulator: Multiset, element: Any) -> Multiset:
         """Remove an input."""
-        _change(accumulator, encode_value(element), element, -1)
-        return accumulator
+        return _change(accumulator, encode_value(element), element, -1)
 
     def merge_accumulators(self, accumulators: Iterable[Multiset]) -> Multiset:
         """Add up the counts."""
-        merged: Multiset = {}
+        merged = Multiset()
         for accumulator in accumulators:
             for place, (value, count) in accumulator.items():
                 _change(merged, _encoding_at(place), value, count)
@@ -103,39 +204,22 @@ def key_of_value(label: str, value: Any) -> bytes:
     return encoded if len(encoded) <= _LONG else b"#" + hashlib.blake2b(encoded, digest_size=32).digest()
 
 
-def _change(multiset: Multiset, encoded: bytes, value: Any, by: int) -> None:
-    """Change how often a value occurs."""
-    opposite: int | None = None
-    number = 0
-    while (entry := multiset.get(_place(encoded, number))) is not None:
-        known, count = entry
-        if are_identical(known, value):
-            _set(multiset, encoded, number, known, count + by)
-            return
-        if count * by < 0:
-            opposite = number
-        number += 1
-    if opposite is None:
-        multiset[_place(encoded, number)] = (value, by)
-        return
+def _change(accumulator: Mapping[bytes, tuple[Any, int]], encoded: bytes, value: Any, by: int) -> Multiset:
+    """Change how often a value occurs; return the changed multiset."""
+    multiset = accumulator if type(accumulator) is Multiset else Multiset(accumulator)
+    number = multiset.number_of(encoded, value)
+    if number is not None:
+        multiset.change(encoded, number, by)
+        return multiset
     # Nothing is known to have been identical: the value has another form since it was stored, for example.
-    known, count = multiset[_place(encoded, opposite)]
-    taken = max(by, -count) if by < 0 else min(by, -count)
-    _set(multiset, encoded, opposite, known, count + taken)
-    if by != taken:
-        _change(multiset, encoded, value, by - taken)
-
-
-def _set(multiset: Multiset, encoded: bytes, number: int, value: Any, count: int) -> None:
-    """Set how often a value occurs; the last value with its encoding takes the place of one that does not."""
-    multiset[_place(encoded, number)] = (value, count)
-    if not count:
-        last = number
-        while _place(encoded, last + 1) in multiset:
-            last += 1
-        moved = multiset.pop(_place(encoded, last))
-        if last != number:
-            multiset[_place(encoded, number)] = moved
+    while by and (number := multiset.opposite_of(encoded, by)) is not None:
+        count = multiset[_place(encoded, number)][1]
+        taken = max(by, -count) if by < 0 else min(by, -count)
+        multiset.change(encoded, number, taken)
+        by -= taken
+    if by:
+        multiset.append(encoded, value, by)
+    return multiset
 
 
 def _place(encoded: bytes, number: int) -> bytes:

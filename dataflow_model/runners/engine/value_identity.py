@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import hashlib
 import itertools
 import pickle
 import struct
@@ -15,12 +16,13 @@ from dataflow_model.values import encode_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["are_identical", "encode_value"]
+__all__ = ["are_identical", "encode_value", "identity_of"]
 
 _PLAIN: Final = frozenset({int, str, bytes, bool, type(None)})
 """Types whose values are identical if they are the same key."""
 _DOUBLE: Final = struct.Struct(">d")
 _PROTOCOL: Final = 4
+_LONG: Final = 64
 _GLOBALS: Final = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -53,12 +55,21 @@ def are_identical(left: Any, right: Any) -> bool:
     """
     if left is right:
         return True
-    if type(left) is not type(right):
-        return False
+    return type(left) is type(right) and (type(left) in _PLAIN or identity_of(left) == identity_of(right))
+
+
+def identity_of(value: Any) -> tuple[type[Any], bytes]:
+    """Return what distinguishes a value from others that `encode_value` encodes alike.
+
+    Example:
+        >>> identity_of(0.0) == identity_of(-0.0), identity_of(("UA", 4)) == identity_of(("UA", 4))
+        (False, True)
+    """
     try:
-        return type(left) in _PLAIN or _encode_exactly(left) == _encode_exactly(right)
-    except RecursionError:
-        return True
+        exact = _encode_exactly(value)
+    except RecursionError:  # an object that contains itself
+        exact = b""
+    return type(value), exact if len(exact) <= _LONG else hashlib.blake2b(exact, digest_size=32).digest()
 
 
 def _encode(value: Any) -> bytes:
