@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.state_journal import StateJournal
     from dataflow_model.time import DurationLike, InstantLike
 
 __all__ = [
@@ -46,9 +47,11 @@ class StateBoard(Protocol):
 
     Attributes:
         values: the non-empty pieces of state of the current key and window, by name.
+        journal: records what the current call changes; `None` if nothing will be undone.
     """
 
     values: dict[str, Any]
+    journal: StateJournal | None
 
 
 class _Handle:
@@ -62,6 +65,8 @@ class _Handle:
 
     def clear(self) -> None:
         """Clear the state."""
+        if (journal := self._board.journal) is not None:
+            journal.before_replace(self._name)
         self._board.values.pop(self._name, None)
 
 
@@ -77,6 +82,8 @@ class ValueState(_Handle, Generic[T]):
 
     def read(self) -> T:
         """Return the value, or the spec's default if nothing has been written."""
+        if (journal := self._board.journal) is not None:
+            journal.before_show(self._name)
         values = self._board.values
         if self._name in values:
             value: T = values[self._name]
@@ -86,6 +93,8 @@ class ValueState(_Handle, Generic[T]):
 
     def write(self, value: T) -> None:
         """Replace the value."""
+        if (journal := self._board.journal) is not None:
+            journal.before_replace(self._name)
         self._board.values[self._name] = value
 
 
@@ -97,10 +106,14 @@ class BagState(_Handle, Generic[T]):
 
     def add(self, element: T) -> None:
         """Add an element."""
+        if (journal := self._board.journal) is not None:
+            journal.before_append(self._name)
         self._board.values.setdefault(self._name, []).append(element)
 
     def read(self) -> list[T]:
         """Return the elements in a new list."""
+        if (journal := self._board.journal) is not None:
+            journal.before_show(self._name)
         return list(self._board.values.get(self._name, ()))
 
     def __len__(self) -> int:
@@ -114,10 +127,14 @@ class SetState(_Handle, Generic[T]):
 
     def add(self, element: T) -> None:
         """Add an element, unless an equal one is present."""
+        if (journal := self._board.journal) is not None:
+            journal.before_put(self._name, element)
         self._board.values.setdefault(self._name, {}).setdefault(element)  # a dict keeps the order in every process
 
     def remove(self, element: T) -> None:
         """Remove an element, if it is present."""
+        if (journal := self._board.journal) is not None:
+            journal.before_remove(self._name, element)
         held: dict[T, None] = self._board.values.get(self._name, {})
         held.pop(element, None)
         if not held:
@@ -125,6 +142,8 @@ class SetState(_Handle, Generic[T]):
 
     def read(self) -> list[T]:
         """Return the elements."""
+        if (journal := self._board.journal) is not None:
+            journal.before_show(self._name)
         return list(self._board.values.get(self._name, ()))
 
     def __contains__(self, element: object) -> bool:
@@ -141,14 +160,20 @@ class MapState(_Handle, Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set the value of a key."""
+        if (journal := self._board.journal) is not None:
+            journal.before_put(self._name, key)
         self._board.values.setdefault(self._name, {})[key] = value
 
     def get(self, key: K, default: Any = None) -> V | Any:
         """Return the value of a key, or `default`."""
+        if (journal := self._board.journal) is not None:
+            journal.before_item(self._name, key)
         return self._board.values.get(self._name, {}).get(key, default)
 
     def remove(self, key: K) -> None:
         """Remove a key, if it is present."""
+        if (journal := self._board.journal) is not None:
+            journal.before_remove(self._name, key)
         held: dict[K, V] = self._board.values.get(self._name, {})
         held.pop(key, None)
         if not held:
@@ -156,12 +181,16 @@ class MapState(_Handle, Generic[K, V]):
 
     def items(self) -> list[tuple[K, V]]:
         """Return the pairs."""
+        if (journal := self._board.journal) is not None:
+            journal.before_show(self._name)
         return list(self._board.values.get(self._name, {}).items())
 
     def __contains__(self, key: object) -> bool:
         return key in self._board.values.get(self._name, ())
 
     def __iter__(self) -> Iterator[K]:
+        if (journal := self._board.journal) is not None:
+            journal.before_show(self._name)
         return iter(list(self._board.values.get(self._name, ())))
 
     def __len__(self) -> int:
@@ -188,6 +217,8 @@ class CombiningState(_Handle, Generic[InputT, OutputT]):
         return output_of(self._combine, self._accumulator())
 
     def _accumulator(self) -> Any:
+        if (journal := self._board.journal) is not None:
+            journal.before_show(self._name)
         values = self._board.values
         return values[self._name] if self._name in values else self._combine.create_accumulator()
 

@@ -483,8 +483,13 @@ def test_a_side_input_of_a_stateful_function_that_has_no_value_names_transform_a
 
 
 def test_state_that_cannot_be_copied_for_dead_letters_says_so_with_transform_element_and_way_out() -> None:
+    class Reading(Stateful):
+        def process(self, pair: Any, kept: dm.ValueState[Any], over: dm.Timer, side: Any = None) -> Iterator[Any]:
+            kept.read()
+            return super().process(pair, kept, over, side)
+
     with pytest.raises(dm.UserCodeError) as raised:
-        rescued(dm.ParDo(Stateful(keeps=lambda: (number for number in [1]))))
+        rescued(dm.ParDo(Reading(keeps=lambda: (number for number in [1]))))
     assert str(raised.value).startswith(
         "the state of key 'a' cannot be copied, which elements that fail need: cannot pickle 'generator' object\n"
         "  transform: 'stateful'\n"

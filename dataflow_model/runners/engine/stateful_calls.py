@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -16,6 +15,7 @@ from dataflow_model.plan.nodes import MAIN, SideInput
 from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA
 from dataflow_model.plan.state import CombiningStateSpec, WatermarkSpec
 from dataflow_model.plan.state_handles import Timer, Watermark, WatermarkHold
+from dataflow_model.plan.state_journal import StateJournal
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.core.calls import CurrentCall, ElementCalls
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import ParDo
     from dataflow_model.runners.engine.order import Cause, Order
-    from dataflow_model.runners.engine.stateful_cells import StateCell
     from dataflow_model.values import Window
 
 __all__ = ["Call", "UserCalls"]
@@ -68,12 +67,14 @@ class Call(CurrentCall):
     Attributes:
         input: the input's watermarks.
         horizon: how far outputs may be before the input's event time.
+        journal: records what the call changes, if an element that fails becomes a dead letter.
     """
 
     def __init__(self, clocks: InputClocks, horizon: int) -> None:
         self.input = clocks
         self.horizon = horizon
         self.has_set_timer = False
+        self.journal: StateJournal | None = None
 
     @property
     def window(self) -> Window:
@@ -119,13 +120,17 @@ class Call(CurrentCall):
         else:
             time = max(time, self.clock)
         self.cell.state.count += 1
-        self.clear_timer(name, domain, tag)
+        self.clear_timer(name, domain, tag)  # which records in the journal how it was set
         timer = PendingTimer(time, output_time, self.cell.state.count, self._hold_at(output_time))
         self.cell.state.timers(domain).set((name, tag), timer)
 
     def clear_timer(self, name: str, domain: TimeDomain, tag: str) -> None:
         """Clear a timer, if it is set."""
-        self._free(self.cell.state.timers(domain).clear((name, tag)))
+        timers = self.cell.state.timers(domain)
+        before = timers.clear((name, tag))
+        if self.journal is not None:
+            self.journal.add(functools.partial(timers.reset, (name, tag), before))
+        self._free(before)
 
     def set_hold(self, name: str, time: int) -> None:
         """Set or move a user's hold."""
@@ -264,24 +269,12 @@ class UserCalls:
         """Return the further positional arguments of the current call of `process`."""
         return [self._argument(argument, self.call.window) for argument in self._node.args]
 
-    def saved(self, value: Any) -> StateCell:
-        """Return a copy of the state of the current call, to which an element that fails sets it back.
-
-        Args:
-            value: the element.
-
-        Raises:
-            UserCodeError: for state that cannot be copied.
-        """
-        try:
-            return copy.deepcopy(self.call.cell.state)
-        except Exception as error:
-            problem = InvalidType(
-                f"the state of key {self.call.key!r} cannot be copied, which elements that fail need: {error}",
-                hint="keep values in it that can be copied, such as a list instead of a generator, "
-                "or leave out .with_exception_handling()",
-            )
-            raise user_error(problem, self._node.label, value) from error
+    def begin_journal(self) -> StateJournal:
+        """Record what the current call changes from now on, so that an element that fails changes nothing."""
+        state = self.call.cell.state
+        journal = self.call.journal = StateJournal(state.values)
+        journal.add(functools.partial(state.set_back, state.count, dict(state.holds)))
+        return journal
 
     def emit(self, results: Any) -> None:
         """Check and emit what a function has returned."""
@@ -289,18 +282,28 @@ class UserCalls:
         if filed:
             self._file(filed, self.call)
 
-    def fail(self, error: Exception, value: Any, before: StateCell | None) -> None:
+    def fail(self, error: Exception, value: Any, journal: StateJournal | None) -> None:
         """Raise an error for an element, or emit its dead letter; an element that fails must not change anything.
 
         Args:
             error: the exception.
             value: the element.
-            before: a copy of the state from before the call; `None` without dead letters.
+            journal: what the call has changed; `None` without dead letters.
+
+        Raises:
+            UserCodeError: without dead letters, and for state that cannot be copied.
         """
         node, call = self._node, self.call
-        if node.dead_letters is None or before is None:
+        if node.dead_letters is None or journal is None:
             raise user_error(error, node.label, value) from error
-        call.cell.state.restore(before)
+        if journal.uncopied is not None:
+            problem = InvalidType(
+                f"the state of key {call.key!r} cannot be copied, which elements that fail need: {journal.uncopied}",
+                hint="keep values in it that can be copied, such as a list instead of a generator, "
+                "or leave out .with_exception_handling()",
+            )
+            raise user_error(problem, node.label, value) from journal.uncopied
+        journal.undo()
         self._file([(node.dead_letters, dead_letter(error, node.label, value), call.time)], call)
 
     def fire(self, name: str, tag: str, fire_time: int) -> None:
@@ -337,7 +340,7 @@ class UserCalls:
 
     def _call_back(self, function: str) -> None:
         node, call = self._node, self.call
-        call.pane = NO_FIRING
+        call.pane, call.journal = NO_FIRING, None
         self.begin_bundle()
         try:
             arguments = self._arguments_of[function].of(call)

@@ -129,6 +129,18 @@ class TimerSet:
         """Clear a timer, and return it if it was set."""
         return self.pending.pop(name, None)
 
+    def reset(self, name: _Name, before: PendingTimer | None) -> None:
+        """Undo a change of a timer.
+
+        Args:
+            name: its name.
+            before: how it was set; `None` if it was not.
+        """
+        if before is None:
+            self.clear(name)
+        else:
+            self.set(name, before)
+
     def first(self) -> int | None:
         """Return when the earliest timer fires, or `None`."""
         return self._least(self.heap)
@@ -204,10 +216,9 @@ class StateCell:
             return self.values, event, clock, waiting, count, holds
         return (self.values,)
 
-    def restore(self, before: StateCell) -> None:
-        """Replace what is stored by what another cell stores."""
-        for name in _STORED:
-            setattr(self, name, getattr(before, name))
+    def set_back(self, count: int, holds: dict[str, Hold]) -> None:
+        """Set the counter and the user's holds back to what they were."""
+        self.count, self.holds = count, holds
 
     def timers(self, domain: TimeDomain) -> TimerSet:
         """Return the timers of a domain."""
@@ -233,9 +244,6 @@ class StateCell:
             # The turn of an element whose event time is after the window's end comes before that time.
             holds.append(turn if first.time == turn else min(element.time for _, _, element in self.waiting))
         return min([hold for hold in holds if hold is not None], default=None)
-
-
-_STORED: Final = tuple(field.name for field in attrs.fields(StateCell) if field.init)
 
 
 def _filled_cell(

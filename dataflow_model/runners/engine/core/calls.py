@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dataflow_model.metrics.collecting import KeyTimes
+    from dataflow_model.plan.state_journal import StateJournal
     from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.stateful_cells import OpenCell, OpenWindow, StateCell
+    from dataflow_model.runners.engine.stateful_cells import OpenCell, OpenWindow
     from dataflow_model.time import EventTime, ProcessingTime
     from dataflow_model.values import PaneInfo
 
@@ -85,21 +86,21 @@ class _Outcomes(Protocol):
         """Return the further positional arguments of the current call."""
         ...
 
-    def saved(self, value: Any) -> StateCell:
-        """Return a copy of the state of the current call; `value` is the element."""
+    def begin_journal(self) -> StateJournal:
+        """Record what the current call changes from now on."""
         ...
 
     def emit(self, results: Any) -> None:
         """Check and emit what a function has returned."""
         ...
 
-    def fail(self, error: Exception, value: Any, before: StateCell | None) -> None:
+    def fail(self, error: Exception, value: Any, journal: StateJournal | None) -> None:
         """Raise an error for an element, or emit its dead letter.
 
         Args:
             error: the exception.
             value: the element.
-            before: a copy of the state from before the call; `None` without dead letters.
+            journal: what the call has changed; `None` without dead letters.
         """
         ...
 
@@ -149,7 +150,7 @@ class ElementCalls:
         self.call.enter(cell, time, freed)
         if not self.has_begun:
             self.outcomes.begin_bundle()
-        before = self.outcomes.saved(value) if self.rescues else None
+        journal = self.outcomes.begin_journal() if self.rescues else None
         try:
             for name, argument_of in self.varying:
                 self.arguments[name] = argument_of(self.call)
@@ -158,7 +159,7 @@ class ElementCalls:
             if results is not None and results is not _NOTHING:
                 self.outcomes.emit(results)
         except Exception as error:  # noqa: BLE001 - users' functions may raise anything
-            self.outcomes.fail(error, value, before)
+            self.outcomes.fail(error, value, journal)
 
 
 class _Machine(Protocol):
