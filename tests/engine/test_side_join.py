@@ -10,6 +10,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import UserCodeError
+from dataflow_model.runners.engine.sides import HeldWindows
 from dataflow_model.testing import TestStream
 from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
 from dataflow_model.time import event_time
@@ -207,3 +208,18 @@ def script_step(script: TestStream) -> Any:
 def test_an_element_costs_the_same_with_a_hundred_and_with_a_thousand_side_windows(lateness: int, waits: bool) -> None:
     few, many = (calls_of_a_join(windows, lateness, waits=waits) for windows in (100, 1000))
     assert many < 1.2 * few
+
+
+def test_an_element_finds_its_side_window_among_many_that_may_merge_without_looking_at_them_all() -> None:
+    def windows_looked_at(count: int) -> int:
+        starts = range(0, 100 * count, 100)
+        sessions = [window for start in starts for window in dm.Sessions(10).assign(event_time(start), None)]
+        held = HeldWindows([*sessions, *dm.FixedWindows(100 * count).assign(event_time(0), None)])
+        for window in sessions[::2]:
+            held.remove(window)
+        around = [list(held.around(event_time(start))) for start in starts]
+        for number, (window, found) in enumerate(zip(sessions, around, strict=True)):
+            assert (window in found) is bool(number % 2)
+        return sum(map(len, around)) // count
+
+    assert windows_looked_at(1000) == windows_looked_at(100) < 4

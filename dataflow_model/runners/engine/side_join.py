@@ -24,6 +24,7 @@ from dataflow_model.runners.engine.queues import Deadlines
 from dataflow_model.runners.engine.side_waiting import Awaited
 from dataflow_model.runners.engine.sides import (
     STANDING,
+    HeldWindows,
     contains,
     depends_on_elements,
     owner_of,
@@ -136,6 +137,8 @@ class SideJoinMachine(ObjectMachine):
         changing = staged.side_feeds[node.label]
         self.sides = [(number, side) for number, side in enumerate(node.side_inputs) if side in changing]
         self.state = JoinState([{} for _ in self.sides], [int(MIN_TIMESTAMP)] * len(self.sides))
+        self._held_windows = [HeldWindows() for _ in self.sides]
+        """The side windows that are held."""
         self._awaited = Awaited(len(self.sides))
         self._expiries: Deadlines[tuple[int, Window]] = Deadlines(1)
         """When the side windows that are held expire."""
@@ -211,6 +214,7 @@ class SideJoinMachine(ObjectMachine):
         """Restore durable state."""
         self.state = whole
         self._views.clear()
+        self._held_windows = list(map(HeldWindows, whole.windows))
         self._awaited, self._expiries, self._overdue = Awaited(len(self.sides)), Deadlines(1), set()
         for asking, elements in whole.waiting.items():
             self._awaited.add(asking, self._fixed_targets(asking), min(element.time for element in elements))
@@ -271,6 +275,7 @@ class SideJoinMachine(ObjectMachine):
         held = self.state.windows[place].get(window)
         if held is None:
             held = self.state.windows[place][window] = _SideWindow()
+            self._held_windows[place].add(window)
             self._expiries.set((place, window), (self._expiry(window),))
         self._views.pop((place, window), None)
         self._changed.add((place, window))
@@ -279,6 +284,7 @@ class SideJoinMachine(ObjectMachine):
     def _drop(self, place: int, window: Window) -> None:
         """Drop a side window."""
         del self.state.windows[place][window]
+        self._held_windows[place].remove(window)
         self._views.pop((place, window), None)
         self._expiries.remove((place, window))
         self._overdue.discard((place, window))
@@ -362,8 +368,9 @@ class SideJoinMachine(ObjectMachine):
         if known is not None:
             return known
         window_fn = self._strategies[place].window_fn
-        usable = (held for held in self.state.windows[place] if arrival < self._expiry(held))
-        target = side_window(window_fn, window.max_timestamp, usable)
+        at = window.max_timestamp
+        usable = (held for held in self._held_windows[place].around(at) if arrival < self._expiry(held))
+        target = side_window(window_fn, at, usable)
         if not depends_on_elements(window_fn):
             if len(self._targets) >= _TARGETS_KEPT:
                 self._targets.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from dataflow_model.values import Window
     from dataflow_model.windowing import WindowFn
 
-__all__ = ["STANDING", "StaticSide", "contains", "depends_on_elements", "owner_of", "side_window", "view_of"]
+__all__ = [
+    "STANDING",
+    "HeldWindows",
+    "StaticSide",
+    "contains",
+    "depends_on_elements",
+    "owner_of",
+    "side_window",
+    "view_of",
+]
 
 STANDING: Final = MultisetFn(GroupFn())
 """The values that have not been retracted, in order of arrival."""
@@ -120,6 +129,50 @@ class _ByStart:
         while place >= 0 and self.ends[place] > int(at):
             yield self.windows[place]
             place -= 1
+
+
+class HeldWindows:
+    """Windows that change, among which those around an instant are found without looking at all of them.
+
+    They are sorted by start, apart for each order of magnitude of their lengths.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> [window] = dm.FixedWindows(60).assign(dm.event_time(5), None)
+        >>> held = HeldWindows([window])
+        >>> list(held.around(dm.event_time(59))) == [window], list(held.around(dm.event_time(200)))
+        (True, [])
+    """
+
+    def __init__(self, windows: Iterable[Window] = ()) -> None:
+        self._by_length: dict[int, list[Window]] = {}
+        for window in windows:
+            self.add(window)
+
+    def add(self, window: Window) -> None:
+        """Add a window that is not held."""
+        insort(self._like(window), window, key=_start_of)
+
+    def remove(self, window: Window) -> None:
+        """Remove a window that is held."""
+        windows = self._like(window)
+        del windows[windows.index(window, bisect_left(windows, _start_of(window), key=_start_of))]
+
+    def around(self, at: EventTime) -> Iterator[Window]:
+        """Yield the windows that contain an instant, and perhaps others."""
+        for bits, windows in self._by_length.items():
+            place = bisect_right(windows, int(at), key=_start_of) - 1
+            while place >= 0 and _start_of(windows[place]) > int(at) - (1 << bits):
+                yield windows[place]
+                place -= 1
+
+    def _like(self, window: Window) -> list[Window]:
+        """Return the windows of similar length, whose numbers of microseconds have as many bits."""
+        return self._by_length.setdefault((int(window.end) - int(window.start)).bit_length(), [])
+
+
+def _start_of(window: Window) -> int:
+    return int(window.start)
 
 
 def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> Window:
