@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 import attrs
+import psutil
 
 from tests.support.settings import REPOSITORY
 
@@ -154,14 +155,14 @@ class Process:
 
 def processes() -> list[Process]:
     """Return the processes of this machine that live."""
-    listed = subprocess.run(
-        ["ps", "-e", "-ww", "-o", "pid=,ppid=,sess=,stat=,args="], capture_output=True, text=True, check=True
-    )
     running = []
-    for line in listed.stdout.splitlines():
-        pid, parent, session, state, *command = line.split(None, 4)
-        if not state.startswith("Z"):
-            running.append(Process(int(pid), int(parent), int(session), "".join(command)))
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                session, command = os.getsid(process.pid), " ".join(process.cmdline())
+                running.append(Process(process.pid, process.ppid(), session, command))
+        except (psutil.Error, ProcessLookupError):
+            continue  # it has ended since
     return running
 
 
