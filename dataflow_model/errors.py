@@ -87,9 +87,10 @@ class _ShortRepr(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         """Return the number, or its size."""
         try:
-            return super().repr_int(x, level)
+            repr(x)
         except ValueError:
             return f"<int of {x.bit_length()} bits>"
+        return super().repr_int(x, level)
 
 
 _SHORT: Final = _ShortRepr()

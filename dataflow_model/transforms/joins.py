@@ -144,8 +144,8 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             >>> import dataflow_model as dm
             >>> p = dm.Pipeline()
             >>> clicks, queries = p | "c" >> dm.Create([("q", 1)]), p | "q" >> dm.Create([("q", "shoes")])
-            >>> ((clicks, queries) | dm.Join.left()).element_type
-            tuple[str, tuple[int, typing.Optional[str]]]
+            >>> ((clicks, queries) | dm.Join.left()).element_type == tuple[str, tuple[int, str | None]]
+            True
         """
         joined: Join[Never, None] = _joined("Join.Left", within, _keeps_left=True)
         return joined
@@ -159,8 +159,8 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             >>> import dataflow_model as dm
             >>> p = dm.Pipeline()
             >>> clicks, queries = p | "c" >> dm.Create([("q", 1)]), p | "q" >> dm.Create([("q", "shoes")])
-            >>> ((clicks, queries) | dm.Join.full()).element_type
-            tuple[str, tuple[typing.Optional[int], typing.Optional[str]]]
+            >>> ((clicks, queries) | dm.Join.full()).element_type == tuple[str, tuple[int | None, str | None]]
+            True
         """
         joined: Join[None, None] = _joined("Join.Full", within, _keeps_left=True, _keeps_right=True)
         return joined
