@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,7 @@ from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.order import by_window
 from dataflow_model.runners.engine.uncombining import MultisetFn
-from dataflow_model.values import by_bounds, checked_pairs, encode_key, interval, is_pair
+from dataflow_model.values import checked_pairs, encode_key, interval, is_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +54,7 @@ class StaticSide:
     window_fn: WindowFn
     replaced: Replaced = "nothing"
     _held: dict[Window, list[Record]] = attrs.field(init=False, factory=dict)
-    _by_start: _ByStart = attrs.field(init=False)
+    _standing_windows: HeldWindows = attrs.field(init=False)
     _views: dict[Window, Any] = attrs.field(init=False, factory=dict)
     _seen: dict[Window, Any] = attrs.field(init=False, factory=dict)
 
@@ -63,7 +62,7 @@ class StaticSide:
         for record in self.records:
             self._held.setdefault(record.window, []).append(record)
         standing = (window for window, records in self._held.items() if self._standing(records))
-        self._by_start = _ByStart.of(standing if depends_on_elements(self.window_fn) else ())
+        self._standing_windows = HeldWindows(standing if depends_on_elements(self.window_fn) else ())
 
     @classmethod
     def of(cls, plan: Plan, side: SideInput, records: Sequence[Record]) -> StaticSide:
@@ -74,7 +73,7 @@ class StaticSide:
         """Return the view of one main window."""
         if window not in self._seen:
             at = window.max_timestamp
-            self._seen[window] = self._view(side_window(self.window_fn, at, self._by_start.around(at)))
+            self._seen[window] = self._view(side_window(self.window_fn, at, self._standing_windows.around(at)))
         return self._seen[window]
 
     def _view(self, target: Window) -> Any:
@@ -103,34 +102,6 @@ class StaticSide:
         ]
 
 
-@attrs.frozen
-class _ByStart:
-    """Windows in order of their starts.
-
-    Attributes:
-        windows: the windows.
-        starts: their starts.
-        ends: for each of them, the latest end of those up to it.
-    """
-
-    windows: list[Window]
-    starts: list[int]
-    ends: list[int]
-
-    @classmethod
-    def of(cls, windows: Iterable[Window]) -> _ByStart:
-        ordered = sorted(windows, key=by_bounds)
-        ends = itertools.accumulate((int(window.end) for window in ordered), max)
-        return cls(ordered, [int(window.start) for window in ordered], list(ends))
-
-    def around(self, at: EventTime) -> Iterator[Window]:
-        """Yield the windows that contain an instant, and perhaps others."""
-        place = bisect_right(self.starts, int(at)) - 1
-        while place >= 0 and self.ends[place] > int(at):
-            yield self.windows[place]
-            place -= 1
-
-
 class HeldWindows:
     """Windows that change, among which those around an instant are found without looking at all of them.
 
@@ -146,7 +117,7 @@ class HeldWindows:
 
     def __init__(self, windows: Iterable[Window] = ()) -> None:
         self._by_length: dict[int, list[Window]] = {}
-        for window in windows:
+        for window in sorted(windows, key=_start_of):
             self.add(window)
 
     def add(self, window: Window) -> None:
