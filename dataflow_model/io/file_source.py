@@ -302,6 +302,12 @@ class FileSource(ColumnSource):
         columns = super().columns_of(batch)
         return at_the_beginning(columns) if self.event_time is None else columns
 
+    def follows(self, directory: str) -> bool:
+        """Return whether a directory is one that it follows, or below one and not hidden."""
+        followed = [Path(os.path.realpath(path)) for path in self.paths] if self.follow else []
+        below = [Path(directory).relative_to(path) for path in followed if Path(directory).is_relative_to(path)]
+        return any(not any(part.startswith(("_", ".")) for part in path.parts) for path in below)
+
     def size(self) -> int:
         """Return how many bytes the files have now."""
         return sum(FileVersion.of(str(Path(root_of(self.paths), name))).size for name in self._files())

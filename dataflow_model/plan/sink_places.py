@@ -1,4 +1,4 @@
-"""Sinks of one pipeline must not share a directory, since each would take the other's commits for its own."""
+"""Sinks of one pipeline must not share a directory, nor write to one that a source of the pipeline follows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataflow_model.errors import PlanError
-from dataflow_model.plan.nodes import Write
+from dataflow_model.plan.nodes import Read, Write
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
@@ -17,10 +17,12 @@ __all__ = ["check_sink_places"]
 
 
 def check_sink_places(plan: Plan) -> None:
-    """Raise `PlanError` if two sinks write to the same directory, or one writes where another keeps internal files.
+    """Raise `PlanError` if the sinks of a pipeline would disturb each other, or feed its sources.
 
-    Paths are compared after resolving symbolic links. A directory inside another sink's is allowed, unless it is in a
-    part that is hidden from readers, whose name begins with `_`.
+    Two sinks must not write to the same directory, since each would take the other's commits for its own, and none
+    where another keeps internal files. A directory inside another sink's is allowed, unless it is in a part that is
+    hidden from readers, whose name begins with `_`. A sink must not write where a source of the pipeline follows
+    files. Paths are compared after resolving symbolic links.
 
     Example:
         >>> import dataflow_model as dm
@@ -39,6 +41,12 @@ def check_sink_places(plan: Plan) -> None:
         place = node.sink.place() if isinstance(node, Write) else None
         if place is not None:
             places.append((node.label, os.path.normcase(os.path.realpath(place))))
+    for read, (label, place) in itertools.product(plan.nodes, places):
+        if isinstance(read, Read) and read.source.follows(place):
+            raise PlanError(
+                f"{label!r} writes to {place}, which {read.label!r} follows, so the pipeline would read its own output",
+                hint=f"let {label!r} write to a directory outside of the folder that is followed",
+            )
     for (label, place), (other, other_place) in itertools.permutations(places, 2):
         if place == other_place:
             raise PlanError(

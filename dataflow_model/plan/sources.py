@@ -199,6 +199,11 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
         """Whether a run can be resumed with this source added."""
         return True
 
+    def follows(self, directory: str) -> bool:
+        """Return whether it would read files that a sink of the same stream writes to a directory."""
+        del directory
+        return False
+
     def bound(self) -> Self:
         """Return the source with everything that the driver can determine now, such as the schema, stored in it.
 

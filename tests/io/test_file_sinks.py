@@ -20,6 +20,7 @@ import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
 from dataflow_model.io import ToDataFrame, WriteJson, WriteParquet
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
+from dataflow_model.plan.checks import check
 from dataflow_model.plan.nodes import Write as WriteNode
 from dataflow_model.plan.records import Record
 from dataflow_model.runners.engine.bundle import Bundle, Update
@@ -488,6 +489,19 @@ def test_two_sinks_in_a_directory_that_does_not_exist_yet_are_refused_too(tmp_pa
     with pytest.raises(PlanError, match="'first' and 'second' both write to"):
         p.run()
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("place", "is_read"), [("in", True), ("in/a/out", True), ("in/_out", False), ("out", False)])
+def test_a_stream_may_not_write_where_it_would_read_its_own_output(tmp_path: Path, place: str, is_read: bool) -> None:
+    (tmp_path / "in").mkdir()
+    p = Pipeline()
+    numbers = dm.io.ReadJson(tmp_path / "in", event_time="n", schema=pa.schema({"n": pa.int64()}), follow=True)
+    _ = p | "numbers" >> numbers | "out" >> WriteJson(tmp_path / place)
+    if is_read:
+        with pytest.raises(PlanError, match=r"'out' writes to .*, which 'numbers' follows, .*\nHint: "):
+            check(p.plan())
+    else:
+        check(p.plan())
 
 
 def test_a_sink_may_write_below_another_but_not_among_its_own_files(tmp_path: Path) -> None:
