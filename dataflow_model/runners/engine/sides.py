@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -116,30 +116,34 @@ class HeldWindows:
     """
 
     def __init__(self, windows: Iterable[Window] = ()) -> None:
-        self._by_length: dict[int, list[Window]] = {}
+        self._by_length: dict[int, tuple[list[int], list[Window]]] = {}
         for window in sorted(windows, key=_start_of):
             self.add(window)
 
     def add(self, window: Window) -> None:
         """Add a window that is not held."""
-        insort(self._like(window), window, key=_start_of)
+        starts, windows = self._like(window)
+        place = bisect_right(starts, _start_of(window))
+        starts.insert(place, _start_of(window))
+        windows.insert(place, window)
 
     def remove(self, window: Window) -> None:
         """Remove a window that is held."""
-        windows = self._like(window)
-        del windows[windows.index(window, bisect_left(windows, _start_of(window), key=_start_of))]
+        starts, windows = self._like(window)
+        place = windows.index(window, bisect_left(starts, _start_of(window)))
+        del starts[place], windows[place]
 
     def around(self, at: EventTime) -> Iterator[Window]:
         """Yield the windows that contain an instant, and perhaps others."""
-        for bits, windows in self._by_length.items():
-            place = bisect_right(windows, int(at), key=_start_of) - 1
-            while place >= 0 and _start_of(windows[place]) > int(at) - (1 << bits):
+        for bits, (starts, windows) in self._by_length.items():
+            place = bisect_right(starts, int(at)) - 1
+            while place >= 0 and starts[place] > int(at) - (1 << bits):
                 yield windows[place]
                 place -= 1
 
-    def _like(self, window: Window) -> list[Window]:
-        """Return the windows of similar length, whose numbers of microseconds have as many bits."""
-        return self._by_length.setdefault((int(window.end) - int(window.start)).bit_length(), [])
+    def _like(self, window: Window) -> tuple[list[int], list[Window]]:
+        """Return the starts and the windows of similar length, whose numbers of microseconds have as many bits."""
+        return self._by_length.setdefault((int(window.end) - int(window.start)).bit_length(), ([], []))
 
 
 def _start_of(window: Window) -> int:
