@@ -17,6 +17,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, unreadable
 from dataflow_model.io.folder_alarm import FolderAlarm
+from dataflow_model.io.listed_folder import HIDDEN
 from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, root_of
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
@@ -306,7 +307,7 @@ class FileSource(ColumnSource):
         """Return whether a directory is one that it follows, or below one and not hidden."""
         followed = [Path(os.path.realpath(path)) for path in self.paths] if self.follow else []
         below = [Path(directory).relative_to(path) for path in followed if Path(directory).is_relative_to(path)]
-        return any(not any(part.startswith(("_", ".")) for part in path.parts) for path in below)
+        return any(not any(part[0] in HIDDEN for part in path.parts) for path in below)
 
     def size(self) -> int:
         """Return how many bytes the files have now."""

@@ -14,11 +14,12 @@ from dataflow_model.io.folder_notices import FolderNotices
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["SETTLED", "TICK", "ListedFolder", "Names"]
+__all__ = ["HIDDEN", "SETTLED", "TICK", "ListedFolder", "Names"]
 
 SETTLED: Final = 3.0
 TICK: Final = 0.05
-_HIDDEN: Final = ("_", ".")
+HIDDEN: Final = ("_", ".")
+"""What the names of files and directories begin with that are not read."""
 _SECOND: Final = 1_000_000_000
 _ONE_BY_ONE: Final = 50
 """The maximum number of new names to examine one by one; beyond it, listing the directory with inodes is faster."""
@@ -176,7 +177,7 @@ class ListedFolder:
 
     def _kind_of(self, name: str, mode: int) -> _Kind:
         """Return what a name stands for, given its mode, which is that of a link itself and not of its target."""
-        if name[0] in _HIDDEN:
+        if name[0] in HIDDEN:
             return _Kind.SKIPPED
         if stat.S_ISLNK(mode):
             try:

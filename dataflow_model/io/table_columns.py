@@ -140,7 +140,7 @@ def is_held_as(row_type: TypeEngine[Any], column_type: TypeEngine[Any], dialect:
 
 
 def decimals_kept(column_type: TypeEngine[Any]) -> int | None:
-    """Return how many decimal places a column that is there rounds to; `None` if it does not round.
+    """Return how many decimal places an existing column rounds to; `None` if it does not round.
 
     Example:
         >>> from sqlalchemy.dialects.postgresql import TIMESTAMP

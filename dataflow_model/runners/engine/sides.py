@@ -103,7 +103,7 @@ class StaticSide:
 
 
 class HeldWindows:
-    """Windows that change, among which those around an instant are found without looking at all of them.
+    """The windows of a side input that hold something; those around an instant are found without looking at all.
 
     They are sorted by start, apart for each order of magnitude of their lengths.
 
