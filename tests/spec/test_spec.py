@@ -77,7 +77,7 @@ def test_one_grouping_gives_what_the_specification_says(drawn: Case) -> None:
 
 @settings(max_examples=max(1, SHRINKING // 4))
 @given(cases(chain))
-def test_two_groupings_in_sequence_give_what_the_specification_says(drawn: Case) -> None:
+def test_groupings_in_sequence_give_what_the_specification_says(drawn: Case) -> None:
     note("\n".join(map(repr, drawn.script.steps)))
     check(drawn)
 

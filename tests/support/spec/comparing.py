@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,10 @@ class Outcome:
 
 def on_runner(case: Case, runner: Runner | None = None) -> Outcome:
     pipeline = dm.Pipeline(runner=runner or dm.LocalRunner())
-    labels = ["first", "second"][: len(case.strategies)]
+    labels = ["first", "second", "third"][: len(case.strategies)]
     current: Any = pipeline | "script" >> case.script
     for label, strategy in zip(labels, case.strategies, strict=True):
-        current = current if label == "first" else current | "rekey" >> dm.Map(rekey)
+        current = current if label == "first" else current | f"{label} pairs" >> dm.Map(rekey)
         group: Any = dm.GroupByKey() if case.combine is None else dm.CombinePerKey(case.combine)
         windowing = dm.Window.into(strategy) if label == "first" or case.assigns else changed(strategy)
         current = current | f"{label} windows" >> windowing | label >> group
@@ -63,8 +64,8 @@ def changed(strategy: WindowingStrategy) -> dm.WindowInto:
 def by_specification(case: Case, kind: Callable[..., spec.Grouping] = spec.Grouping) -> Outcome:
     panes: list[dm.Pane] = []
     groupings = [kind(strategy, case.combine, panes.extend) for strategy in case.strategies]
-    if len(groupings) == 2:
-        groupings[0].emit = spec.link(groupings[1], lambda *pair: rekey(pair), assigns=case.assigns)
+    for before, after in itertools.pairwise(groupings):
+        before.emit = spec.link(after, lambda *pair: rekey(pair), assigns=case.assigns)
     spec.run(case.script, groupings)
     dropped = [{name: grouping.dropped[name] for name in DROPPED} for grouping in groupings]
     return Outcome([comparable(pane) for pane in panes], dropped)

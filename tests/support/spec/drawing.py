@@ -75,7 +75,7 @@ COMBINERS = [dm.Sum(), dm.Sum(), dm.Max(), None]
 
 @attrs.frozen
 class Case:
-    """A script for one grouping, or for two in sequence; the second assigns windows anew or keeps what it is given."""
+    """A script for groupings in sequence: those after the first assign windows anew or keep what they are given."""
 
     script: TestStream
     strategies: tuple[WindowingStrategy, ...]
@@ -170,24 +170,28 @@ def script(
     return steps
 
 
-STEPS = ["element", "element", "element", "bundle", "clock", "clock", "watermark", "watermark"]
+STEPS = [
+    "element", "element", "element", "bundle", "clock", "clock", "watermark", "watermark", "percentile", "signal",
+]  # fmt: skip
 
 
 def case(pick: Pick) -> Case:
     """Draw a case of one grouping."""
     strategy = windowing_strategy(pick, WINDOW_FNS, list(LEAVES))
-    return Case(script(pick, [*STEPS, "percentile", "signal"]), (strategy,), pick(COMBINERS))
+    return Case(script(pick, STEPS), (strategy,), pick(COMBINERS))
 
 
 def chain(pick: Pick) -> Case:
-    """Draw a case of two groupings."""
-    leaves = [name for name in LEAVES if name not in {"AfterSignal", "AfterWatermark of a percentile"}]
-    first = windowing_strategy(pick, WINDOW_FNS, leaves)
-    second = windowing_strategy(pick, WINDOW_FNS[:5], leaves, int(first.allowed_lateness))
+    """Draw a case of two groupings, or of three."""
+    strategies = [windowing_strategy(pick, WINDOW_FNS, list(LEAVES))]
     assigns = pick([True, False])
-    if not assigns:
-        second = attrs.evolve(second, window_fn=first.window_fn, merged=first.window_fn.is_merging)
-    return Case(script(pick, STEPS), (first, second), dm.Sum(), assigns)
+    for _ in range(pick([1, 1, 2])):
+        before = strategies[-1]
+        window_fns = [fn for fn in WINDOW_FNS if not (before.retracting and fn.is_merging)]  # the others are rejected
+        after = windowing_strategy(pick, window_fns, list(LEAVES), int(before.allowed_lateness))
+        kept = {} if assigns else {"window_fn": before.window_fn, "merged": before.window_fn.is_merging}
+        strategies.append(attrs.evolve(after, **kept))
+    return Case(script(pick, STEPS), tuple(strategies), dm.Sum(), assigns)
 
 
 def rekey(pair: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -105,11 +105,11 @@ class Grouping:
             self.show("element" if new else "retraction", [live], element=next(iter(new), None), event_time=at)
             self.show("right after", [live])  # the event-time timers that it has set at or behind the watermark
 
-    def advance_watermark(self, time: int, percentile: float = 100) -> None:
-        """Let the watermark, or one of its percentiles, reach `time`."""
-        if time > self.watermark.at(percentile):
-            before, self.watermark = self.watermark, Watermark((*self.watermark.values, (percentile, time)))
-            if percentile == 100:
+    def advance_watermark(self, to: Watermark) -> None:
+        """Let the watermark and its percentiles reach `to`, where they are behind it."""
+        before, self.watermark = self.watermark, self.watermark.advanced(to)
+        if self.watermark != before:
+            if self.watermark.at() > before.at():
                 for again in sorted(self.reopened.values(), key=lambda live: live.place):
                     self.send(again, None, self.clock)
                 self.reopened = {}
@@ -237,11 +237,11 @@ class Grouping:
         can_come = self.strategy.closing is dm.ClosingBehavior.FIRE_ALWAYS or not live.tree.finished
         return can_come and self.owes(live)
 
-    def output_watermark(self) -> int:
-        """Return the input's, held by the rows that are still to come."""
+    def output_watermark(self) -> Watermark:
+        """Return the input's, its percentiles too, held by the rows that are still to come."""
         pending = [live for live in self.live if live.news or self.has_more_to_take_back(live)]
         taken_back = [int(pane.timestamp) for live in pending for pane in live.standing if self.strategy.retracting]
-        return min([self.watermark.at(), *taken_back, *(int(self.event_time(live)) for live in pending)])
+        return self.watermark.held(min([INFINITY, *taken_back, *(int(self.event_time(live)) for live in pending)]))
 
 
 def run(script: TestStream, groupings: Sequence[Grouping]) -> None:
@@ -254,7 +254,7 @@ def run(script: TestStream, groupings: Sequence[Grouping]) -> None:
                     for window in first.strategy.window_fn.assign(at, (key, value)):
                         first.incorporate(key, window, int(at), [value])
             case WatermarkStep():
-                first.advance_watermark(int(step.watermark), step.percentile)
+                first.advance_watermark(Watermark(((step.percentile, int(step.watermark)),)))
             case ClockStep():
                 for grouping in reversed(groupings):  # what comes at this time comes after the timers before it
                     grouping.clock = int(step.processing_time)
@@ -269,7 +269,7 @@ def run(script: TestStream, groupings: Sequence[Grouping]) -> None:
         grouping.show("clock", grouping.live, due=grouping.clock + 1)
         if after is not None:  # all that the tick brings it is there, so its watermark comes, and then its own timers
             after.advance_watermark(grouping.output_watermark())
-    first.advance_watermark(INFINITY)
+    first.advance_watermark(Watermark(((100, INFINITY),)))
     settle(groupings)
 
 

@@ -32,6 +32,14 @@ class Watermark:
         """No percentile is behind a higher one, and none goes back."""
         return max((time for of, time in self.values if of >= percentile), default=BEFORE_ALL)
 
+    def advanced(self, to: Watermark) -> Watermark:
+        """Return what is known once `to` is known too."""
+        return Watermark((*self.values, *(value for value in to.values if value[1] > self.at(value[0]))))
+
+    def held(self, at: int) -> Watermark:
+        """Return them as far as something that is still to come lets them through."""
+        return Watermark(tuple((of, min(time, at)) for of, time in self.values))
+
 
 @attrs.frozen
 class Event:
