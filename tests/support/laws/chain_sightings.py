@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tests.support.laws.chains import Case
     from tests.support.spec.spec import Live
+    from tests.support.spec.spec_triggers import Watermark
 
 
 @attrs.define(eq=False)
@@ -45,7 +46,7 @@ class Watched(spec.Grouping):
             self.note("a session grows or merges", bool(sources))
         return super().merged(key, window, sources)
 
-    def output_watermark(self) -> int:
+    def output_watermark(self) -> Watermark:
         held = super().output_watermark()
         pending = [live for live in self.live if live.news]
         own = {shard_hash(encode_key(live.key)) % self.shards for live in pending}

@@ -15,6 +15,7 @@ from dataflow_model.testing.chains import Chain, ChainedGrouping, all_together
 from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule
 from dataflow_model.testing.proof_runs import Observed, Subject, groupings_of, with_panes
 from dataflow_model.testing.runner_proof import Copied
+from dataflow_model.triggers.contexts import LOW_WATERMARK
 from tests.support.pipelines import seen
 from tests.support.spec import spec
 from tests.support.spec.drawing import LEAVES, STEPS, WINDOW_FNS, script, windowing_strategy
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 KEYS = ["aaab", "adbg", "adbg", "ag"]
 """`a` and `b` have different shards of 3 and of 5; so have `a` and `g`, of 2 too."""
-CHAIN_LEAVES = [name for name in LEAVES if name != "AfterWatermark of a percentile"]
 UNMERGED = [fn for fn in WINDOW_FNS if not fn.is_merging]
 SESSIONS = [dm.Sessions(2), dm.Sessions(4), dm.Sessions(7)]
 MERGED_BY_USERS = [ValidUntilNext(), ValidUntilNext(), HalvesOfTen(), OtherSessions(3)]
@@ -116,12 +116,12 @@ def chain(pick: Pick, count: int) -> Chain:
 
 
 def _strategy(pick: Pick, fns: Sequence[Any]) -> WindowingStrategy:
-    strategy: WindowingStrategy = windowing_strategy(pick, fns, CHAIN_LEAVES)
+    strategy: WindowingStrategy = windowing_strategy(pick, fns, list(LEAVES))
     return attrs.evolve(strategy, trigger=pick(BUSY)) if pick([True, False]) else strategy
 
 
 def _script(pick: Pick) -> TestStream:
-    return script(pick, [*STEPS, "signal"], keys=pick(KEYS), lengths=range(6, 23))
+    return script(pick, STEPS, keys=pick(KEYS), lengths=range(6, 27))
 
 
 def case(pick: Pick) -> Case:
@@ -193,7 +193,7 @@ def _without_late(stream: TestStream) -> TestStream:
     watermark = 0
     steps: list[Any] = []
     for step in stream.steps:
-        if isinstance(step, WatermarkStep):
+        if isinstance(step, WatermarkStep) and step.percentile == LOW_WATERMARK:
             watermark = int(step.watermark)
         if isinstance(step, AddStep):
             moved = [(value, dm.EventTime(max(int(at), watermark))) for value, at in step.elements]
