@@ -9,12 +9,25 @@ import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
+import pendulum
+
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
+from dataflow_model.time import Duration, DurationLike, duration, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["EXTRA", "OTHER_CHECKPOINTS", "calls_explained", "local_path", "positive_int", "way_out"]
+__all__ = [
+    "EXTRA",
+    "OTHER_CHECKPOINTS",
+    "calls_explained",
+    "check_zone",
+    "local_path",
+    "nonnegative_duration",
+    "positive_duration",
+    "positive_int",
+    "way_out",
+]
 
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
@@ -70,6 +83,45 @@ def positive_int(name: str, value: object, hint: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidArgument(f"`{name}` must be a positive int, got {value!r}", hint=hint)
     return value
+
+
+def positive_duration(name: str, value: DurationLike, hint: str) -> Duration:
+    """Return an argument as a `Duration`, if it is positive.
+
+    Raises:
+        InvalidArgument: if it is not; the hint says what to pass instead.
+
+    Example:
+        >>> positive_duration("interval", 0, "pass interval='1 minute', for example")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidArgument: `interval` must be positive, got '0 seconds'
+        Hint: pass interval='1 minute', for example
+    """
+    length = duration(value)
+    if length <= Duration(0):
+        raise InvalidArgument(f"`{name}` must be positive, got {duration_text(length)!r}", hint=hint)
+    return length
+
+
+def nonnegative_duration(name: str, value: DurationLike, hint: str) -> Duration:
+    """Return an argument as a `Duration`, if it is not negative; see `positive_duration`."""
+    length = duration(value)
+    if length < Duration(0):
+        raise InvalidArgument(f"`{name}` must not be negative, got {duration_text(length)!r}", hint=hint)
+    return length
+
+
+def check_zone(name: object) -> None:
+    """Raise unless `name` is the name of a time zone."""
+    problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
+    hint = "use 'America/New_York', for example"
+    if not isinstance(name, str):
+        raise InvalidType(problem, hint=hint)
+    try:
+        pendulum.timezone(name)
+    except (ValueError, OSError) as error:
+        raise InvalidArgument(problem, hint=hint) from error
 
 
 def local_path(text: str) -> str | None:

@@ -13,8 +13,6 @@ import numbers
 import operator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsIndex, SupportsInt, TypeAlias, TypeVar, overload
 
-import pendulum
-
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.micros import (
     EPOCH,
@@ -40,13 +38,10 @@ __all__ = [
     "Instant",
     "InstantLike",
     "ProcessingTime",
-    "check_zone",
     "duration",
     "duration_text",
     "event_time",
     "format_instant",
-    "nonnegative_duration",
-    "positive_duration",
     "processing_time",
 ]
 
@@ -525,33 +520,6 @@ def duration(value: DurationLike) -> Duration:
     )
 
 
-def positive_duration(name: str, value: DurationLike, hint: str) -> Duration:
-    """Return an argument as a `Duration`, if it is positive.
-
-    Raises:
-        InvalidArgument: if it is not; the hint says what to pass instead.
-
-    Example:
-        >>> positive_duration("interval", 0, "pass interval='1 minute', for example")
-        Traceback (most recent call last):
-        ...
-        dataflow_model.errors.InvalidArgument: `interval` must be positive, got '0 seconds'
-        Hint: pass interval='1 minute', for example
-    """
-    length = duration(value)
-    if length <= Duration(0):
-        raise InvalidArgument(f"`{name}` must be positive, got {duration_text(length)!r}", hint=hint)
-    return length
-
-
-def nonnegative_duration(name: str, value: DurationLike, hint: str) -> Duration:
-    """Return an argument as a `Duration`, if it is not negative; see `positive_duration`."""
-    length = duration(value)
-    if length < Duration(0):
-        raise InvalidArgument(f"`{name}` must not be negative, got {duration_text(length)!r}", hint=hint)
-    return length
-
-
 def event_time(value: InstantLike) -> EventTime:
     """Return `value` as an `EventTime`; see `InstantLike` for the values it accepts.
 
@@ -587,18 +555,6 @@ def processing_time(value: InstantLike) -> ProcessingTime:
             hint="use dm.processing_time(…); only event-time timers take event times",
         )
     return ProcessingTime(_instant(value))
-
-
-def check_zone(name: object) -> None:
-    """Raise unless `name` is the name of a time zone."""
-    problem = f"`timezone` must be the name of a zone of the IANA database, got {name!r}"
-    hint = "use 'America/New_York', for example"
-    if not isinstance(name, str):
-        raise InvalidType(problem, hint=hint)
-    try:
-        pendulum.timezone(name)
-    except (ValueError, OSError) as error:
-        raise InvalidArgument(problem, hint=hint) from error
 
 
 def _instant(value: object) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from dataflow_model.arguments import positive_duration
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.dofn import FlatMapFn, UnlessRetractedFn, ValuesFn
 from dataflow_model.plan.graph import outputs_of
@@ -25,7 +26,6 @@ from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.retractions import applies_retractions
 from dataflow_model.plan.stages import changing_sides
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior
-from dataflow_model.time import Duration, DurationLike, positive_duration
 from dataflow_model.triggers import AtPeriod, Repeatedly
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Node
     from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.time import Duration, DurationLike
 
 __all__ = ["check_interval", "in_rounds"]
 

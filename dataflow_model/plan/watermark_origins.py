@@ -10,8 +10,9 @@ from typing import Final, Literal, TypedDict
 
 import attrs
 
+from dataflow_model.arguments import positive_duration
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.time import Duration, DurationLike, duration, duration_text, positive_duration
+from dataflow_model.time import Duration, DurationLike, duration, duration_text
 
 __all__ = ["EVERYTHING", "WatermarkOptions", "WatermarkOrigins", "origins_of"]
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
+from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
-from dataflow_model.time import MIN_TIMESTAMP, Duration, DurationLike, EventTime, nonnegative_duration
+from dataflow_model.time import MIN_TIMESTAMP, Duration, DurationLike, EventTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, Never, overload
 
 import attrs
 
-from dataflow_model.arguments import calls_explained
+from dataflow_model.arguments import calls_explained, positive_duration
 from dataflow_model.errors import InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn
 from dataflow_model.plan.parameters import metadata_of
 from dataflow_model.plan.typevars import ElementT_contra
-from dataflow_model.time import positive_duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map

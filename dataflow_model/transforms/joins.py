@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
-from dataflow_model.arguments import EXTRA, calls_explained
+from dataflow_model.arguments import EXTRA, calls_explained, nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
-from dataflow_model.time import Duration, duration_text, nonnegative_duration
+from dataflow_model.time import Duration, duration_text
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.elementwise import FlatMap, Map

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, cast, over
 
 import attrs
 
-from dataflow_model.arguments import calls_explained
+from dataflow_model.arguments import calls_explained, nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.declaration import check_callbacks, check_declared, declaration_of
 from dataflow_model.plan.dofn import CallableDoFn, DeadLetter, DoFn, FilterFn, FlatMapFn, MapFn
 from dataflow_model.plan.parameters import filled_by_place, metadata_of, requested_by
 from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
-from dataflow_model.time import Duration, nonnegative_duration
+from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name, shown_arguments
 from dataflow_model.transforms.pcollection import OutputTuple, PCollection

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 import attrs
 
-from dataflow_model.arguments import calls_explained
+from dataflow_model.arguments import calls_explained, nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.parameters import check_method
@@ -21,7 +21,7 @@ from dataflow_model.plan.strategy import (
     TimestampCombiner,
     WindowingStrategy,
 )
-from dataflow_model.time import Duration, DurationLike, duration_text, nonnegative_duration
+from dataflow_model.time import Duration, DurationLike, duration_text
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.ptransform import PTransform

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.time import (
     Duration,
     DurationLike,
@@ -13,7 +14,6 @@ from dataflow_model.time import (
     Instant,
     ProcessingTime,
     duration_text,
-    nonnegative_duration,
 )
 from dataflow_model.triggers.base import Trigger
 from dataflow_model.triggers.contexts import TimeDomain, TriggerContext

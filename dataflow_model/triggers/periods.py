@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from dataflow_model.arguments import check_zone
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.time import (
     MAX_TIMESTAMP,
@@ -15,7 +16,6 @@ from dataflow_model.time import (
     Instant,
     InstantLike,
     ProcessingTime,
-    check_zone,
     duration,
 )
 from dataflow_model.triggers import local_times

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import attrs
 import numpy as np
 
-from dataflow_model.arguments import calls_explained
+from dataflow_model.arguments import calls_explained, check_zone
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.time import check_zone
 from dataflow_model.values import interval
 from dataflow_model.windowing._bounds import inside, inside_many
 from dataflow_model.windowing._local_dates import DAY, boundaries_around

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, positive_int
+from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, nonnegative_duration, positive_int
 from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
 from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
@@ -16,7 +16,6 @@ from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.session import active, shuffle_partitions
 from dataflow_model.runners.spark.support import BATCH, STREAMING
 from dataflow_model.runners.spark.worker_python import quick_workers
-from dataflow_model.time import DurationLike, nonnegative_duration
 
 if TYPE_CHECKING:
     import os
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.time import DurationLike
 
 __all__ = ["SparkRunner"]
 
