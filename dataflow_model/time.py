@@ -422,6 +422,10 @@ class Instant(_Micros):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({format_instant(int(self))})"
 
+    def __format__(self, spec: str) -> str:
+        """Format as `datetime` does, in UTC, if `spec` has codes such as `%H:%M`; `to_datetime` has the limits."""
+        return format(self.to_datetime(), spec) if "%" in spec else super().__format__(spec)
+
     def to_datetime(self) -> datetime.datetime:
         """Return the instant as an aware `datetime` in UTC; raise `OverflowError` outside the years 1 to 9999."""
         try:
@@ -442,6 +446,8 @@ class EventTime(Instant):
     Example:
         >>> event_time("2013-01-01T05:00-05:00")
         EventTime(2013-01-01T10:00:00Z)
+        >>> f"{event_time('2013-01-01T05:00-05:00'):%H:%M}"
+        '10:00'
     """
 
     __slots__ = ()

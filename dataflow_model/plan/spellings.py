@@ -67,7 +67,7 @@ _INSTANTS: Final = {
     "micros": "use int(time)",
     "predecessor": "use time - dm.Duration(1)",
     "seconds": "use time // dm.duration(1), the number of whole seconds since the epoch",
-    "strftime": "use time.to_datetime().strftime(format)",
+    "strftime": "use f'{time:%H:%M}', which is in UTC, or time.to_datetime().strftime(format)",
     "to_rfc3339": "use time.to_datetime().isoformat()",
     "to_utc_datetime": "use time.to_datetime()",
 }

@@ -373,6 +373,15 @@ def test_milliseconds_and_microseconds_are_not_taken_as_seconds(written: float) 
 def test_an_instant_that_no_datetime_can_hold_names_the_elements_without_event_times(instant: Any) -> None:
     with pytest.raises(OverflowError, match=r"in the years 1 to 9999, got .*\nHint: elements without event times"):
         instant.to_datetime()
+    with pytest.raises(OverflowError, match="in the years 1 to 9999"):
+        f"{instant:%H}"
+
+
+def test_instants_are_formatted_as_datetimes_are() -> None:
+    instant = event_time("2013-01-01T05:00:26-05:00")
+    assert f"{instant:%d %H:%M:%S}" == f"{instant.to_datetime():%d %H:%M:%S}" == "01 10:00:26"
+    assert f"{processing_time(0):%Y}" == "1970"
+    assert f"{instant}" == repr(instant)
 
 
 @pytest.mark.parametrize("written", ["", "noon", "P1D", "12:00", "2013-13-01T00:00Z"])
