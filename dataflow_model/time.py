@@ -188,6 +188,11 @@ class _Micros(_Number):
         raise InvalidType(problem, hint=hint)
 
 
+def _has_unit(value: object) -> bool:
+    """Return whether a value is a `timedelta64` of NumPy, which is an integer to `numbers`, whatever its unit."""
+    return type(value).__name__ == "timedelta64"
+
+
 def _kind(value: _Micros) -> str:
     match value:
         case EventTime():
@@ -292,7 +297,7 @@ class Duration(_Micros):
 
     def __mul__(self, times: float) -> Self:
         factor: Any = times
-        if isinstance(factor, _Micros | str | bytes | list | tuple):  # which would take it for an int
+        if _has_unit(factor) or isinstance(factor, _Micros | str | bytes | list | tuple):  # which look like ints
             raise InvalidType(
                 f"a duration is scaled by a number, got {self!r} * {times!r}", hint="write dm.duration('1 hour') * 2"
             )
@@ -516,7 +521,7 @@ def duration(value: DurationLike) -> Duration:
             return Duration(saturate(micros_of_delta(given)))
         case int() | float():
             return Duration(micros_of_seconds(given))
-        case numbers.Integral():  # as of NumPy
+        case numbers.Integral() if not _has_unit(given):  # as of NumPy
             return duration(int(given))
         case str():
             return Duration(parse_duration(given))
@@ -576,7 +581,7 @@ def _instant(value: object) -> int:
                     hint="divide milliseconds by 1_000, and microseconds by 1_000_000",
                 )
             return micros_of_seconds(value)
-        case numbers.Integral():  # as of NumPy
+        case numbers.Integral() if not _has_unit(value):  # as of NumPy
             return _instant(int(value))
         case datetime.datetime():
             if value.tzinfo is None:

@@ -471,6 +471,17 @@ def test_a_duration_is_not_scaled_to_nan() -> None:
     assert duration(10**400) == Duration(2**63 - 1)
 
 
+@pytest.mark.parametrize("unit", ["ns", "us", "s", "M"])
+def test_a_timedelta_of_numpy_is_not_taken_for_a_number_of_seconds(unit: Any) -> None:
+    """It is a `numbers.Integral`, and its `int` is a count of its own unit."""
+    given: Any = np.timedelta64(60, unit)
+    for read in (duration, event_time, processing_time):
+        with pytest.raises(dm.InvalidType, match=r"got np\.timedelta64\(60,'\w+'\) of type timedelta64"):
+            read(given)
+    with pytest.raises(dm.InvalidType, match="a duration is scaled by a number"):
+        _ = duration(1) * given
+
+
 @pytest.mark.parametrize("given", ["1 hour", "5", 1.5, None, datetime.timedelta(seconds=1)])
 def test_a_duration_of_microseconds_is_made_of_whole_numbers_only(given: Any) -> None:
     problem = f"Duration takes a whole number of microseconds, got {given!r}\nHint: write dm.duration({given!r})"
