@@ -133,3 +133,27 @@ def test_an_element_that_fails_leaves_timers_as_they_were(domain: dm.TimeDomain)
     held = dm.event_time(3)
     cleared_at = 20 if domain is dm.TimeDomain.EVENT_TIME else 1
     assert [record.value for record in p.result.collected("out")] == [("kept", 5, held), ("cleared", cleared_at, held)]
+
+
+def test_a_timer_does_not_fire_at_the_time_that_a_failed_element_has_set_it_to() -> None:
+    class Remind(dm.DoFn):
+        reminder = dm.TimerSpec()
+        watermark = dm.WatermarkSpec()
+
+        def process(self, pair: Any, reminder: dm.Timer) -> None:
+            tag, seconds, fails = pair[1]
+            reminder.set(seconds, tag=tag)
+            if fails:
+                raise ValueError("fails")
+
+        @dm.on_timer(reminder)
+        def remind(self, timer_tag: str, watermark: dm.Watermark) -> Iterator[Any]:
+            yield timer_tag, int(watermark.read()) // 1_000_000
+
+    steps = TestStream().bundle(
+        [(("first", 4, False), 0), (("second", 5, True), 0), (("second", 50, False), 0)], key="a"
+    )
+    with dm.Pipeline() as p:
+        reminders, _ = p | steps.watermark(10).watermark(60) | dm.ParDo(Remind()).with_exception_handling()
+        _ = reminders | "out" >> dm.io.Collect()
+    assert [record.value for record in p.result.collected("out")] == [("first", 10), ("second", 60)]

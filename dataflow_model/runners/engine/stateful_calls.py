@@ -273,7 +273,7 @@ class UserCalls:
         """Record what the current call changes from now on, so that an element that fails changes nothing."""
         state = self.call.cell.state
         journal = self.call.journal = StateJournal(state.values)
-        journal.add(functools.partial(state.set_back, state.count, dict(state.holds)))
+        journal.add(functools.partial(setattr, state, "holds", dict(state.holds)))
         return journal
 
     def emit(self, results: Any) -> None:

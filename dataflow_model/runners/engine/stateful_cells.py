@@ -181,7 +181,8 @@ class StateCell:
         values: the non-empty pieces of state, by name.
         event_timers, clock_timers: the timers of each domain.
         waiting: a heap of the elements buffered for event-time order, as (time, number, element).
-        count: the counter that numbers timers and buffered elements.
+        count: the counter that numbers timers and buffered elements. It never goes back, not even for an element that
+            fails, since the heaps of timers recognize a timer by its number.
         holds: the user's holds of the watermark, by name.
         is_open: whether the cell is the state of its key and window; false once it has been removed.
         is_marked: whether the store has recorded that the cell may have changed.
@@ -215,10 +216,6 @@ class StateCell:
         if event or clock or waiting or count or holds:
             return self.values, event, clock, waiting, count, holds
         return (self.values,)
-
-    def set_back(self, count: int, holds: dict[str, Hold]) -> None:
-        """Set the counter and the user's holds back to what they were."""
-        self.count, self.holds = count, holds
 
     def timers(self, domain: TimeDomain) -> TimerSet:
         """Return the timers of a domain."""
