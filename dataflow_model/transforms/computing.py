@@ -135,12 +135,11 @@ class ComputationFn(DoFn):
         return Scope(self.name, key, held, timestamp, hold.read(), watermark, timers, self.streams)
 
     def _run(self, scope: Scope, callback: Callable[[], Any]) -> Iterable[Any]:
-        running = self._running
-        running._scope = scope  # noqa: SLF001 - the two classes are one machine in two parts
+        object.__setattr__(self._running, "_scope", scope)  # also where the user's class is frozen
         try:
             returned = callback()
         finally:
-            running._scope = None  # noqa: SLF001
+            object.__setattr__(self._running, "_scope", None)
         if returned is not None:
             raise InvalidType(
                 f"a callback of {self.name!r} must return None, got {returned!r}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import attrs
 import pytest
 
 import dataflow_model as dm
@@ -151,6 +152,17 @@ def test_what_a_worker_sets_up_is_its_own() -> None:
     for _ in range(2):
         assert [over for _, over, _ in outputs(given, TestStream().add(("k", 7), 1))] == [True]
     assert not vars(given)
+
+
+def test_a_computation_may_be_a_frozen_class() -> None:
+    @attrs.frozen
+    class Above(Telling):
+        threshold: int
+
+        def process_record(self, record: dm.StreamRecord) -> None:
+            self.tell(record.value[1] > self.threshold, record.timestamp)
+
+    assert [over for _, over, _ in outputs(Above(5), TestStream().add(("k", 7), 1))] == [True]
 
 
 def test_a_computation_may_name_its_percentiles_when_it_is_made() -> None:
