@@ -15,6 +15,7 @@ from dataflow_model.plan.typevars import InputT, OutputT, TypeVar
 from dataflow_model.time import EventTime, duration, event_time, processing_time
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.contexts import LOW_WATERMARK
+from dataflow_model.triggers.percentiles import check_percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -373,9 +374,11 @@ class Watermark:
 
         Raises:
             InvalidArgument: for a percentile that the DoFn does not name.
+            InvalidType: for a value that is not a number.
         """
         if percentile == LOW_WATERMARK:
             return EventTime(self._low)
+        check_percentile(percentile)
         if percentile not in self._percentiles:
             named = ", ".join(f"{value:g}" for value in sorted({*self._percentiles, percentile}))
             available = [f"{value:g}" for value in sorted({*self._percentiles, LOW_WATERMARK})]

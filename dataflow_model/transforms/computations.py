@@ -15,6 +15,7 @@ from dataflow_model.time import Duration, format_instant
 from dataflow_model.transforms.stream_records import StreamRecord
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.contexts import LOW_WATERMARK
+from dataflow_model.triggers.percentiles import check_percentile
 
 if TYPE_CHECKING:
     from dataflow_model.plan.state_handles import Timer, ValueState, Watermark, WatermarkHold
@@ -166,8 +167,10 @@ class Computation:
 
         Raises:
             InvalidArgument: for a percentile that the class does not name.
+            InvalidType: for a value that is not a number.
         """
         scope = self._here("low_watermark")
+        check_percentile(percentile)
         if percentile not in (LOW_WATERMARK, *self.percentiles):
             named = ", ".join(f"{value:g}" for value in sorted({*self.percentiles, percentile}))
             raise InvalidArgument(

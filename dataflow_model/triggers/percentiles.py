@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import SupportsFloat
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
-__all__ = ["check_named_percentiles"]
+__all__ = ["check_named_percentiles", "check_percentile"]
 
 
 def check_named_percentiles(percentiles: object, of: str, *, allows_low_watermark: bool = False) -> None:
@@ -29,7 +29,7 @@ def check_named_percentiles(percentiles: object, of: str, *, allows_low_watermar
         dataflow_model.errors.InvalidArgument: `percentiles` of Model must lie between 0 and 100, got 100
         Hint: leave out 100, which is the low watermark and always available
     """
-    if isinstance(percentiles, str | bytes) or not isinstance(percentiles, Iterable):
+    if isinstance(percentiles, str | bytes) or not isinstance(percentiles, Collection):
         raise InvalidType(f"{of} must be a collection, got {percentiles!r}", hint="write (90,), for example")
     for percentile in percentiles:
         if not isinstance(percentile, SupportsFloat):
@@ -39,3 +39,22 @@ def check_named_percentiles(percentiles: object, of: str, *, allows_low_watermar
                 f"{of} must lie between 0 and 100, got {percentile!r}",
                 hint="leave out 100, which is the low watermark and always available",
             )
+
+
+def check_percentile(percentile: object) -> None:
+    """Raise if a percentile that is asked for is not a number.
+
+    Raises:
+        InvalidType: if it is not.
+
+    Example:
+        >>> check_percentile("95")
+        Traceback (most recent call last):
+        dataflow_model.errors.InvalidType: a percentile of the watermark must be a number, got '95'
+        Hint: use 100 for the low watermark, or a percentile that the class names
+    """
+    if not isinstance(percentile, int | float):
+        raise InvalidType(
+            f"a percentile of the watermark must be a number, got {percentile!r}",
+            hint="use 100 for the low watermark, or a percentile that the class names",
+        )

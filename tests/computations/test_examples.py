@@ -461,12 +461,16 @@ def test_computations_that_cannot_run_are_refused() -> None:
     class Beyond(Copy):
         percentiles = (100,)
 
+    class UsedUp(Copy):
+        percentiles = iter((90,))  # type: ignore[assignment]
+
     topology: Any = dm.Topology()
     for computation, message in (
         (Copy, "got the class Copy"),
         (Telling.tell, "expected a Computation, got <function"),
         (Nothing(), "Nothing must have process_record"),
         (Uncoded(), "`coder` of Uncoded must have encode and decode"),
+        (UsedUp(), "`percentiles` of UsedUp must be a collection, got <tuple_iterator"),
         (Beyond(), "`percentiles` of Beyond must lie between 0 and 100, got 100"),
     ):
         with pytest.raises((dm.InvalidType, dm.InvalidArgument), match=message):
@@ -491,6 +495,8 @@ class Wrong(dm.Computation):
                 self.set_timer("t", record.timestamp)
             case "percentile":
                 self.low_watermark(95)
+            case "number":
+                self.low_watermark("95")  # type: ignore[arg-type]
             case "domain":
                 self.clear_timer("t", "wall")  # type: ignore[arg-type]
             case "returned":
@@ -510,6 +516,7 @@ class Wrong(dm.Computation):
             "percentile",
             r"asks for percentile 95 of the watermark, which it does not declare(.|\n)*percentiles = \(95,\)",
         ),
+        ("number", "a percentile of the watermark must be a number, got '95'"),
         ("domain", "a timer's domain must be a TimeDomain, got 'wall'"),
         ("returned", r"a callback of 'Wrong' must return None, got \[1\]"),
         ("outside", "`state` of Wrong belongs to a key, but no key is being processed"),
