@@ -74,12 +74,14 @@ class WatermarkOrigins:
             raise InvalidArgument(
                 "`idle_after` lets other origins advance while one is silent, but the whole source is one origin, got "
                 f"idle_after={duration_text(self.idle_after)!r}",
-                hint="pass watermark_origin=, the column that holds the origin of each row, or leave `idle_after` out",
+                hint="pass watermark_origin= (of dm.Injector, partition_by=), the column that holds the origin of each "
+                "row, or leave `idle_after` out",
             )
         if self.partitions and self.by is None:
             raise InvalidArgument(
                 f"`partitions` declares the origins {', '.join(self.partitions)}, but the whole source is one origin",
-                hint="pass watermark_origin=, the column that holds the origin of each row",
+                hint="pass watermark_origin= (of dm.Injector, partition_by=), the column that holds the origin of each "
+                "row",
             )
 
     @property

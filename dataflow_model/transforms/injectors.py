@@ -9,7 +9,6 @@ import attrs
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.typevars import ResultT
-from dataflow_model.plan.watermark_origins import WatermarkOrigins
 from dataflow_model.plan.watermarks import WatermarkEstimator, check_estimator
 from dataflow_model.transforms.endpoints import Read
 
@@ -26,7 +25,8 @@ class Injector(Read[ResultT]):
     """Inject data with a watermark for each partition; the injector's watermark is the lowest of them.
 
     Args:
-        read: a source of `dm.io` that reads rows. The arguments below replace its own watermark options.
+        read: a source of `dm.io` that reads rows. The arguments below replace its own watermark options, apart from its
+            `max_skew` and `weight`.
         watermark: the estimator; by default that of the source.
         partition_by: the column that names the partition of a row, or `"file"`; by default there is one partition.
         partitions: the names of partitions that must all have reported before there is a watermark.
@@ -59,7 +59,7 @@ class Injector(Read[ResultT]):
         idle_after: DurationLike | None = None,
     ) -> None:
         source: Any = _source_of(read)
-        origins = WatermarkOrigins(partition_by, partitions, idle_after)
+        origins = attrs.evolve(source.watermark_origins, by=partition_by, partitions=partitions, idle_after=idle_after)
         estimator = source.watermark if watermark is None else check_estimator(watermark)
         columns = source.known_columns()
         if columns and partition_by is not None and partition_by not in columns:

@@ -107,6 +107,18 @@ def test_partitions_that_must_report_hold_the_watermark(tmp_path: Path) -> None:
     ]
 
 
+def test_what_an_injector_has_no_argument_for_is_kept_from_the_source(tmp_path: Path) -> None:
+    paced = rows(tmp_path, watermark_origin="file", max_skew="1 hour", weight="records")
+    for injector in (dm.FileInjector(paced, created=of_name), dm.Injector(paced, partition_by="centre")):
+        origins = injector.source.watermark_origins
+        assert (origins.max_skew, origins.weight) == (dm.duration("1 hour"), "records")
+
+
+def test_an_injector_without_partitions_says_what_its_own_argument_is_called(tmp_path: Path) -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"Hint: pass watermark_origin= \(of dm.Injector, partition_by=\)"):
+        dm.Injector(rows(tmp_path), idle_after="1 minute")
+
+
 def test_what_brings_its_own_watermark_is_not_given_another(tmp_path: Path) -> None:
     own: list[Any] = [dm.Create([1]), TestStream(), dm.io.Collect()]
     for source in own:
