@@ -5,7 +5,7 @@ Source: the MillWheel paper: "Users specify a directed computation graph and app
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -27,8 +27,6 @@ from dataflow_model.transforms.windows import Window
 from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from dataflow_model.plan.runner import PipelineResult, Runner
     from dataflow_model.transforms.computations import Computation
 
@@ -141,8 +139,10 @@ class Topology:
         """
         checked = check_computation(computation)
         name = type(checked).__name__
-        if isinstance(produces, str):
-            raise InvalidType(f"`produces` must be a list of streams, got {produces!r}", hint=f"pass [{produces!r}]")
+        given: Any = produces
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            hint = f"pass [{given!r}]" if isinstance(given, str) else "pass produces=['counts', 'late'], for example"
+            raise InvalidType(f"`produces` must be a list of streams, got {given!r}", hint=hint)
         _check_subscriptions(subscribe, name)
         streams = tuple(_named(stream, "a stream") for stream in produces)
         if len(set(streams)) < len(streams):
@@ -186,7 +186,12 @@ class Topology:
             PlanError: for a stream that has subscribers but no producer, a stream without keys whose keys a subscriber
                 needs, or a cycle; the message shows all streams.
             InvalidArgument: for a label that already exists in the pipeline.
+            InvalidType: for a value that is not a pipeline.
         """
+        if not isinstance(pipeline, Pipeline):
+            raise InvalidType(
+                f"a topology is built into a pipeline, got {pipeline!r}", hint="pass dm.Pipeline(runner=…)"
+            )
         order = in_order(self)
         keyed = produced_streams(self)
         parts: dict[str, list[PCollection]] = {}

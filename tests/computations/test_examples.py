@@ -426,6 +426,14 @@ def test_names_are_taken_once() -> None:
         topology.add(Copy(), subscribe={"in": abs}, produces=["x", "x"])
 
 
+def test_a_topology_says_what_it_takes_instead_of_none() -> None:
+    topology: Any = dm.Topology()
+    with pytest.raises(dm.InvalidType, match="`produces` must be a list of streams, got None"):
+        topology.add(Copy(), subscribe={"in": abs}, produces=None)
+    with pytest.raises(dm.InvalidType, match="a topology is built into a pipeline, got None"):
+        topology.build(None)
+
+
 @pytest.mark.parametrize(
     ("subscribe", "message"),
     [
