@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -14,7 +15,7 @@ from dataflow_model.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FileIdentity", "FileVersion", "digest_of", "has_status", "unreadable"]
+__all__ = ["FileIdentity", "FileVersion", "digest_of", "has_status", "is_missing", "unreadable"]
 
 _BLOCK: Final = 1 << 14
 
@@ -118,6 +119,26 @@ def digest_of(path: str, size: int) -> str:
             file.seek(max(_BLOCK, size - _BLOCK))
             digest.update(file.read(size - file.tell()))
     return digest.hexdigest()
+
+
+def is_missing(path: str) -> bool:
+    """Return whether there is nothing under a path.
+
+    Unlike `os.path.lexists`, does not take a path for missing just because the system does not let this process look:
+    a stream would forget a file that is still there, and read it again later.
+
+    Raises:
+        SourceError: when that cannot be told.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no name has a null byte, say
+        return True
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # a glob can be longer than any name that it matches
+            return True
+        raise unreadable(path, error) from error
+    return False
 
 
 def unreadable(path: str, error: OSError) -> SourceError:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
-from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, unreadable
+from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, is_missing, unreadable
 from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.listed_folder import HIDDEN
 from dataflow_model.io.listing import Watch, list_files
@@ -436,7 +436,7 @@ class FileSource(ColumnSource):
                 origin = self._origin(name, version, before)
                 status = os.stat(path)  # noqa: PTH116
             except (OSError, SourceError) as error:
-                if self.follow and not os.path.lexists(path):
+                if self.follow and is_missing(path):
                     return None
                 if isinstance(error, OSError):
                     raise unreadable(path, error) from error

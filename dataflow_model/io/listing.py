@@ -34,6 +34,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from dataflow_model.io.file_identity import is_missing
 from dataflow_model.io.listed_folder import ListedFolder, Names
 from dataflow_model.io.paths import root_of
 
@@ -183,6 +184,7 @@ class Watch:
 
     def _add_matches(self, pattern: str, cut: int, *, full: bool) -> None:
         """Add the files that a glob matches, and those below the directories that it matches."""
+        is_missing(pattern)  # where that cannot be told, the directories below which it would match are not missing
         base, parts = pattern, list[str]()
         while not parts or (_WILD.search(base) and not os.path.isdir(base)):  # noqa: PTH112
             base, _, part = base.rpartition(_SEP)

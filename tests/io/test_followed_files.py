@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import gzip
 import itertools
+import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -26,7 +30,7 @@ from tests.support.folders import SCHEMA, Folder, Reader
 from tests.support.runners.local_streams import Stepped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 both = pytest.mark.parametrize("kind", ["parquet", "csv"])
 
@@ -319,6 +323,32 @@ def test_a_restart_reads_no_file_again_and_opens_none(
     folder.put("d", range(3))
     assert again.micro_batch() == [0, 1, 2]
     assert opened == [str(folder.file("d"))]
+
+
+@both
+def test_files_that_may_not_be_looked_at_for_a_while_stop_the_run_and_are_not_read_again(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path, kind)
+    reader = Reader(folder)
+    folder.put("a", [1, 2])
+    assert reader.micro_batch() == [1, 2]
+    path = str(folder.file("a"))
+    with monkeypatch.context() as patch:  # the folder can be listed but not entered; root may enter any
+        for name in ("stat", "lstat"):
+            patch.setattr(os, name, functools.partial(refuse, getattr(os, name), path))
+        for cold_or_warm in (reader, Reader(folder, reader.offset)):
+            with pytest.raises(SourceError, match=rf"^{re.escape(path)} cannot be read: Permission denied"):
+                cold_or_warm.micro_batch()
+    folder.put("b", [3])
+    assert reader.micro_batch() == [3]
+
+
+def refuse(call: Callable[..., Any], refused: str, path: Any, **options: Any) -> Any:
+    """Call a function of the system, which does not let anyone look at one path."""
+    if path == refused:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return call(path, **options)
 
 
 def test_an_idle_poll_opens_nothing_however_many_files_there_are(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from dataflow_model.errors import SourceError
 from dataflow_model.io import folder_notices, listing
 from dataflow_model.io.listed_folder import SETTLED, TICK
 from dataflow_model.io.listing import FEW, SHARE, Watch, list_files
@@ -401,3 +402,18 @@ def test_a_file_that_is_overwritten_in_place_among_many_is_noticed_when_its_turn
     shutil.copyfile(other.file("export"), folder.file("9"))
     clock.now += 3_600
     assert polls.poll() == {"9.parquet": 4, "files_replaced": 1}
+
+
+@pytest.mark.parametrize("pattern", ["", "*.parquet", "*/*.parquet"])
+def test_a_folder_that_cannot_be_reached_is_an_error_and_not_an_empty_folder(tmp_path: Path, pattern: str) -> None:
+    Folder(tmp_path / "disk" / "rows").put("a", [1])
+    mounted = tmp_path / "mounted"
+    mounted.symlink_to(tmp_path / "disk")
+    path = str(mounted / "rows" / pattern)
+    watch = Watch()
+    watch.look((path,))
+    mounted.unlink()
+    assert not watch.look((path,)).names  # it may appear later
+    mounted.symlink_to(mounted)  # looking at anything below fails, but not because it is missing
+    with pytest.raises(SourceError, match=r"rows.* cannot be read: Too many levels of symbolic links"):
+        watch.look((path,))
