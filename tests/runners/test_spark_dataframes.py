@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -315,6 +316,44 @@ def test_what_a_stream_cannot_take_is_refused_at_once(
     monkeypatch.setattr(collected, "MOST_BYTES", 100)
     with pytest.raises(UnsupportedOnRunner, match=r"'rows', which reads 0 MB, needs .* more than 64 MB"):
         start(runner, sums(spark.createDataFrame(ROWS, SCHEMA)))
+
+
+def test_streaming_dataframes_go_on_where_they_stopped_though_the_program_names_them_in_another_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def counting(rows: int) -> Any:
+        """Return a stream of the numbers from 0 on, some in each micro-batch."""
+        stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).load()
+        return stream.selectExpr("value at", "value")
+
+    def build(names: str, **frames: Any) -> Callable[[dm.Pipeline], None]:
+        def reading(p: dm.Pipeline) -> None:
+            for name in names:
+                frame = frames.get(name) or counting({"a": 5, "b": 1}[name])
+                _ = p | name >> dm.io.ReadDataFrame(frame, event_time="at") | f"{name}s" >> dm.io.Collect()
+
+        return reading
+
+    def values(result: Any, name: str) -> list[int]:
+        return sorted(record.value.value for record in result.collected(f"{name}s"))
+
+    def has_read(result: Any, least: int) -> bool:
+        return len(values(result, "b")) >= least
+
+    for names, least in (("ab", 3), ("ba", 6)):
+        result = start(streaming(spark, tmp_path / "checkpoint"), build(names))
+        wait_for(result, partial(has_read, result, least))
+        result.stop()
+        for name in names:
+            assert values(result, name) == list(range(len(values(result, name))))
+    bounded = spark.createDataFrame([(0, 0)], "at long, value long")
+    with pytest.raises(
+        CheckpointMismatch, match="'b' was: a streaming DataFrame; it is: a bounded DataFrame"
+    ) as caught:
+        start(streaming(spark, tmp_path / "checkpoint"), build("ab", b=bounded))
+    assert "start the new pipeline with a new checkpoint, and the DataFrames where this run stopped" in str(
+        caught.value
+    )
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
 
     Args:
         frame: the rows of our source.
-        reads: the user's sources, with their DataFrames.
+        reads: the user's sources; a stream that is started again must have its DataFrames in the same order.
         packed: the program, whose sources have no DataFrames.
     """
     from pyspark.sql import functions

@@ -127,14 +127,15 @@ def _start_query(runner: SparkRunner, checkpoint: Checkpoint, program: Program) 
         begin=json.dumps(checkpoint.begins),
     )
     settings = {**stream_settings(spark), SHUFFLE_PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
-    named = not any(read.source.as_dataframe is not None for read in staged.sources)
+    named = not checkpoint.record.dataframes
     if named:  # if one source has a name, Spark requires one for each, and streaming DataFrames have none
         settings[_NAMES] = "true"
+    dataframes = [staged.read(label) for label in checkpoint.record.dataframes or ()]
     with settings_of(spark, settings):
         register_source(spark, OUR_SOURCE, ROW_TYPE, StreamReader)
         register_sink(spark, OUR_SINK, StreamWriter)
         ours = spark.readStream.format(OUR_SOURCE).options(**options)
-        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), staged.sources, packed)
+        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), dataframes, packed)
         for depth in range(1, len(staged.stages) + 1):
             stage = processor(spark, KeyedStage, packed, depth)
             frame = frame.groupBy("shard").transformWithStateInPandas(stage, ROW_TYPE, "Append", "None")

@@ -155,10 +155,11 @@ class Checkpoint:
             run_id=before.run_id,
             shards=before.shards,
             columns=before.columns,
+            dataframes=checkpoint.record.in_order_of(before),
             edition=before.edition,
             upgraded=before.upgraded,
         )
-        if added or checkpoint.record.parts != before.parts:
+        if added or (checkpoint.record.parts, checkpoint.record.dataframes) != (before.parts, before.dataframes):
             checkpoint._write(path)
         return checkpoint
 
@@ -205,6 +206,7 @@ class Checkpoint:
         )
         of_parts = now.changed_parts(before.parts)
         changed += [f"{label!r} {change}" for label, change in of_parts.items()]
+        changed += now.changed_dataframes(before)
         if before.percentiles != now.percentiles:
             changed.append(f"the watermark's percentiles were {before.percentiles}; they are now {now.percentiles}")
         if changed:
@@ -219,7 +221,7 @@ class Checkpoint:
                 "stop the run, carry over the state that has not changed, and start the new pipeline with the new "
                 f"checkpoint{discards if drop else ''}:\n  {upgrade_command(path, drop)}"
             )
-            if any(read.source.as_dataframe is not None and not read.source.is_bounded for read in staged.sources):
+            if now.dataframes or before.dataframes:
                 way_out = (
                     "start the new pipeline with a new checkpoint, and the DataFrames where this run stopped, since "
                     "only Spark knows how far it has read them"

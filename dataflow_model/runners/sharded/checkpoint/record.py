@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["RunRecord"]
 
 _NAME: Final = "run.json"
+_LATER: Final = ("parts", "dataframes")
+"""The fields that earlier versions did not record."""
 
 
 @attrs.frozen
@@ -37,6 +39,8 @@ class RunRecord:
         stages: the labels of the keyed nodes, stage by stage.
         percentiles: the percentiles of the watermark that the plan uses.
         parts: the parts of the state of transforms that have several, by label; earlier versions did not record them.
+        dataframes: the labels of the streaming DataFrames, in the order in which Spark numbers them: it takes up each
+            where the one of that number stopped. `None` if an earlier version wrote the record.
         columns: whether each grouping keeps its state in columns; decided once.
         edition: with `run_id` it identifies the run's commits; each upgrade creates a new one, since micro-batches are
             numbered from 0 again.
@@ -53,6 +57,7 @@ class RunRecord:
     stages: list[list[str]]
     percentiles: list[float]
     parts: dict[str, Parts] = attrs.field(factory=dict)
+    dataframes: list[str] | None = None
     columns: dict[str, bool] = attrs.field(factory=dict)
     edition: str = ""
     upgraded: dict[str, Any] | None = None
@@ -61,6 +66,7 @@ class RunRecord:
     @classmethod
     def of(cls, staged: StagedPlan, shards: int) -> Self:
         """Return the record of a new run."""
+        frames = [read for read in staged.sources if read.source.as_dataframe is not None]
         return cls(
             uuid.uuid4().hex[:12],
             shards,
@@ -69,6 +75,7 @@ class RunRecord:
             [[node.label for node in stage] for stage in staged.stages],
             list(awaited_percentiles(staged.plan)),
             parts_of_state(staged),
+            [read.label for read in frames if not read.source.is_bounded],
         )
 
     @classmethod
@@ -85,7 +92,8 @@ class RunRecord:
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
             check_format(fields.get("format"), repr(str(path)))
-            return cls(**{name: fields[name] for name in attrs.fields_dict(cls) if name in fields or name != "parts"})
+            names = [name for name in attrs.fields_dict(cls) if name in fields or name not in _LATER]
+            return cls(**{name: fields[name] for name in names})
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -106,6 +114,26 @@ class RunRecord:
             if label in self.fingerprint
         }
         return {label: change for label, change in changes.items() if change is not None}
+
+    def in_order_of(self, before: Self) -> list[str]:
+        """Return the labels of the streaming DataFrames in the order of an earlier start's record.
+
+        Args:
+            before: the earlier record, of the same transforms in any order.
+        """
+        labels = self.dataframes or []
+        order = list(before.fingerprint) if before.dataframes is None else before.dataframes
+        return sorted(labels, key=order.index)
+
+    def changed_dataframes(self, before: Self) -> list[str]:
+        """Return which DataFrames were bounded and are streams now, or the reverse, a line for each."""
+        kinds = {True: "a streaming DataFrame", False: "a bounded DataFrame"}
+        was, now = before.dataframes, self.dataframes or []
+        return [
+            f"{label!r} was: {kinds[label in was]}; it is: {kinds[label in now]}"
+            for label in self.fingerprint
+            if was is not None and label in before.fingerprint and (label in was) is not (label in now)
+        ]
 
     def write(self, common_part: str) -> None:
         """Write the record atomically."""
