@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.errors import SinkError
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.runners.local.workers.failures import WorkerTraceback, pack_error, unpack_error
 from dataflow_model.testing import TestStream
@@ -373,6 +375,20 @@ def test_the_pipe_of_a_run_that_has_ended_is_closed_and_stop_does_nothing() -> N
     for result in results:
         result.stop()
         assert result.state is RunnerState.DONE
+
+
+def test_a_full_disk_for_what_workers_exchange_is_an_error_that_names_the_folder() -> None:
+    def pairs(number: int) -> tuple[int, str]:
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, most))  # in this worker, a file cannot become longer
+        return number, str(number)
+
+    with pytest.raises(SinkError, match=r"exchange to '.*dataflow_model-workers-.*': File too large") as error:
+        run(
+            dm.LocalRunner(workers=2),
+            lambda p: p | dm.Create(list(range(1_000))) | dm.Map(pairs) | dm.GroupByKey() | dm.io.Collect(),
+        )
+    assert "name a folder on a larger disk in the environment variable TMPDIR" in str(error.value)
 
 
 def test_workers_without_a_working_directory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

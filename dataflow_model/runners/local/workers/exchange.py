@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
 
+from dataflow_model.errors import SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.sharded.compact import dump_compact
 from dataflow_model.runners.sharded.rows import SCHEMA, Kind, Row, arrow_batches, rows_of_batches
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.chunk import PlacedBundle
 
-__all__ = ["Exchange", "PlacedElements"]
+__all__ = ["Exchange", "PlacedElements", "writing_in"]
 
 
 @attrs.frozen
@@ -54,6 +57,7 @@ class Exchange:
 
         Raises:
             InvalidType: for an element that cannot be pickled.
+            SinkError: if the folder of the run cannot be written, or its disk is full.
         """
         outboxes: list[list[Row]] = [[] for _ in range(self.workers)]
         for row in rows:
@@ -75,8 +79,9 @@ class Exchange:
         return self.folder / f"{self._round}-from-{sender}-to-{receiver}.arrow"
 
     def _write(self, path: pathlib.Path, rows: list[Row]) -> None:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as writer:
-            for batch in arrow_batches(attrs.evolve(row, payload=_pickled(row)) for row in rows):
+        payloads = arrow_batches(attrs.evolve(row, payload=_pickled(row)) for row in rows)
+        with writing_in(self.folder), pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, SCHEMA) as writer:
+            for batch in payloads:
                 writer.write_batch(batch)
 
     def _read(self, path: pathlib.Path) -> Iterator[Any]:
@@ -86,6 +91,19 @@ class Exchange:
             for row in rows_of_batches(pa.ipc.open_stream(file)):
                 yield load(row.payload)
         path.unlink()
+
+
+@contextlib.contextmanager
+def writing_in(folder: pathlib.Path) -> Iterator[None]:
+    """Raise errors of the file system as `SinkError`, while something is written to the folder of a run."""
+    try:
+        yield
+    except OSError as error:
+        raise SinkError(
+            f"LocalRunner(workers=…) cannot write what its workers exchange to {str(folder)!r}: "
+            f"{os.strerror(error.errno) if error.errno else error}",
+            hint="free space there, or name a folder on a larger disk in the environment variable TMPDIR",
+        ) from error
 
 
 def _pickled(row: Row) -> bytes:

@@ -19,6 +19,7 @@ from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import static_sides
 from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of
+from dataflow_model.runners.local.workers.exchange import writing_in
 from dataflow_model.runners.local.workers.messages import PROGRAM_FILE, Assignment
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.slices import Slice
@@ -63,6 +64,7 @@ class Job:
 
         Raises:
             PlanError: for a plan that cannot be sent to workers.
+            SinkError: if the folder of the run cannot be written, or its disk is full.
             UnsupportedOnRunner: if the working directory no longer exists.
         """
         directory = _directory()
@@ -83,7 +85,8 @@ class Job:
         listed = tuple(list_sources(inputs.rows, program.awaited))
         folder = tempfile.mkdtemp(prefix="dataflow_model-workers-")
         try:
-            pathlib.Path(folder, PROGRAM_FILE).write_bytes(dump(packed))
+            with writing_in(pathlib.Path(folder)):
+                pathlib.Path(folder, PROGRAM_FILE).write_bytes(dump(packed))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
