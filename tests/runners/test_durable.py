@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
+import re
 import stat
 import sys
 import types
@@ -19,17 +21,17 @@ from dataflow_model.runners.local.run_file import FILE, RunFile
 from dataflow_model.runners.sharded.checkpoint import durable
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, make_folder, seal, unseal, write_file
-from dataflow_model.runners.sharded.checkpoint.requests import request_signal
+from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, pending_signals, request_signal
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.progress import read_progress, write_progress
 from dataflow_model.runners.sharded.publishing import last_published, read_collected
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
-from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, offset_of
+from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed, offset_of
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from dataflow_model.plan.stages import StagedPlan
@@ -59,6 +61,27 @@ def staged() -> StagedPlan:
 
 
 # Permissions.
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda checkpoint: drain_requests(checkpoint / "dataflow" / "requests"),
+        lambda checkpoint: pending_signals(checkpoint / "dataflow" / "requests"),
+        lambda checkpoint: last_committed(str(checkpoint / HOST)),
+    ],
+)
+def test_a_checkpoint_that_may_not_be_read_is_named(
+    look: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    for name in ("exists", "is_dir"):
+        monkeypatch.setattr(type(tmp_path), name, refuse)
+    place = re.escape(str(tmp_path))
+    with pytest.raises(dm.SinkError, match=rf"^the checkpoint directory '{place}' cannot be read: .*denied.*\nHint: "):
+        look(tmp_path)
 
 
 def test_only_the_owner_can_read_what_a_run_keeps_whatever_the_umask(umask: int, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from dataflow_model.errors import CheckpointMismatch
-from dataflow_model.runners.sharded.checkpoint.durable import check_format
+from dataflow_model.runners.sharded.checkpoint.durable import check_format, reading
 
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Offset
@@ -89,5 +89,6 @@ def own_offset(text: str) -> Offset | None:
 
 def _last(host_part: str, log: str) -> int | None:
     folder = pathlib.Path(host_part, log)
-    numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
-    return max(numbers, default=None)
+    with reading(folder.parent.parent):
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdigit()), default=None)

@@ -29,6 +29,7 @@ __all__ = [
     "kept_rows",
     "make_folder",
     "open_new",
+    "reading",
     "seal",
     "sync_all",
     "sync_to_disk",
@@ -71,6 +72,25 @@ def writing(place: str | pathlib.Path) -> Iterator[None]:
     except OSError as error:
         raise SinkError(
             f"{str(place)!r} in the checkpoint directory cannot be written: {error}",
+            hint="check free space and permissions, and start the run again: it resumes where it stopped",
+        ) from error
+
+
+@contextlib.contextmanager
+def reading(checkpoint: pathlib.Path) -> Iterator[None]:
+    """Raise errors of the file system as errors of this package, while something is looked up in a checkpoint.
+
+    Args:
+        checkpoint: the checkpoint.
+
+    Raises:
+        SinkError: if it cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SinkError(
+            f"the checkpoint directory {str(checkpoint)!r} cannot be read: {error}",
             hint="check free space and permissions, and start the run again: it resumes where it stopped",
         ) from error
 

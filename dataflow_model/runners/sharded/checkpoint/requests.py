@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, touch
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, reading, touch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,8 +46,13 @@ def request_until_drained(requests: Path, *, wanted: bool) -> None:
 
 
 def drain_requests(requests: Path) -> tuple[bool, bool]:
-    """Return whether `request_drain` and `request_until_drained` have requested the end of the input."""
-    return (requests / _DRAIN).exists(), (requests / _UNTIL_DRAINED).exists()
+    """Return whether `request_drain` and `request_until_drained` have requested the end of the input.
+
+    Raises:
+        SinkError: if the checkpoint cannot be read.
+    """
+    with reading(requests.parent.parent):
+        return (requests / _DRAIN).exists(), (requests / _UNTIL_DRAINED).exists()
 
 
 def note_drained(requests: Path) -> None:
@@ -71,9 +76,13 @@ def pending_signals(requests: Path) -> list[str]:
     """Return the pending requests, in the order in which they were made.
 
     An offset contains the requests that it has taken; a request is deleted once an offset with it is committed.
+
+    Raises:
+        SinkError: if the checkpoint cannot be read.
     """
     folder = requests / _SIGNALS
-    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    with reading(requests.parent.parent):
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 def forget_signals(requests: Path, taken: Collection[str]) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import SinkError
 from dataflow_model.micros import wall_clock
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_to_disk, write_new, writing
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, reading, sync_to_disk, write_new, writing
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 if TYPE_CHECKING:
@@ -75,13 +74,8 @@ def check_newest(common_part: str, fence: Fence | None) -> None:
     if fence is None:
         return
     folder = pathlib.Path(common_part, _FOLDER)
-    try:
+    with reading(folder.parent.parent):
         newest = max(_taken(folder), default=0)
-    except OSError as error:
-        raise SinkError(
-            f"the checkpoint directory {str(folder.parent.parent)!r} cannot be read: {error}",
-            hint="check free space and permissions, and start the run again: it resumes where it stopped",
-        ) from error
     if newest > fence.sequencer:
         place = f"the checkpoint {str(folder.parent.parent)!r}"
         raise fence.refusal(newest, place, _who(folder / f"{newest:020d}"))
