@@ -328,7 +328,8 @@ class ToDataFrame(WriteColumns):
 
     Raises:
         UnsupportedOnRunner: by `run()`, on any runner but `SparkRunner(spark, mode="batch")`.
-        InvalidArgument: if the rows already have a column with the name of an added one.
+        InvalidArgument: if the rows already have a column with the name of an added one; by `run()`, or by
+            `result.dataframe` if the columns are taken from the records, for a type that Spark does not have.
         SinkError: during the run, for a record that does not fit the columns.
 
     Example:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import dataflow_model as dm
-from dataflow_model.errors import CheckpointMismatch, SourceError, UnsupportedOnRunner
+from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SourceError, UnsupportedOnRunner
 from dataflow_model.runners.sharded import rows
 from dataflow_model.runners.spark import collected
 from dataflow_model.runners.spark.dataframes import ROW_TYPE
@@ -157,6 +158,30 @@ def test_columns_are_kept_apart_whose_names_are_paths_in_a_struct_or_differ_in_c
     runner = dm.SparkRunner(spark) if mode == "batch" else streaming(spark, tmp_path / "checkpoint")
     [record] = run(runner, build).collected("rows")
     assert tuple(record.value) == (5, {"id": -1}, 1, "U", 7)
+
+
+def test_a_dataframe_has_timestamps_without_a_zone_as_they_are(spark: SparkSession) -> None:
+    columns = pa.schema({"local": pa.timestamp("us"), "instant": pa.timestamp("us", "UTC")})
+    local = dt.datetime(2013, 3, 10, 2, 30)  # noqa: DTZ001 - the clocks in New York skip this time of day
+    instant = dt.datetime(2013, 3, 10, 7, 30, tzinfo=dt.UTC)
+    with settings_of(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        with dm.Pipeline(runner=dm.SparkRunner(spark)) as p:
+            _ = p | dm.Create([{"local": local, "instant": instant}]) | "made" >> dm.io.ToDataFrame(schema=columns)
+        frame = p.result.dataframe("made")
+        assert frame.dtypes == [("local", "timestamp_ntz"), ("instant", "timestamp")]
+        [row] = frame.selectExpr("cast(local as string)", "unix_seconds(instant)").collect()
+    assert tuple(row) == ("2013-03-10 02:30:00", int(instant.timestamp()))
+
+
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.float16(), pa.decimal256(50, 3)])
+def test_a_dataframe_with_a_type_that_spark_does_not_have_is_refused_before_the_job_runs(
+    spark: SparkSession, kind: pa.DataType
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Create([{"n": 1}]) | "made" >> dm.io.ToDataFrame(schema=pa.schema({"n": kind}))
+
+    with pytest.raises(InvalidArgument, match=r"^'made' has a column 'n' of type .*, which Spark does not have\nHint"):
+        start(dm.SparkRunner(spark), build)
 
 
 # Streams.

@@ -23,7 +23,7 @@ from dataflow_model.runners.sharded.progress import read_counters, read_measured
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.rows import Kind, arrow_batches, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
-from dataflow_model.runners.spark.dataframes import ROW_TYPE, with_dataframes
+from dataflow_model.runners.spark.dataframes import ROW_TYPE, spark_columns, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
@@ -62,8 +62,16 @@ _INTERRUPTED_EVERY: Final = 0.2
 
 
 def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
-    """Start the job of a staged plan."""
+    """Start the job of a staged plan.
+
+    Raises:
+        InvalidArgument: for a `ToDataFrame` with a column of a type that Spark does not have.
+    """
     spark = runner.spark
+    for write in staged.sinks:
+        schema = getattr(write.sink, "schema", None)
+        if isinstance(write.sink, DataFrameSink) and schema is not None:
+            spark_columns(write.label, schema)
     ship_package(spark)
     shards = runner.shards()
     ids = shard_ids(shards)
@@ -197,13 +205,14 @@ class BatchResult(BackgroundRun):
         """Return the records of the `io.ToDataFrame` sink with this label as a Spark DataFrame.
 
         Raises:
-            InvalidArgument: if the label belongs to another sink.
+            InvalidArgument: if the label belongs to another sink, or a column has a type that Spark does not have.
         """
         node = self._staged.plan[label]
         sink = getattr(node, "sink", None)
         if not isinstance(sink, DataFrameSink):
             raise InvalidArgument(f"{label!r} is not a ToDataFrame sink", hint="use dm.io.ToDataFrame()")
-        return self._spark.createDataFrame(sink.table(self.collected(label)))
+        table = sink.table(self.collected(label))
+        return self._spark.createDataFrame(table, spark_columns(label, table.schema))
 
     def _execute(self) -> RunnerState:
         self._spark.addTag(self._tag)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from dataflow_model.errors import InvalidArgument
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.task import Task
     from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
-__all__ = ["ROW_TYPE", "check_streaming", "frame_rows", "with_dataframes"]
+__all__ = ["ROW_TYPE", "check_streaming", "frame_rows", "spark_columns", "with_dataframes"]
 
 ROW_TYPE: Final = (
     StructType()
@@ -76,6 +77,26 @@ def check_streaming(reads: Sequence[Read], *, until: str | None) -> None:
             )
         if until == "drained":
             STREAMING.require(Feature.DRAINING_DATAFRAMES, repr(read.label))
+
+
+def spark_columns(label: str, schema: pa.Schema) -> StructType:
+    """Return the columns of a DataFrame for a `ToDataFrame` sink; timestamps without a zone are `timestamp_ntz`.
+
+    Raises:
+        InvalidArgument: for a column of a type that Spark does not have.
+    """
+    columns = StructType()
+    for field in schema:
+        try:
+            if pa.types.is_decimal256(field.type):
+                raise TypeError  # noqa: TRY301 - Spark accepts the type and fails on the values
+            columns = StructType([*columns, *from_arrow_schema(pa.schema([field]), prefer_timestamp_ntz=True)])
+        except TypeError as error:
+            raise InvalidArgument(
+                f"{label!r} has a column {field.name!r} of type {field.type}, which Spark does not have",
+                hint="pass schema=pa.schema({…}) with another type, such as pa.int64() or pa.decimal128(38, 0)",
+            ) from error
+    return columns
 
 
 def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgram) -> DataFrame:
