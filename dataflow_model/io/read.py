@@ -376,11 +376,12 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         changed: Any = self._but(_lines=self._lines.with_exception_handling(tag))
         return cast("PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]", changed)
 
-    def expand(self, pcoll: PBegin, /) -> Any:
+    def expand(self, pcoll: PBegin, /) -> PCollection[str]:
         """Read rows with one column, and take the text out of each."""
         rows = pcoll | "Read" >> self._lines
         text = "Text" >> Map(_line)
-        return rows | text if self._lines.dead_letters is None else (rows[0] | text, rows[1])
+        lines: Any = rows | text if self._lines.dead_letters is None else (rows[0] | text, rows[1])
+        return cast("PCollection[str]", lines)
 
 
 class _ReadLines(ReadFiles):

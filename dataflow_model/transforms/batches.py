@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dataflow_model.plan.state_handles import BagState, Timer, ValueState
-    from dataflow_model.plan.typevars import KeyT, ValueT
+    from dataflow_model.plan.typevars import ElementT, KeyT, ValueT
     from dataflow_model.time import DurationLike
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.values import Window
@@ -152,11 +152,12 @@ class BatchElements(PTransform):
         self._shards = shards
         self._batches = GroupIntoBatches(max_batch_size, max_age=max_age)
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[list[ElementT]]:
         """Give each element its shard as a key, and drop the key of each list."""
         pairs = typehints.tuple_of(int, pcoll.element_type)
         spread = pcoll | "shards" >> Map(_Shard(self._shards)).with_output_types(pairs)
-        return spread | "batches" >> self._batches | Values()
+        lists: PCollection[Any] = spread | "batches" >> self._batches | Values()
+        return lists
 
 
 class _Shard:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.typevars import KeyT
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["CombineValues"]
@@ -58,12 +59,14 @@ class CombineValues(PTransform):
         """Return the name with the function or the combiner's class."""
         return f"{self.default_label()}({code_name(user_function(self.fn))})"
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection[tuple[KeyT, Iterable[Any]]], /) -> PCollection[tuple[KeyT, Any]]:
         """Add the DoFn."""
         typehints.check_pairs(pcoll.element_type, pcoll.pipeline.scope)
         key, values = typehints.pair_types(pcoll.element_type)
         combined = typehints.combined_type(self.fn, typehints.item_type(values))
-        return pcoll | ParDo(_CombineEach(self.fn)).with_output_types(typehints.tuple_of(key, combined))
+        combine_each = ParDo(_CombineEach(self.fn)).with_output_types(typehints.tuple_of(key, combined))
+        pairs: PCollection[Any] = pcoll | combine_each
+        return pairs
 
 
 class _CombineEach(DoFn):

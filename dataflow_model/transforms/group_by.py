@@ -110,7 +110,7 @@ class GroupBy(PTransform):
         """Return the grouping whose key is always a row, even if there is only one expression."""
         return self._but(_is_plain=False)
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection, /) -> PCollection:
         """Make pairs, group or combine them, and make rows."""
         row, label = pcoll.element_type, pcoll.pipeline.scope
         kinds = {name: _type_of(expression, row, label) for name, expression in self._keys.items()}

@@ -14,6 +14,7 @@ from dataflow_model.transforms.ptransform import PTransform
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dataflow_model.plan.typevars import ElementT
     from dataflow_model.time import EventTime
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.values import PaneInfo, Window
@@ -53,7 +54,7 @@ class Tee(PTransform):
                 )
         self.consumers = consumers
 
-    def expand(self, pcoll: PCollection) -> PCollection:
+    def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[ElementT]:
         """Apply each."""
         for consumer in self.consumers:
             if isinstance(consumer, PTransform):
@@ -104,9 +105,10 @@ class LogElements(PTransform):
         line = _Line(prefix=prefix, with_timestamp=with_timestamp, with_pane=with_pane, level=level)
         self._fn = _LogWithWindow(line) if with_window else _Log(line)
 
-    def expand(self, pcoll: PCollection) -> Any:
+    def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[ElementT]:
         """Add the function."""
-        return pcoll | Map(self._fn).with_output_types(pcoll.element_type)
+        logged: PCollection[Any] = pcoll | Map(self._fn).with_output_types(pcoll.element_type)
+        return logged
 
 
 @attrs.frozen(kw_only=True)

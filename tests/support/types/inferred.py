@@ -83,6 +83,10 @@ def sources(p: dm.Pipeline) -> None:
     assert_type(p | dm.Create([Flight("UA", 4.0)]), dm.PCollection[Flight])
     assert_type(p | dm.io.ReadParquet("x", event_time="at"), dm.PCollection[Any])
     assert_type(p | dm.io.ReadParquet("x", event_time="at").with_output_types(Flight), dm.PCollection[Flight])
+    assert_type(p | dm.io.ReadText("x"), dm.PCollection[str])
+    assert_type(p | "labelled" >> dm.io.ReadText("x"), dm.PCollection[str])
+    lines, failed = p | dm.io.ReadText("x").with_exception_handling()
+    assert_type(lines, dm.PCollection[str])
     rows, failed = p | dm.io.ReadParquet("x", event_time="at").with_exception_handling()
     assert_type(rows, dm.PCollection[Any])
     assert_type(failed, dm.PCollection[dm.DeadLetter])
@@ -169,6 +173,9 @@ def windows(words: Words) -> None:
     assert_type(words | dm.Deduplicate(lambda word: word, horizon=3), dm.PCollection[str])
     assert_type(words | dm.Distinct(), dm.PCollection[str])
     assert_type(words | dm.Reshuffle(), dm.PCollection[str])
+    assert_type(words | dm.LogElements(), dm.PCollection[str])
+    assert_type(words | dm.Tee(dm.io.WriteText("x")), dm.PCollection[str])
+    assert_type(words | dm.BatchElements(10), dm.PCollection[list[str]])
     assert_type(words | dm.Partition(lambda word, n: len(word) % n, 2), tuple[dm.PCollection[str], ...])
 
 
@@ -186,14 +193,18 @@ def pairs(words: Words, pairs: Pairs) -> None:
 def groupings(words: Words, pairs: Pairs) -> None:
     assert_type(pairs | dm.GroupByKey(), dm.PCollection[tuple[str, list[int]]])
     assert_type(pairs | dm.GroupIntoBatches(2), dm.PCollection[tuple[str, list[int]]])
+    assert_type(words | dm.GroupBy(len), dm.PCollection[Any])
+    assert_type(pairs | dm.GroupByKey() | dm.CombineValues(sum), dm.PCollection[tuple[str, Any]])
     assert_type(pairs | dm.Sum.per_key(), dm.PCollection[tuple[str, int]])
     assert_type(pairs | "labelled" >> dm.Mean.per_key(), dm.PCollection[tuple[str, float]])
     assert_type(pairs | dm.Count.per_key(), dm.PCollection[tuple[str, int]])
     assert_type(pairs | dm.Top(3).per_key(), dm.PCollection[tuple[str, list[int]]])
+    assert_type(pairs | dm.Sample.per_key(3), dm.PCollection[tuple[str, list[int]]])
     assert_type(pairs | dm.ToSet.per_key(), dm.PCollection[tuple[str, set[int]]])
     assert_type(words | dm.Count.globally(), dm.PCollection[int])
     assert_type(words | dm.Max.globally(), dm.PCollection[str])
     assert_type(words | dm.ToList.globally(), dm.PCollection[list[str]])
+    assert_type(words | dm.Sample.globally(3), dm.PCollection[list[str]])
     assert_type(words | dm.Count.per_element(), dm.PCollection[tuple[str, int]])
     assert_type(pairs | dm.CombinePerKey(Total()), dm.PCollection[tuple[str, str]])
     assert_type(pairs | dm.CombinePerKey(Total), dm.PCollection[tuple[str, str]])
@@ -205,6 +216,7 @@ def groupings(words: Words, pairs: Pairs) -> None:
     assert_type(words | dm.CombineGlobally(at_most, 3), dm.PCollection[int])
     _ = words | dm.CombineGlobally(doubled)  # type: ignore[arg-type]
     _ = words | dm.GroupByKey()  # type: ignore[operator]
+    _ = words | dm.CombineValues(sum)  # type: ignore[operator]
 
 
 def several(words: Words, pairs: Pairs, others: Others) -> None:
