@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import gzip
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.text_sources import CsvSource
+from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,6 +164,16 @@ def test_nulls_are_those_that_are_given_and_the_empty_value_and_never_in_quotes(
     assert [row[1:] for row in rows] == [(10, None), (None, "-"), (None, None), (40, "NA")]
     rows, _ = read(file.with_name("b.csv"), "at,n,text\n1,10,NA\n2,NA,\n")
     assert [row[1:] for row in rows] == [(10, "NA"), (None, "")]
+
+
+def test_the_page_lists_all_words_that_are_null_if_none_are_given(file: Path) -> None:
+    page = (REPOSITORY / "docs" / "io.md").read_text(encoding="utf-8")
+    _, _, text = page.partition("these words are null in columns that are not text: ")
+    words = re.findall(r"`([^`]+)`", text.partition(", the last four also with a minus")[0])
+    words += [f"-{word}" for word in words[-4:]]
+    rows, reasons = read(file, "at,n\n" + "".join(f"{at},{word}\n" for at, word in enumerate(["1", *words])))
+    assert ([row.n for row in rows[1:]], reasons) == ([None] * len(words), [])
+    assert {*words, ""} == set(pa_csv.ConvertOptions().null_values)
 
 
 def test_timestamps_of_other_forms_and_of_iso_8601_are_local_times_of_the_zone(file: Path) -> None:
