@@ -203,7 +203,8 @@ def test_a_function_that_cannot_be_pickled_is_refused_with_its_label_before_the_
     with pytest.raises(
         dm.PlanError,
         match=r"^'guarded' cannot be sent to workers: TypeError: cannot pickle '_thread\.lock' object\n"
-        r"Hint: a lock, an open file, a connection or a SparkSession belongs to one process: create it in DoFn\.setup",
+        r"Hint: a lock, an open file or a connection belongs to one process: create it in DoFn\.setup\(\) or inside "
+        r"the function, .*; a function cannot use the SparkSession: .* and write with dm\.io\.WriteParquet",
     ):
         p.run()
     assert not any(tmp_path.iterdir())

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["check_functions", "unpicklable_element", "unpicklable_program", "unpicklable_state"]
 
 _INSTEAD: Final = (
-    "a lock, an open file, a connection or a SparkSession belongs to one process: create it in DoFn.setup(), "
-    "from plain values such as a URL or a path"
+    "a lock, an open file or a connection belongs to one process: create it in DoFn.setup() or inside the function, "
+    "from plain values such as a URL or a path; a function cannot use the SparkSession: read DataFrames with "
+    "dm.io.ReadDataFrame, and write with dm.io.WriteParquet or dm.io.WriteTable"
 )
 
 
