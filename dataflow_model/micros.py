@@ -132,7 +132,8 @@ def parse_duration(text: str) -> int:
         if quantity is None or unit not in _UNITS:
             raise InvalidArgument(
                 f"{text!r} is not a duration",
-                hint="use numbers with units (ms, s, min, h, days, weeks), such as '90 seconds' or '1 hour 30 min'",
+                hint="use numbers with units (ms, s, min, h, days, weeks), such as '90 seconds' or '1 hour 30 min'; "
+                "months and years differ in length: their windows are dm.CalendarWindows.months() and .years()",
             )
         total += round(fractions.Fraction(quantity.group(1)) * _UNITS[unit])
         at = quantity.end()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.display import MOST_ROWS, html_table
-from dataflow_model.errors import PlanError
+from dataflow_model.errors import InvalidType, PlanError, explain, shown
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 __all__ = ["Table"]
+
+_INSTEAD: Final = "use table.to_pandas(), table.to_polars() or table.arrow, which have the methods of their libraries"
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -57,6 +59,15 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Export the columns to another library without copying them (Arrow's PyCapsule interface)."""
         return self.arrow.__arrow_c_stream__(requested_schema)
+
+    if not TYPE_CHECKING:  # for a type checker, each missing name is an error
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that says how to get a table with the methods of another library."""
+            raise AttributeError(explain(f"'Table' has no attribute {name!r}", hint=_INSTEAD))
+
+        def __getitem__(self, place: object) -> Any:
+            raise InvalidType(f"a Table has no items, got table[{shown(place)}]", hint=_INSTEAD)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the records as a pandas DataFrame."""

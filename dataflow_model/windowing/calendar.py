@@ -91,10 +91,11 @@ class CalendarWindows(WindowFn):
 
     def __attrs_post_init__(self) -> None:
         """Check the number and the zone."""
-        if type(self.n) is not int or self.n < 1:
+        n: object = self.n
+        if type(n) is not int or n < 1:
             raise InvalidArgument(
-                f"`n` must be a whole number of {self.unit.value}, at least 1, got {self.n!r}",
-                hint="use n=1 for one, for example",
+                f"`n` must be a whole number of {self.unit.value}, at least 1, got {n!r}",
+                hint=f"write timezone={n!r}" if isinstance(n, str) else "use n=1 for one, for example",
             )
         check_zone(self.timezone)
 

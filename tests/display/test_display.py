@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -132,6 +134,22 @@ def test_a_table_shows_its_first_rows_and_its_size() -> None:
     assert page.texts[:2] == ["carrier\nstring", "delay\nint64"]
     assert page.texts[-2:] == ["… 5 more rows", "25 rows, 2 columns"]
     assert shown(Table(pa.table({}))).texts == ["0 rows, 0 columns"]
+
+
+@pytest.mark.parametrize(
+    ("look", "message"),
+    [
+        (lambda table: table.plot(), "'Table' has no attribute 'plot'"),
+        (lambda table: table["delay"], "a Table has no items, got table\\['delay'\\]"),
+        (list, "a Table has no items, got table\\[0\\]"),
+    ],
+)
+def test_what_a_table_does_not_have_is_refused_with_the_tables_that_have_it(look: Any, message: str) -> None:
+    table = Table(pa.table({"delay": [1, 2]}))
+    with pytest.raises((AttributeError, TypeError), match=rf"^{message}\nHint: use table\.to_pandas\(\), "):
+        look(table)
+    assert not hasattr(table, "plot")
+    assert pa.table(copy.copy(table)).equals(pickle.loads(pickle.dumps(table)).arrow)
 
 
 def test_a_report_is_shown_as_a_table_and_printed_as_one() -> None:

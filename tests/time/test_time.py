@@ -297,6 +297,12 @@ def test_a_duration_may_be_written_in_many_ways(written: Any, micros: int) -> No
     assert type(duration(written)) is Duration
 
 
+@pytest.mark.parametrize("written", ["1 month", "2 years"])
+def test_lengths_of_the_calendar_are_refused_with_its_windows(written: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"is not a duration\nHint: .* dm\.CalendarWindows\.months\(\) and"):
+        duration(written)
+
+
 @pytest.mark.parametrize("other", ["ab", Duration(3), None, [1]])
 def test_only_numbers_scale_a_duration(other: Any) -> None:
     for factors in ((Duration(2), other), (other, Duration(2))):

@@ -175,6 +175,12 @@ def test_a_number_of_units_below_one_or_not_whole_is_refused(n: Any) -> None:
         CalendarWindows.months(n)
 
 
+def test_a_zone_in_the_place_of_the_number_is_refused_with_its_name() -> None:
+    zone: Any = "Europe/Berlin"
+    with pytest.raises(InvalidArgument, match=r"got 'Europe/Berlin'\nHint: write timezone='Europe/Berlin'$"):
+        CalendarWindows.days(zone)
+
+
 @pytest.mark.parametrize("zone", ["Mars/Phobos", "", "../etc/passwd"])
 def test_an_unknown_zone_is_refused_with_a_way_out(zone: str) -> None:
     with pytest.raises(InvalidArgument, match=r"(?s)`timezone` must be the name of a zone .*Hint: use"):
