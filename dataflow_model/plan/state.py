@@ -66,10 +66,11 @@ class _Spec:
             if len(args) > cls._places:
                 name = args[0] if isinstance(args[0], str) and args[0].isidentifier() else "state"
                 given = ", ".join(map(repr, args))
+                domains = [f"dm.{domain}" for domain in args if isinstance(domain, TimeDomain)]
                 raise InvalidType(
                     f"a {cls.__name__} takes neither a name nor a coder, got {cls.__name__}({given})",
                     hint="the attribute that holds a spec is its name, and values are pickled: "
-                    f"write {name} = dm.{cls.__name__}({cls._written})",
+                    f"write {name} = dm.{cls.__name__}({domains[0] if domains else cls._written})",
                 )
             return super().__new__(cls)
 

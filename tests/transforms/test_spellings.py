@@ -109,7 +109,9 @@ def test_beams_names_of_the_timestamp_combiners_are_the_same_combiners() -> None
         (dm.SetStateSpec, ("s",), "s = dm.SetStateSpec()"),
         (dm.MapStateSpec, ("m",), "m = dm.MapStateSpec()"),
         (dm.CombiningStateSpec, ("c", sum), "c = dm.CombiningStateSpec(dm.Sum())"),
-        (dm.TimerSpec, ("t", dm.TimeDomain.EVENT_TIME), "t = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)"),
+        (dm.TimerSpec, ("t", dm.TimeDomain.WATERMARK), "t = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)"),
+        (dm.TimerSpec, ("t", dm.TimeDomain.REAL_TIME), "t = dm.TimerSpec(dm.TimeDomain.PROCESSING_TIME)"),
+        (dm.TimerSpec, ("t", None), "t = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)"),
     ],
 )
 def test_a_spec_takes_neither_name_nor_coder(kind: Any, arguments: tuple[Any, ...], written: str) -> None:
