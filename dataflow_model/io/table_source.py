@@ -174,6 +174,13 @@ class ReadTable(ReadRows[PCollection]):
                 f"ReadTable takes a DataFrame of pandas or Polars or a table of Arrow, got {type(table).__name__}",
                 hint="use dm.Create([…]) for values",
             )
+        index: Any = getattr(table, "index", None)  # of pandas
+        is_left_out = type(index).__name__ == "DatetimeIndex" and index.name is None
+        if is_left_out and isinstance(event_time, str) and event_time not in columns.column_names:
+            raise InvalidArgument(
+                f"`event_time` names the column {event_time!r}, which does not exist, and the index has no name",
+                hint=f"name the index, which is then a column: frame.rename_axis({event_time!r})",
+            )
         origins = origins_of(options)
         if origins.by == "file" or origins.max_skew is not None:
             raise InvalidArgument(

@@ -46,6 +46,10 @@ __all__ = [
 
 _NUMBERS: Final = (int, float, complex)
 _MOST_KINDS: Final = 4
+_TEXTS: Final = (
+    "map the texts to numbers first; a column of a CSV file is text if one of its values is no number: list those that "
+    "stand for null, as in null_values=['-'], or pass a schema and send the other rows to dead letters"
+)
 _ITERABLES: Final = (
     list, set, frozenset,
     collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator, collections.abc.Collection,
@@ -237,9 +241,10 @@ def check_combiner_input(combine: CombineFn[Any, Any, Any], value_type: Any, lab
     arithmetic = combine.kernel in {"sum", "mean"}
     unfit = arithmetic and all(_is_never_a_number(member) for member in _members(value_type))
     if unfit or clashes(value_type, declared_types(combine)[0]):
+        select = "select the value with dm.WithKeys('key', value='field'), or map the values first"
         raise InvalidType(
             f"{label!r} combines by {combine!r}, which cannot take values of type {type_name(value_type)}",
-            hint="select the value with dm.WithKeys('key', value='field'), or map the values first",
+            hint=_TEXTS if arithmetic and str in _members(value_type) else select,
         )
 
 

@@ -159,6 +159,16 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
         dm.io.ReadTable(TABLE, event_time="when")
 
 
+def test_times_in_an_index_without_a_name_are_refused_until_it_has_one() -> None:
+    frame = pd.DataFrame({"delay": [4]}, index=pd.to_datetime(["2013-01-01"]))
+    with pytest.raises(InvalidArgument, match=r"'at', .* index has no name\nHint: .*: frame\.rename_axis\('at'\)$"):
+        dm.io.ReadTable(frame, event_time="at")
+    [row] = (dm.Pipeline() | dm.io.ReadTable(frame.rename_axis("at"), event_time="at")).head()
+    assert (row.at, row.delay) == (pd.Timestamp("2013-01-01"), 4)
+    [row] = (dm.Pipeline() | dm.io.ReadTable(frame, event_time=None)).head()
+    assert row == (4,)
+
+
 def test_a_result_is_a_table_for_other_libraries() -> None:
     with dm.Pipeline() as p:
         _ = p | dm.Create([("UA", 4), ("AA", 2)]) | "kept" >> dm.io.Collect(panes=True)

@@ -204,9 +204,10 @@ def test_a_function_that_may_be_able_to_take_the_parts_passes(values: list[Any],
 
 
 def test_values_that_do_not_add_are_refused() -> None:
-    with pytest.raises(dm.InvalidType, match=r"combines by Sum\(\), which cannot take values of type str"):
+    message = r"combines by Sum\(\), which cannot take values of type str\nHint: map the texts .* null_values=\['-'\]"
+    with pytest.raises(dm.InvalidType, match=message):
         _ = created([("a", "b")]) | dm.Sum.per_key()
-    with pytest.raises(dm.InvalidType, match="cannot take values of type Flight"):
+    with pytest.raises(dm.InvalidType, match="cannot take values of type Flight\nHint: select the value with"):
         _ = created([Flight("UA", 1.0, "JFK")]) | dm.WithKeys("carrier") | dm.Mean.per_key()
     with pytest.raises(dm.InvalidType, match="cannot take values of type str"):
         _ = created([("a", "b")]) | dm.CombinePerKey(Span())
