@@ -188,11 +188,6 @@ class _Micros(_Number):
         raise InvalidType(problem, hint=hint)
 
 
-def _has_unit(value: object) -> bool:
-    """Return whether a value is a `timedelta64` of NumPy, which is an integer to `numbers`, whatever its unit."""
-    return type(value).__name__ == "timedelta64"
-
-
 def _kind(value: _Micros) -> str:
     match value:
         case EventTime():
@@ -297,7 +292,8 @@ class Duration(_Micros):
 
     def __mul__(self, times: float) -> Self:
         factor: Any = times
-        if _has_unit(factor) or isinstance(factor, _Micros | str | bytes | list | tuple):  # which look like ints
+        looks_like_int = isinstance(factor, _Micros | str | bytes | list | tuple)
+        if looks_like_int or type(factor).__name__ == "timedelta64":  # an integer of NumPy, whatever its unit
             raise InvalidType(
                 f"a duration is scaled by a number, got {self!r} * {times!r}", hint="write dm.duration('1 hour') * 2"
             )
@@ -521,7 +517,7 @@ def duration(value: DurationLike) -> Duration:
             return Duration(saturate(micros_of_delta(given)))
         case int() | float():
             return Duration(micros_of_seconds(given))
-        case numbers.Integral() if not _has_unit(given):  # as of NumPy
+        case numbers.Integral() if hasattr(given, "__index__"):  # as of NumPy, but not its timedelta64
             return duration(int(given))
         case str():
             return Duration(parse_duration(given))
@@ -581,7 +577,7 @@ def _instant(value: object) -> int:
                     hint="divide milliseconds by 1_000, and microseconds by 1_000_000",
                 )
             return micros_of_seconds(value)
-        case numbers.Integral() if not _has_unit(value):  # as of NumPy
+        case numbers.Integral() if hasattr(value, "__index__"):  # as in `duration`
             return _instant(int(value))
         case datetime.datetime():
             if value.tzinfo is None:

@@ -184,7 +184,7 @@ class Watch:
 
     def _add_matches(self, pattern: str, cut: int, *, full: bool) -> None:
         """Add the files that a glob matches, and those below the directories that it matches."""
-        is_missing(pattern)  # where that cannot be told, the directories below which it would match are not missing
+        is_missing(pattern)  # raises where a directory cannot be entered, which looks empty below
         base, parts = pattern, list[str]()
         while not parts or (_WILD.search(base) and not os.path.isdir(base)):  # noqa: PTH112
             base, _, part = base.rpartition(_SEP)

@@ -170,8 +170,8 @@ class Computation:
             InvalidType: for a value that is not a number.
         """
         scope = self._here("low_watermark")
-        check_percentile(percentile)
         if percentile not in (LOW_WATERMARK, *self.percentiles):
+            check_percentile(percentile)
             named = ", ".join(f"{value:g}" for value in sorted({*self.percentiles, percentile}))
             raise InvalidArgument(
                 f"{type(self).__name__} asks for percentile {percentile!r} of the watermark, which it does not declare",

@@ -53,7 +53,7 @@ def check_percentile(percentile: object) -> None:
         dataflow_model.errors.InvalidType: a percentile of the watermark must be a number, got '95'
         Hint: use 100 for the low watermark, or a percentile that the class names
     """
-    if not isinstance(percentile, int | float):
+    if not isinstance(percentile, SupportsFloat):
         raise InvalidType(
             f"a percentile of the watermark must be a number, got {percentile!r}",
             hint="use 100 for the low watermark, or a percentile that the class names",
