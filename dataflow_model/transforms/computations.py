@@ -5,6 +5,7 @@ Source: Akidau et al., "MillWheel: Fault-Tolerant Stream Processing at Internet 
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -106,7 +107,7 @@ class Computation:
     def set_timer(
         self,
         tag: str,
-        time: InstantLike | Duration,
+        time: InstantLike | Duration | datetime.timedelta,
         domain: TimeDomain = TimeDomain.EVENT_TIME,
         *,
         timestamp: InstantLike | None = None,
@@ -116,8 +117,8 @@ class Computation:
         Args:
             tag: its name.
             time: when to fire. An event-time timer fires when the low watermark reaches this time, a processing-time
-                timer when the clock moves past it. A `Duration` is counted from the event time of the current record or
-                timer, or from the clock.
+                timer when the clock moves past it. A `Duration` or a `timedelta` is counted from the event time of the
+                current record or timer, or from the clock.
             domain: event time or processing time. In a bounded job there is no clock, so only event-time timers fire.
             timestamp: the event time of the records that the timer will produce; it holds the watermark until the timer
                 fires. The default is the time of the timer or, for a processing-time timer, the event time of the
@@ -134,7 +135,7 @@ class Computation:
                 hint="define process_timer(self, timer)",
             )
         timer = scope.timer(domain)
-        if isinstance(time, Duration):
+        if isinstance(time, Duration | datetime.timedelta):
             timer.set_after(time, tag=tag, output_timestamp=timestamp)
         else:
             timer.set(time, tag=tag, output_timestamp=timestamp)

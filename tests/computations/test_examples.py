@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_timers_fire_by_time_whatever_the_order_of_setting() -> None:
 def test_a_timer_of_processing_time_stands_where_the_record_stood() -> None:
     class Reminder(Telling):
         def process_record(self, record: dm.StreamRecord) -> None:
-            self.set_timer("soon", dm.duration(5), dm.TimeDomain.PROCESSING_TIME)
+            self.set_timer("soon", datetime.timedelta(seconds=5), dm.TimeDomain.PROCESSING_TIME)
 
         def process_timer(self, timer: dm.FiredTimer) -> None:
             self.tell((timer.domain, seconds(timer.time)), timer.timestamp)

@@ -313,24 +313,34 @@ def test_a_timer_that_could_not_fire_is_refused_with_the_transform(order: Any, s
         result_of(TENS, "tagged" >> dm.ParDo(Tagged()), script=orders(order))
 
 
-def test_an_output_timestamp_before_its_cause_is_refused() -> None:
-    class Early(dm.DoFn):
-        later = dm.TimerSpec(EVENT)
+class AtNine(dm.DoFn):
+    later = dm.TimerSpec(EVENT)
 
-        def process(self, pair: Any, later: dm.Timer) -> None:
-            later.set(9, output_timestamp=0)
+    def __init__(self, output_timestamp: int) -> None:
+        self.at = output_timestamp
 
-        @dm.on_timer(later)
-        def give(self) -> Any:
-            yield "?"
+    def process(self, pair: Any, later: dm.Timer) -> None:
+        later.set(9, tag="nine", output_timestamp=self.at)
 
-    with pytest.raises(UserCodeError, match="must lie between 1970-01-01T00:00:01Z and 1970-01-01T00:00:09Z"):
-        result_of(dm.ParDo(Early()), script=TestStream().add("x", 1, key="a"))
+    @dm.on_timer(later)
+    def give(self) -> Any:
+        yield "?"
 
-    class Bounded(Early):
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [(0, "not be before 1970-01-01T00:00:01Z, got .*late_data_horizon"), (10, "not be after 1970-01-01T00:00:09Z")],
+)
+def test_an_output_timestamp_before_its_cause_or_after_its_timer_is_refused(at: int, said: str) -> None:
+    with pytest.raises(UserCodeError, match=f"(?s)timer 'nine' must {said}"):
+        result_of(dm.ParDo(AtNine(at)), script=TestStream().add("x", 1, key="a"))
+
+
+def test_an_output_timestamp_may_be_before_its_cause_where_the_function_has_a_horizon() -> None:
+    class Bounded(AtNine):
         late_data_horizon = dm.duration(1)
 
-    assert values(result_of(dm.ParDo(Bounded()), script=TestStream().add("x", 1, key="a"))) == ["?"]
+    assert values(result_of(dm.ParDo(Bounded(0)), script=TestStream().add("x", 1, key="a"))) == ["?"]
 
 
 def test_a_function_of_a_timer_that_fails_is_reported_with_timer_and_key() -> None:

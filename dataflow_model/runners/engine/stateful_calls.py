@@ -96,7 +96,7 @@ class Call(CurrentCall):
         """Set or reset a timer; reject one that could never fire, or would hold a watermark that has passed."""
         if domain is _EVENT and time > self.cell.window.expiry:
             raise InvalidArgument(
-                f"the timer {name!r} is set to {format_instant(time)} and would never fire: "
+                f"the timer {tag or name!r} is set to {format_instant(time)} and would never fire: "
                 f"the state of the window {self.window!r} is cleared at {format_instant(self.cell.window.expiry)}",
                 hint="set it no later than the end of the window plus its allowed lateness",
             )
@@ -105,15 +105,20 @@ class Call(CurrentCall):
             output_time = max(inside, self.time)
         elif output_time == MAX_TIMESTAMP:
             raise InvalidArgument(
-                f"the output timestamp of the timer {name!r} cannot be +∞, which no element can have",
+                f"the output timestamp of the timer {tag or name!r} cannot be +∞, which no element can have",
                 hint="leave it out, or use a time at which something happens",
             )
-        elif output_time < self.earliest or (domain is _EVENT and output_time > max(time, self.time)):
-            latest = f" and {format_instant(max(time, self.time))}" if domain is _EVENT else " and later"
+        elif output_time < self.earliest:
             raise InvalidArgument(
-                f"the output timestamp of the timer {name!r} must lie between "
-                f"{format_instant(self.earliest)}{latest}, got {format_instant(output_time)}",
-                hint="declare how far back outputs may be: dm.ParDo(…).late_data_horizon('1 hour')",
+                f"the output timestamp of the timer {tag or name!r} must not be before "
+                f"{format_instant(self.earliest)}, got {format_instant(output_time)}",
+                hint="leave it out, or, in a DoFn, declare how far back outputs may be: late_data_horizon",
+            )
+        elif domain is _EVENT and output_time > max(time, self.time):
+            raise InvalidArgument(
+                f"the output timestamp of the timer {tag or name!r} must not be after "
+                f"{format_instant(max(time, self.time))}, got {format_instant(output_time)}",
+                hint="leave it out, or set the timer to a later time: it holds the watermark only until it fires",
             )
         if domain is _EVENT:
             self.has_set_timer = True
