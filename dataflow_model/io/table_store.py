@@ -270,7 +270,7 @@ class TableStore:
         try:
             yield
         except SQLAlchemyError as error:
-            hint = "no row of this commit was written; fix the table and start the run again"
+            hint = "no row of this commit was written; mend the table, or end what locks it, and start the run again"
             raise self._refusal(self._said(error), hint) from error
 
 

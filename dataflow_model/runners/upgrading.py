@@ -56,7 +56,8 @@ def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSessi
         Hint: pass the directory that an earlier run used as checkpoint=
     """
     if isinstance(drop, str | bytes) or not isinstance(drop, Collection):
-        raise InvalidType(f"`drop` must be a collection of labels, got {drop!r}", hint=f"write drop=[{drop!r}]")
+        labels = [drop] if isinstance(drop, str) else ["delays", "rows"]
+        raise InvalidType(f"`drop` must be a collection of labels, got {drop!r}", hint=f"write drop={labels!r}")
     before = checkpoint_path(old)
     return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop)
 

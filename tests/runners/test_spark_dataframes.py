@@ -173,7 +173,7 @@ def test_a_dataframe_has_timestamps_without_a_zone_as_they_are(spark: SparkSessi
     assert tuple(row) == ("2013-03-10 02:30:00", int(instant.timestamp()))
 
 
-@pytest.mark.parametrize("kind", [pa.uint64(), pa.float16(), pa.decimal256(50, 3)])
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.float16(), pa.decimal256(50, 3), pa.decimal128(5, -2)])
 def test_a_dataframe_with_a_type_that_spark_does_not_have_is_refused_before_the_job_runs(
     spark: SparkSession, kind: pa.DataType
 ) -> None:

@@ -88,7 +88,7 @@ def spark_columns(label: str, schema: pa.Schema) -> StructType:
     columns = StructType()
     for field in schema:
         try:
-            if pa.types.is_decimal256(field.type):
+            if pa.types.is_decimal256(field.type) or (pa.types.is_decimal(field.type) and field.type.scale < 0):
                 raise TypeError  # noqa: TRY301 - Spark accepts the type and fails on the values
             columns = StructType([*columns, *from_arrow_schema(pa.schema([field]), prefer_timestamp_ntz=True)])
         except TypeError as error:
