@@ -26,7 +26,7 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
         expected: for each pane in order, a `Pane` or a mapping of only the fields to compare: `key`, `window`, `value`,
             `timestamp`, `is_retraction`, `processing_time`, and those of the pane info (`index`, `on_time_index`,
             `is_first`, `is_last`, `timing`, `trigger`; a timing may be its name: `"ON_TIME"`). A `set`
-            of panes, or a list inside the list, matches its entries in any order.
+            of panes, alone or inside the list, and a list inside the list match their entries in any order.
 
     Raises:
         AssertionError: if they differ, with both sides as a table.
@@ -39,8 +39,8 @@ def assert_panes(actual: Iterable[Pane], expected: Sequence[Any] | AbstractSet[A
         >>> assert_panes([pane], [{"value": 3, "index": 0}])
     """
     panes = _checked(actual, "actual")
-    expected = _checked(expected, "expected")
-    groups = [list(entry) if isinstance(entry, set | frozenset | list) else [entry] for entry in expected]
+    entries = [expected] if isinstance(expected, set | frozenset) else _checked(expected, "expected")
+    groups = [list(entry) if isinstance(entry, set | frozenset | list) else [entry] for entry in entries]
     for entry in (entry for group in groups for entry in group):
         if not isinstance(entry, Pane | Mapping):
             raise InvalidType(

@@ -186,6 +186,16 @@ def test_steps_that_are_none_are_refused(build: Any, message: str) -> None:
         build()
 
 
+def test_a_set_of_expected_panes_matches_them_in_any_order() -> None:
+    script = TestStream().add(5, 1, key="a").add(6, 1, key="b").add(7, 1, key="c")
+    panes = run_script(script, dm.Window.into(dm.FixedWindows(10)), dm.Sum())
+    for expected in (set(panes), frozenset(panes), [set(panes)]):
+        assert_panes(panes, expected)
+        assert_panes(panes[::-1], expected)
+    with pytest.raises(AssertionError, match="2 panes, 3 expected"):
+        assert_panes(panes[1:], set(panes))
+
+
 def test_the_timing_of_an_expected_pane_may_be_its_name() -> None:
     panes = run_script(TestStream().add(1, 0, key="k"), dm.Window.into(dm.FixedWindows(1)), dm.Sum())
     assert_panes(panes, [{"timing": "ON_TIME"}])
