@@ -105,6 +105,23 @@ def test_a_timer_on_the_wall_clock_runs_when_it_is_due_and_not_before(tmp_path: 
     assert stepped.steps() == 0
 
 
+def test_the_end_of_a_drained_stream_is_after_the_timers_that_ran_without_data(tmp_path: Path) -> None:
+    clock = ManualClock("2013-01-01T00:00Z")
+    windowing = dm.Window.into(dm.FixedWindows(10)).trigger(dm.AfterWatermark(early=dm.AfterProcessingTime("1 minute")))
+    put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
+    build = sums(tmp_path / "rows", windowing.discarding())
+    stepped = Stepped(build, tmp_path / "checkpoint", clock=clock)
+    stepped.steps()
+    clock.advance("1 minute")
+    stepped.steps()
+    result: Any = start(runner(tmp_path / "checkpoint", clock=clock), build)
+    result.drain()
+    assert [(r.value, r.pane.timing.name) for r in result.collected("panes")] == [
+        (("a", 1), "EARLY"),
+        (("a", 0), "ON_TIME"),
+    ]
+
+
 def test_a_watermark_that_follows_the_wall_clock_closes_a_window_at_its_moment(tmp_path: Path) -> None:
     clock = ManualClock(5)
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])

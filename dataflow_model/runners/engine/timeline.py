@@ -93,7 +93,7 @@ class ReplayProgress:
         reached: the last tick seen of each open origin.
         waiting: the ticks seen that are not complete.
         sources: the progress of the watermark of each source.
-        last: by source, its last tick so far.
+        last: by source, its last tick so far; under the wall clock each tick is one of every source that has not ended.
         names: for some sources, the watermark origins in each origin that has not been read to its end.
         over: the sources that have ended, and whose end has been reported.
         begun: whether there has been an instant.
@@ -199,6 +199,7 @@ class ReplayProgress:
         self.reached = {place: self.reached[place] for place in open_origins if place in self.reached}
         if wall is not None:
             self.waiting = np.union1d(self.waiting, [wall])
+            self.last.update(dict.fromkeys(sources.keys() - self.over - set(ended), wall))
         cut = len(self.waiting) if bound is None else int(np.searchsorted(self.waiting, bound, side="left"))
         ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
         if bound is None and not len(ready) and not self.begun:
