@@ -14,6 +14,8 @@ from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.upgrade.carrying import carry_over
 
 if TYPE_CHECKING:
+    import os
+
     from pyspark.sql import SparkSession
 
     from dataflow_model.runners.sharded.upgrade.carrying import Upgraded
@@ -22,7 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["needs_spark", "upgrade"]
 
 
-def upgrade(old: str, new: str, *, drop: Collection[str] = (), spark: SparkSession | None = None) -> Upgraded:
+def upgrade(
+    old: str | os.PathLike[str],
+    new: str | os.PathLike[str],
+    *,
+    drop: Collection[str] = (),
+    spark: SparkSession | None = None,
+) -> Upgraded:
     """Carry the state of a stopped streaming run into a new checkpoint, from which a changed pipeline continues.
 
     Each of `SparkRunner` and `LocalRunner` can continue from the other's state. The next run with `checkpoint=new` may

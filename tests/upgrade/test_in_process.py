@@ -59,7 +59,7 @@ def test_a_stream_goes_to_another_host_with_more_shards_and_back(
     build = pipeline(rows)
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     Stepped(build, tmp_path / "1", rows=ROWS_PER_BATCH).steps(3)
-    upgrade(str(tmp_path / "1"), str(tmp_path / "2"))
+    upgrade(tmp_path / "1", tmp_path / "2")
     sharded = Run(build, tmp_path / "2", rows=ROWS_PER_BATCH, shards=3).steps(2)
     back = Stepped(build, sharded.carried_over(tmp_path / "3"), rows=ROWS_PER_BATCH)
     back.steps()
