@@ -157,7 +157,12 @@ class _Check:
 
     def __call__(self, grouped: Any) -> None:
         _, (_, elements) = grouped
-        outcome = self.matcher(elements)
+        try:
+            outcome = self.matcher(elements)
+        except AssertionError as error:
+            if "\nHint: " not in str(error):
+                error.args = (explain(str(error), hint="the pipeline is wrong, or what the matcher expects"),)
+            raise
         if outcome is False or callable(outcome):
             raise InvalidType(
                 f"a matcher must raise an AssertionError if the elements are wrong, but {self.matcher!r} returned "

@@ -102,6 +102,17 @@ def test_a_matcher_that_says_no_instead_of_raising_is_reported(matcher: Any) -> 
         assert_that(p | dm.Create([1]), matcher)
 
 
+def test_the_error_of_a_matcher_does_not_advise_to_handle_it_in_the_pipeline() -> None:
+    def matcher(elements: list[Any]) -> None:
+        assert elements == [2], "2 is missing"
+
+    with (
+        pytest.raises(dm.UserCodeError, match=r"(?s)2 is missing.*\nHint: the pipeline is wrong, or"),
+        dm.Pipeline() as p,
+    ):
+        assert_that(p | dm.Create([1]), matcher)
+
+
 def test_panes_in_any_order_are_matched_in_a_moment_however_many_are_alike() -> None:
     script = TestStream()
     for at in range(40):
