@@ -143,8 +143,8 @@ class ReadParquet(ReadFiles):
             source is one partition.
         partitions: the names of partitions that must all have reported before there is a watermark.
         idle_after: how long a partition may be silent before it no longer holds the watermark.
-        max_skew: how far a file may be ahead of the low watermark, or of the file that is furthest behind, before the
-            source stops reading it for a while. Applies to streams, with the precision of a micro-batch.
+        max_skew: how far a file may be ahead of the low watermark before the source stops reading it for a while; only
+            with `watermark_origin`. Applies to streams, with the precision of a micro-batch.
         weight: `"origins"` or `"records"`: what a percentile of the watermark is a percentage of.
 
     Raises:

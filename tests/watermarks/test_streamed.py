@@ -148,6 +148,14 @@ def test_max_skew_bounds_the_state_when_one_partition_is_far_behind(tmp_path: Pa
     assert answers[0] == answers[1]
 
 
+def test_max_skew_is_rejected_if_the_whole_source_is_one_origin(tmp_path: Path) -> None:
+    far_apart(tmp_path / "in")
+    rows: Any = dm.io.ReadParquet(tmp_path / "in", event_time="at", max_skew="2 hours")
+    with pytest.raises(dm.InvalidArgument, match=r"one origin, got max_skew='2 hours'\nHint: pass watermark_origin="):
+        _ = dm.Pipeline() | rows
+    _ = dm.Pipeline() | dm.Injector(rows, partition_by="file")
+
+
 def test_what_is_followed_waits_for_a_stalled_partition(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.parquet", [(number, 100, number, "a") for number in range(5)])
     write(tmp_path / "in" / "b.parquet", [(10 * number, 100, number, "b") for number in range(300)])
