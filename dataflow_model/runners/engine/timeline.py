@@ -199,7 +199,7 @@ class ReplayProgress:
         self.reached = {place: self.reached[place] for place in open_origins if place in self.reached}
         if wall is not None:
             self.waiting = np.union1d(self.waiting, [wall])
-            self.last.update(dict.fromkeys(sources.keys() - self.over - set(ended), wall))
+            self.last.update((label, wall) for label in sources if label not in self.over and label not in ended)
         cut = len(self.waiting) if bound is None else int(np.searchsorted(self.waiting, bound, side="left"))
         ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
         if bound is None and not len(ready) and not self.begun:
