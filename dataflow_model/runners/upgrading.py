@@ -63,9 +63,10 @@ def upgrade(
         dataflow_model.errors.CheckpointMismatch: 'no/such/checkpoint' contains no checkpoint of a dataflow_model run
         Hint: pass the directory that an earlier run used as checkpoint=
     """
-    if isinstance(drop, str | bytes) or not isinstance(drop, Collection):
-        labels = [drop] if isinstance(drop, str) else ["delays", "rows"]
-        raise InvalidType(f"`drop` must be a collection of labels, got {drop!r}", hint=f"write drop={labels!r}")
+    given: object = drop
+    if isinstance(given, str | bytes) or not isinstance(given, Collection):
+        labels = [given] if isinstance(given, str) else ["delays", "rows"]
+        raise InvalidType(f"`drop` must be a collection of labels, got {given!r}", hint=f"write drop={labels!r}")
     before = checkpoint_path(old)
     return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop)
 
