@@ -207,6 +207,29 @@ def test_a_worker_that_is_killed_is_an_error() -> None:
         run(dm.LocalRunner(workers=2), doing(dies_at_33))
 
 
+@pytest.mark.parametrize("is_forked", [False, True])
+def test_a_worker_that_is_killed_is_an_error_although_a_process_that_it_has_started_lives(
+    is_forked: bool, tmp_path: Path
+) -> None:
+    def dies(pair: tuple[int, int]) -> tuple[int, int]:
+        if pair[1] == 33:
+            child = os.fork() if is_forked else subprocess.Popen(["sleep", "60"], close_fds=False).pid
+            if not child:
+                signal.pause()
+            (tmp_path / "child").write_text(str(child))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return pair
+
+    p = dm.Pipeline(runner=dm.LocalRunner(workers=2))
+    doing(dies)(p)
+    result = p.run()
+    try:
+        with pytest.raises(dm.WorkerLost):
+            result.wait_until_finish(PATIENCE)
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
 def alive(process: int) -> bool:
     """Tell whether a process runs; a zombie does not."""
     try:

@@ -50,6 +50,7 @@ __all__ = ["flush_output", "run_assignment", "work"]
 
 def work(connection: Connection) -> None:
     """Run the parent's assignment, and report the outcome."""
+    _keep_from_children(connection)
     try:
         assignment: Assignment = receive(connection)
         send(connection, Began(os.getpid()))
@@ -62,6 +63,12 @@ def work(connection: Connection) -> None:
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it
         report = Failed(pack_error(error))
     send(connection, report)
+
+
+def _keep_from_children(connection: Connection) -> None:
+    """Close the connection in processes that users' functions start: the parent sees by its end that this one died."""
+    os.set_inheritable(connection.fileno(), False)
+    os.register_at_fork(after_in_child=connection.close)
 
 
 def flush_output() -> None:
