@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import types
@@ -9,11 +10,11 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import cloudpickle
 
-from dataflow_model.errors import CheckpointMismatch
+from dataflow_model.errors import CheckpointMismatch, InvalidType
 from dataflow_model.values.main_classes import MAIN, is_named, named_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["MOVED", "dump", "dump_with_classes", "load", "load_with_classes"]
 
@@ -77,7 +78,8 @@ def dump_with_classes(value: Any) -> bytes:
 def load_with_classes(pickled: bytes) -> tuple[Any, dict[str, type]]:
     """Return the value that `dump_with_classes` wrote, and its classes of `__main__` by name."""
     unpickler = pickle.Unpickler(io.BytesIO(pickled))
-    return unpickler.load(), unpickler.load()
+    with _explained():
+        return unpickler.load(), unpickler.load()
 
 
 def load(pickled: bytes) -> Any:
@@ -85,11 +87,27 @@ def load(pickled: bytes) -> Any:
 
     Raises:
         CheckpointMismatch: if it refers to a class or function that cannot be found.
+        InvalidType: if the class of a value does not restore it.
     """
     try:
         return pickle.loads(pickled)
-    except (ImportError, AttributeError):  # a moved name; pickles without one take the fast path above
-        return _Renaming(io.BytesIO(pickled)).load()
+    except Exception:  # noqa: BLE001 - a moved name, or a class that fails; all other pickles take the fast path above
+        with _explained():
+            return _Renaming(io.BytesIO(pickled)).load()
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Raise what classes of the user's raise while their instances are restored as `InvalidType`."""
+    try:
+        yield
+    except (CheckpointMismatch, ImportError, AttributeError):  # a class that cannot be found
+        raise
+    except Exception as error:
+        raise InvalidType(
+            f"a value was pickled, but its class does not restore it: {type(error).__name__}: {error}",
+            hint="emit plain values, such as str(error) in place of an exception, or define __reduce__ in the class",
+        ) from error
 
 
 class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types

@@ -271,6 +271,19 @@ def test_an_element_that_cannot_be_sent_to_the_parent_is_named(keyed: bool) -> N
         run(dm.LocalRunner(workers=2), build)
 
 
+@pytest.mark.parametrize("where", ["elements", "groups", "output"])
+def test_an_element_whose_class_does_not_restore_it_is_an_error_that_says_so(where: str) -> None:
+    def build(p: dm.Pipeline) -> None:
+        failed = Refused("UA", "no flights")
+        elements = p | dm.Create([failed if where == "elements" else 1, 2])
+        if where == "groups":
+            elements = elements | dm.Map(lambda x: (x, failed)) | dm.GroupByKey() | dm.Map(lambda group: group[0])
+        _ = elements | dm.Map(lambda x: failed if where == "output" else 0) | "kept" >> dm.io.Collect()
+
+    with pytest.raises(dm.InvalidType, match=r"does not restore it: TypeError: Refused\.__init__\(\) missing"):
+        run(dm.LocalRunner(workers=2), build).collected("kept")
+
+
 def test_stop_ends_the_workers_and_publishes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "processes"
     folder.mkdir()
