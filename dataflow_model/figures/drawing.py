@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import explain
+from dataflow_model.errors import InvalidArgument, explain
 from dataflow_model.figures.figure import Figure
 from dataflow_model.figures.running import PanelRun, run
 
@@ -45,8 +45,14 @@ class Picture:
         return packed.getvalue()
 
     def save(self, path: str | Path) -> None:
-        """Write the picture to a file; the suffix of its name determines the format: `.png`, `.svg`, `.pdf`."""
+        """Write the picture to a file; the suffix of its name determines the format: `.png`, `.svg`, `.pdf`.
+
+        Raises:
+            InvalidArgument: for a name without a suffix.
+        """
         target = Path(path)
+        if not target.suffix:  # Matplotlib would write to another file, with a suffix
+            raise InvalidArgument(f"the name of a picture needs a suffix, got {str(target)!r}", hint="add '.png'")
         if target.suffix.lower() == ".png":
             target.write_bytes(self.png())
         else:

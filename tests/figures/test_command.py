@@ -110,6 +110,12 @@ def test_a_format_that_nobody_knows_is_told(tmp_path: Path, capsys: pytest.Captu
     assert "6E.doc" in capsys.readouterr().err
 
 
+def test_a_picture_without_a_suffix_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figure", "6E", "--out", str(tmp_path / "6E")]) == 1
+    assert "needs a suffix" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_matplotlib_the_panes_are_told_and_the_way_to_a_picture(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
