@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["MAIN", "is_named", "named_classes", "stand_in_for_main"]
+__all__ = ["MAIN", "SPAWNED_MAIN", "is_named", "is_of_main", "named_classes", "stand_in_for_main"]
 
 MAIN: Final = "__main__"
+SPAWNED_MAIN: Final = "__mp_main__"
+"""What `multiprocessing` calls the main module of the program in a process that it has spawned."""
 _OWN: Final = sys.modules[MAIN]
 """The `__main__` of this process, which runs on under another one; nothing else may refer to it then."""
+
+
+def is_of_main(kind: type) -> bool:
+    """Return whether a class is defined in the main module of the program."""
+    return kind.__module__ in {MAIN, SPAWNED_MAIN}
 
 
 def is_named(kind: Any) -> bool:
@@ -28,7 +35,7 @@ def is_named(kind: Any) -> bool:
         >>> is_named(int)
         False
     """
-    if not isinstance(kind, type) or kind.__module__ != MAIN:
+    if not isinstance(kind, type) or not is_of_main(kind):
         return False
     place: Any = sys.modules[MAIN]
     for name in kind.__qualname__.split("."):  # `<locals>` is never found
@@ -49,7 +56,7 @@ def stand_in_for_main(kinds: Mapping[str, type]) -> None:
     """
     if all(map(is_named, kinds.values())):
         return
-    sys.modules[MAIN] = module = types.ModuleType(MAIN)
+    sys.modules[MAIN] = sys.modules[SPAWNED_MAIN] = module = types.ModuleType(MAIN)
     for name, kind in sorted(kinds.items()):  # a class comes before those in it
         kind.__qualname__ = name  # cloudpickle restores only the last part
         if is_named(kind):

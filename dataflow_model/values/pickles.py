@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import pickle
+import sys
 import types
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import cloudpickle
 
 from dataflow_model.errors import CheckpointMismatch, InvalidType
-from dataflow_model.values.main_classes import MAIN, is_named, named_classes
+from dataflow_model.values.main_classes import MAIN, SPAWNED_MAIN, is_named, is_of_main, named_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,6 +69,9 @@ def dump_with_classes(value: Any) -> bytes:
 
     A list of the classes of `__main__` in it follows; see `load_with_classes`.
     """
+    main = sys.modules[MAIN]
+    if main.__name__ == SPAWNED_MAIN:  # cloudpickle takes it for a module that other processes can import
+        cloudpickle.register_pickle_by_value(main)
     file = io.BytesIO()
     pickler = _ByValue(file)
     pickler.dump(value)
@@ -122,7 +126,7 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
         self.of_main: list[type] = []
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type) and obj.__module__ == MAIN:
+        if isinstance(obj, type) and is_of_main(obj):
             self.of_main.append(obj)
         if not isinstance(obj, types.CodeType):
             return super().reducer_override(obj)

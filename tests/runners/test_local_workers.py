@@ -349,6 +349,40 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
     assert ended.stderr == ""
 
 
+def test_a_process_that_multiprocessing_has_spawned_runs_functions_and_classes_of_the_main_module(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+            import multiprocessing
+            import dataflow_model as dm
+
+            class Delay:
+                def __init__(self, minutes):
+                    self.minutes = minutes
+
+            def delay(pair):
+                return pair[0], Delay(pair[1])
+
+            def run():
+                with dm.Pipeline(runner=dm.LocalRunner(workers=2)) as p:
+                    delays = p | dm.Create([("a", 1), ("b", 2), ("a", 3)]) | dm.Map(delay)
+                    _ = delays | dm.GroupByKey() | "groups" >> dm.io.Collect()
+                groups = dict(record.value for record in p.result.collected("groups"))
+                assert all(type(delay) is Delay for delay in groups["a"])
+                print([delay.minutes for delay in groups["a"]])
+
+            if __name__ == "__main__":
+                process = multiprocessing.get_context("spawn").Process(target=run)
+                process.start()
+                process.join()
+        """)
+    )
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("[1, 3]\n", "")
+
+
 def test_workers_run_with_the_options_of_the_interpreter_that_starts_them(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
