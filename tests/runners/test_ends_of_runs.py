@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import queue
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from dataflow_model.io.text_files import TextFile
 from dataflow_model.runners.local.doorbell import Doorbell
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.sharded import progress, results
+from dataflow_model.runners.sharded.checkpoint.requests import request_drain
 from tests.support.pipelines import run, start
 from tests.support.runners.failing_sinks import FailingSink
 from tests.support.waiting import PATIENCE
@@ -327,6 +329,35 @@ def test_a_run_that_has_ended_cannot_be_drained_and_the_next_one_reads_on(tmp_pa
     result = drained(tmp_path, lambda n: n)
     assert result.wait_until_finish(PATIENCE) is dm.RunnerState.DRAINED
     assert [record.value for record in result.collected("out")] == [("k", 101)]
+
+
+def test_a_drain_of_a_run_that_is_stopped_meanwhile_fails_and_the_next_start_is_drained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: queue.Queue[PipelineResult] = queue.Queue()
+    is_stopping, is_requested = threading.Event(), threading.Event()
+
+    def drain(requests: Path) -> None:
+        request_drain(requests)
+        is_requested.set()
+
+    def stops(n: int) -> int:
+        started.get().stop()
+        is_stopping.set()
+        is_requested.wait(PATIENCE)
+        return n
+
+    monkeypatch.setattr(results, "request_drain", drain)
+    arrive(tmp_path / "in", "1.json", 1)
+    result = start(RUNNERS["stream"](tmp_path), follow(tmp_path / "in", stops))
+    started.put(result)
+    is_stopping.wait(PATIENCE)
+    with pytest.raises(dm.InvalidArgument, match="stopped before it was drained"):
+        result.drain()
+    arrive(tmp_path / "in", "2.json", 100)
+    again = start(RUNNERS["stream"](tmp_path), follow(tmp_path / "in", stops))
+    assert again.wait_until_finish(PATIENCE) is dm.RunnerState.DRAINED
+    assert [record.value for record in again.collected("out")] == [("k", 1)]
 
 
 def test_a_drain_of_a_run_whose_input_is_over_leaves_no_request(tmp_path: Path) -> None:

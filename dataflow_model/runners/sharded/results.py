@@ -59,7 +59,7 @@ class StreamResult(BackgroundRun, abc.ABC):
         Waits for the end, except in a function of the run itself.
 
         Raises:
-            InvalidArgument: for a run that was stopped. One that has failed raises its error.
+            InvalidArgument: for a run that was stopped, before or meanwhile. One that has failed raises its error.
         """
         if self._state is RunnerState.FAILED:
             self.wait_until_finish()
@@ -71,8 +71,11 @@ class StreamResult(BackgroundRun, abc.ABC):
         if self._state is RunnerState.RUNNING:
             with writing(self._checkpoint.requests):
                 request_drain(self._checkpoint.requests)
-        if not self._is_own_thread():
-            self.wait_until_finish()
+        if not self._is_own_thread() and self.wait_until_finish() is RunnerState.STOPPED:
+            raise InvalidArgument(
+                f"the run in {str(self._checkpoint.path)!r} was stopped before it was drained",
+                hint="start the pipeline again with the same checkpoint: it reads nothing more and is drained",
+            )
 
     def signal(self, name: str) -> None:
         """Fire `AfterSignal(name)` in every open window that waits for it, once, at the start of the next tick.
