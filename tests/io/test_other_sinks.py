@@ -53,7 +53,7 @@ def test_a_commit_counts_and_keeps_records_without_loading_them(tmp_path: Path) 
     (tmp_path / "collected" / "all").mkdir(parents=True)
     (tmp_path / "collected" / "all" / "run-0.pickle").write_bytes(seal(sink.kept(delivered[1:])))
     assert [record.value for record in read_collected(str(tmp_path), "all")] == ["c"]
-    with pytest.raises(InvalidType, match="its class does not restore it: ValueError: .*not a number"):
+    with pytest.raises(InvalidType, match=r"its class does not restore it: ValueError: .*not a number"):
         sink.records(delivered)
 
 
