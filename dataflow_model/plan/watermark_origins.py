@@ -84,6 +84,20 @@ class WatermarkOrigins:
                 "row",
             )
 
+    def check_max_skew(self) -> None:
+        """Check when a source is applied that it has origins which can wait: a `dm.Injector` may add them until then.
+
+        Raises:
+            InvalidArgument: for a `max_skew` although the whole source is one origin.
+        """
+        if self.max_skew is not None and self.by is None:
+            raise InvalidArgument(
+                "`max_skew` makes files wait for an origin that is behind, but the whole source is one origin, got "
+                f"max_skew={duration_text(self.max_skew)!r}",
+                hint="pass watermark_origin='file', or the column that holds the origin of each row, or leave "
+                "`max_skew` out",
+            )
+
     @property
     def by_column(self) -> str | None:
         """The column that names the origins, or `None`."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
-from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.micros import duration_text
+from dataflow_model.errors import InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
 from dataflow_model.plan.sinks import Sink
@@ -76,19 +75,8 @@ class Read(PTransform[PBegin, ResultT]):
         self.dead_letters = dead_letters
 
     def expand(self, pcoll: PBegin, /) -> ResultT:
-        """Add the node.
-
-        Raises:
-            InvalidArgument: for a `max_skew` without origins: an `Injector` may have added them until now.
-        """
-        origins = self.source.watermark_origins
-        if origins.max_skew is not None and origins.by is None:
-            raise InvalidArgument(
-                "`max_skew` makes files wait for an origin that is behind, but the whole source is one origin, got "
-                f"max_skew={duration_text(origins.max_skew)!r}",
-                hint="pass watermark_origin='file', or the column that holds the origin of each row, or leave "
-                "`max_skew` out",
-            )
+        """Add the node."""
+        self.source.watermark_origins.check_max_skew()
         pipeline = pcoll.pipeline
         node = nodes.Read(label=pipeline.scope, source=self.source, dead_letters=self.dead_letters)
         types = {nodes.MAIN: self.element_type if self._output_type is None else self._output_type}

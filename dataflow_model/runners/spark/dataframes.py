@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.plan.features import Feature
@@ -85,18 +85,18 @@ def spark_columns(label: str, schema: pa.Schema) -> StructType:
     Raises:
         InvalidArgument: for a column of a type that Spark does not have.
     """
-    columns = StructType()
+    columns: list[StructField] = []
     for field in schema:
         try:
             if pa.types.is_decimal256(field.type) or (pa.types.is_decimal(field.type) and field.type.scale < 0):
                 raise TypeError  # noqa: TRY301 - Spark accepts the type and fails on the values
-            columns = StructType([*columns, *from_arrow_schema(pa.schema([field]), prefer_timestamp_ntz=True)])
+            columns += from_arrow_schema(pa.schema([field]), prefer_timestamp_ntz=True)
         except TypeError as error:
             raise InvalidArgument(
                 f"{label!r} has a column {field.name!r} of type {field.type}, which Spark does not have",
                 hint="pass schema=pa.schema({…}) with another type, such as pa.int64() or pa.decimal128(38, 0)",
             ) from error
-    return columns
+    return StructType(columns)
 
 
 def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgram) -> DataFrame:
