@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.errors import PlanError
-from dataflow_model.plan.ahead import nodes_ahead
+from dataflow_model.plan.ahead import cut_ahead
 from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, ParDo, Read, Write
 from dataflow_model.plan.record_ids import check_record_ids
@@ -41,7 +41,7 @@ def check(plan: Plan, *, drained: bool = False) -> None:
     _check_clocks(plan)
     check_state(plan)
     check_retractions(plan)
-    check_percentiles(plan)
+    check_percentiles(plan, changing_sides(plan))
     check_record_ids(plan)
     check_sink_places(plan)
     if not drained:
@@ -126,10 +126,11 @@ def _waits_for_the_end(strategy: WindowingStrategy) -> bool:
 
 def _check_clocks(plan: Plan) -> None:
     # Elements of `Create` arrive at the first tick of any clock, and what static side inputs need is read before it.
-    ahead = nodes_ahead(plan, changing_sides(plan))
-    reads = [node for node in plan.nodes if isinstance(node, Read) and node.label not in ahead]
+    rest = cut_ahead(plan, changing_sides(plan)).rest
+    reads = [node for node in rest.nodes if isinstance(node, Read)]
     scripts = [node.label for node in reads if node.source.as_script is not None]
-    others = [node for node in reads if node.source.as_script is None and node.source.as_elements is None]
+    others = [node for node in reads if node.source.has_own_clock or node.source.as_elements is None]
+    others = [node for node in others if node.source.as_script is None]
     if scripts and others:
         raise PlanError(
             f"a pipeline must have one clock, but {scripts[0]!r} scripts it and {others[0].label!r} has another",

@@ -44,7 +44,7 @@ def percentile_that_ends(plan: Plan) -> float | None:
             case ParDo() if any(side.ref in ungrouped for side in node.side_inputs):
                 return None
             case Read():
-                raw = node.source.as_elements is None
+                raw = node.source.as_elements is None or node.source.has_own_clock
             case _:
                 pass
         if raw:

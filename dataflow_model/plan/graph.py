@@ -90,7 +90,7 @@ def main_inputs(node: Node) -> tuple[Ref, ...]:
 def outputs_of(node: Node) -> tuple[Ref, ...]:
     """Return the collections that a node produces."""
     tags = [MAIN]
-    if isinstance(node, ParDo):
+    if isinstance(node, ParDo | Read):
         tags.extend(node.tags)
     if isinstance(node, ParDo | Read) and node.dead_letters is not None:
         tags.append(node.dead_letters)

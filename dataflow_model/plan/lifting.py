@@ -13,7 +13,6 @@ import attrs
 
 from dataflow_model.plan.nodes import MAIN, AssignWindows, GroupByKeyAndWindow, Read, Ref, ToPairs
 from dataflow_model.plan.strategy import LateData, TimestampCombiner
-from dataflow_model.plan.triggering import asks_for_percentile
 from dataflow_model.time import Duration
 from dataflow_model.triggers import AfterWatermark, DefaultTrigger
 from dataflow_model.triggers.contexts import LOW_WATERMARK
@@ -81,7 +80,7 @@ def lifts(staged: StagedPlan, *, streaming: bool, by_instant: bool = False) -> M
         >>> folder.cleanup()
     """
     sources = [read.source for read in staged.sources]
-    if asks_for_percentile(staged.plan):
+    if staged.records_percentiles:
         return {}
     if streaming and not by_instant and any(source.has_own_clock for source in sources):
         return {}

@@ -68,12 +68,19 @@ class SideInput:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Read:
-    """Read a source; the papers' injector."""
+    """Read a source; the papers' injector.
+
+    Attributes:
+        dead_letters: the tag of the output for rows that cannot be read, or `None` if such a row stops the run.
+        tags: the tags of the outputs besides the main one; only what was kept of another transform has some.
+        retracting: by tag, the grouping whose retractions an output may contain; only such outputs contain any.
+    """
 
     label: str
     source: Source
     dead_letters: str | None = None
-    """The tag of the output for rows that cannot be read, or `None` if such a row stops the run."""
+    tags: tuple[str, ...] = ()
+    retracting: Mapping[str, GroupByKeyAndWindow] = attrs.field(factory=dict)
 
     @property
     def inputs(self) -> tuple[Ref, ...]:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.plan.dofn import ValuesFn
 from dataflow_model.plan.graph import outputs_of
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read, Ref
 
 if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.nodes import Ref
 
 __all__ = ["memoised", "retracted_collections"]
 
@@ -36,7 +35,8 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
             case GroupByKeyAndWindow():
                 source = node if node.strategy.retracting else None
             case Read():
-                source = None
+                groupings.update((Ref(node.label, tag), source) for tag, source in node.retracting.items())
+                continue
             case ParDo():  # the outputs of a stateful one are new elements
                 stops = node.is_stateful or isinstance(node.fn, ValuesFn)
                 source = None if stops else groupings.get(node.input)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from dataflow_model.plan.ahead import nodes_ahead
+from dataflow_model.plan.ahead import cut_ahead
 from dataflow_model.plan.graph import Plan, main_inputs, outputs_of
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
@@ -25,13 +25,14 @@ from dataflow_model.plan.nodes import (
     Write,
 )
 from dataflow_model.plan.retracted import memoised
+from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from dataflow_model.plan.sources import Source
 
-__all__ = ["KeyedNode", "StagedPlan", "changing_sides", "cut_into_stages", "owner_of_cut", "side_cut"]
+__all__ = ["KeyedNode", "StagedPlan", "changing_sides", "cut_into_stages", "owner_of_cut", "side_cut", "stages_of_pass"]
 
 KeyedNode: TypeAlias = GroupByKeyAndWindow | Reshuffle | Deduplicate | ParDo
 """The nodes that run on shards: groupings, reshuffles, and ParDos that are stateful, are memoised, or have side inputs
@@ -43,7 +44,8 @@ class StagedPlan:
     """A plan and its chain of stages.
 
     Attributes:
-        plan: the plan.
+        plan: what the stages run: all of the plan but what runs ahead.
+        whole: the whole plan.
         stages: the keyed nodes of stages 1, 2, …
         depths: the stage of each producer (0 for a source) and of each side input's cut.
         cuts: the ends of fused fragments: keyed nodes, sinks, and side inputs that change (`side_cut`).
@@ -51,17 +53,24 @@ class StagedPlan:
             back, in microseconds.
         side_feeds: the producers of each side input of the keyed ParDos, in the same form.
         owners: the node of each side input's cut.
-        ahead: the labels of the nodes that only static side inputs need, which run before the stages do.
+        passes: what static side inputs need, which runs before the stages do.
+        ahead: the labels of the nodes that run in passes, and not in the stages.
+        percentiles: the percentiles of the watermark below 100 that the whole plan uses, lowest first.
+        records_percentiles: whether a function of the whole plan requests the percentile of an element.
     """
 
     plan: Plan
+    whole: Plan
     stages: tuple[tuple[KeyedNode, ...], ...]
     depths: Mapping[str, int]
     cuts: frozenset[str]
     feeds: Mapping[str, Mapping[str, int]]
     side_feeds: Mapping[str, Mapping[SideInput, Mapping[str, int]]]
     owners: Mapping[str, str]
+    passes: tuple[Plan, ...] = ()
     ahead: frozenset[str] = frozenset()
+    percentiles: tuple[float, ...] = ()
+    records_percentiles: bool = False
 
     @property
     def sources(self) -> tuple[Read, ...]:
@@ -111,11 +120,11 @@ class StagedPlan:
 
 
 def cut_into_stages(plan: Plan, changing: Collection[SideInput] = ()) -> StagedPlan:
-    """Cut a plan into its chain of stages.
+    """Cut a plan into its chain of stages, apart from what runs ahead.
 
     Args:
         plan: a checked plan.
-        changing: the side inputs that change while the plan runs; the others are sent with the functions.
+        changing: the side inputs that change while the plan runs; the others are computed ahead.
 
     Example:
         >>> import dataflow_model as dm
@@ -124,6 +133,17 @@ def cut_into_stages(plan: Plan, changing: Collection[SideInput] = ()) -> StagedP
         >>> [[node.label for node in stage] for stage in cut_into_stages(p.plan()).stages]
         [['Sum.PerKey'], ['GroupByKey']]
     """
+    cut = cut_ahead(plan, changing)
+    return attrs.evolve(_stages_of(cut.rest, plan, changing), passes=cut.passes, ahead=cut.labels)
+
+
+def stages_of_pass(staged: StagedPlan, part: Plan) -> StagedPlan:
+    """Return the chain of stages of one of the passes ahead of a plan."""
+    return attrs.evolve(_stages_of(part, staged.whole), ahead=staged.ahead)
+
+
+def _stages_of(plan: Plan, whole: Plan, changing: Collection[SideInput] = ()) -> StagedPlan:
+    """Return the chain of stages of a part of a plan, whose static side inputs are known."""
     reached: dict[Ref, dict[str, int]] = {}
     depths: dict[str, int] = {}
     feeds: dict[str, Mapping[str, int]] = {}
@@ -161,8 +181,18 @@ def cut_into_stages(plan: Plan, changing: Collection[SideInput] = ()) -> StagedP
         for ref in outputs_of(node):
             reached[ref] = {producer: back + horizon for producer, back in flow.items()}
     cuts = frozenset(feeds) | frozenset(owners)
-    ahead = nodes_ahead(plan, changing)
-    return StagedPlan(plan, tuple(map(tuple, stages)), depths, cuts, feeds, side_feeds, owners, ahead)
+    return StagedPlan(
+        plan,
+        whole,
+        tuple(map(tuple, stages)),
+        depths,
+        cuts,
+        feeds,
+        side_feeds,
+        owners,
+        percentiles=awaited_percentiles(whole),
+        records_percentiles=asks_for_percentile(whole),
+    )
 
 
 def owner_of_cut(cut: str) -> str:

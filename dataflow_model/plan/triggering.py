@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import PlanError
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
-from dataflow_model.plan.stages import changing_sides
 from dataflow_model.triggers import TriggerMachine
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import SideInput
 
 __all__ = ["asks_for_percentile", "awaited_percentiles", "awaited_signals", "check_percentiles"]
 
@@ -41,8 +43,13 @@ def asks_for_percentile(plan: Plan) -> bool:
     return any(isinstance(node, ParDo) and WATERMARK_PERCENTILE in node.metadata for node in plan.nodes)
 
 
-def check_percentiles(plan: Plan) -> None:
-    """Raise `PlanError` for a function that requests `watermark_percentile` where it is not known."""
+def check_percentiles(plan: Plan, changing: Collection[SideInput]) -> None:
+    """Raise `PlanError` for a function that requests `watermark_percentile` where it is not known.
+
+    Args:
+        plan: the plan.
+        changing: the side inputs that change while the plan runs.
+    """
     for node in plan.nodes:
         if isinstance(node, ParDo) and WATERMARK_PERCENTILE in node.metadata:
             if node.is_stateful:
@@ -52,7 +59,7 @@ def check_percentiles(plan: Plan) -> None:
                     hint="ask for it in a dm.Map between the last grouping or dm.Reshuffle() and this function, and "
                     "pass it on in the value",
                 )
-            unknown = _unknown_before(plan, node)
+            unknown = _unknown_before(plan, node, changing)
             if unknown is not None:
                 raise PlanError(
                     f"{node.label!r} asks for {WATERMARK_PERCENTILE!r}, but runs after {unknown!r}, where the "
@@ -61,9 +68,8 @@ def check_percentiles(plan: Plan) -> None:
                 )
 
 
-def _unknown_before(plan: Plan, node: ParDo) -> str | None:
+def _unknown_before(plan: Plan, node: ParDo, changing: Collection[SideInput]) -> str | None:
     """Return the source or function whose elements reach this one without a percentile, if there is one."""
-    changing = changing_sides(plan)
     refs = [node.input]
     while refs:
         before = plan[refs.pop().label]

@@ -159,7 +159,7 @@ class BackgroundRun(abc.ABC):
 
     def _start(self) -> None:
         """Start the thread of the run, and the thread that shows and logs its progress."""
-        self._log = RunLog(self._staged.plan, self._runner, self.report, self._staged.ahead)
+        self._log = RunLog(self._staged.whole, self._runner, self.report, self._staged.ahead)
         self._progress = live_progress()
         self._watcher: threading.Thread | None = None
         if is_observed():

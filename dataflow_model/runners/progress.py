@@ -123,7 +123,7 @@ def progress_board(report: RunReport, staged: StagedPlan) -> Board:
         >>> [row[0] for row in board.rows]
         ['Create', 'Sum.PerKey', 'Collect']
     """
-    ends = (node.label for node in staged.plan.nodes if isinstance(node, Read | Write))
+    ends = (node.label for node in staged.whole.nodes if isinstance(node, Read | Write))
     return board_of(report, {*ends, *(node.label for node in staged.keyed)})
 
 

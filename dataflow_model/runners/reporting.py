@@ -64,37 +64,45 @@ class Measured:
 
 @attrs.frozen
 class CountedAhead:
-    """What was counted before a run, while its static side inputs were computed.
+    """What was counted before a run, in the passes that compute its static side inputs.
 
     Attributes:
-        counters: the counters of the transforms that only static side inputs need, by label.
+        counters: the counters of the transforms that run ahead, by label.
         tally: the other counts of these transforms.
+        watermarks: the output watermarks of those among them that have one.
     """
 
     counters: dict[str, Counter[str]] = attrs.field(factory=dict)
     tally: Tally = attrs.field(factory=Tally)
+    watermarks: dict[str, int] = attrs.field(factory=dict)
 
-    def note(self, ahead: Collection[str], counters: Mapping[str, Mapping[str, Any]], tally: Tally) -> None:
-        """Record what was counted while one side input was computed.
+    def note(self, ran: Collection[str], measured: Measured) -> None:
+        """Record what was counted in one pass.
 
         Args:
-            ahead: the transforms that only static side inputs need; the run itself counts the others.
-            counters: the counters of each transform. What several side inputs need counts once.
-            tally: the other counts.
+            ran: the labels of the transforms that it has run. A source that several passes read counts once.
+            measured: what was counted.
         """
-        labels = [label for label in counters if label in ahead and label not in self.counters]
-        self.counters.update((label, Counter(counters[label])) for label in labels)
-        self.tally.merge(tally.of(labels))
+        labels = [label for label in measured.counters if label in ran and label not in self.counters]
+        self.counters.update((label, Counter(measured.counters[label])) for label in labels)
+        self.tally.merge(measured.tally.of(labels))
+        self.watermarks.update((label, at) for label, at in measured.watermarks.items() if label in labels)
 
     def added_to(self, counters: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """Return the counters of a run with these."""
         return {**counters, **self.counters}
 
+    def with_watermarks(self, watermarks: Mapping[str, EventTime]) -> dict[str, EventTime]:
+        """Return the watermarks of a run with these."""
+        return {**watermarks, **{label: EventTime(at) for label, at in self.watermarks.items()}}
+
     def in_measured(self, measured: Measured) -> Measured:
         """Return the measurements of a run with these counts."""
         tally = measured.tally.copy()
         tally.merge(self.tally)
-        return attrs.evolve(measured, counters=self.added_to(measured.counters), tally=tally)
+        watermarks = {**measured.watermarks, **self.watermarks}
+        counters = self.added_to(measured.counters)
+        return attrs.evolve(measured, counters=counters, tally=tally, watermarks=watermarks)
 
 
 def make_report(staged: StagedPlan, measured: Measured, at: int | None = None) -> RunReport:
@@ -115,7 +123,7 @@ def make_report(staged: StagedPlan, measured: Measured, at: int | None = None) -
         commits=measured.commits,
         system_lag=Duration(pending),
         transforms={
-            node.label: _transform(node.label, depths[node.label], measured, clock) for node in staged.plan.nodes
+            node.label: _transform(node.label, depths[node.label], measured, clock) for node in staged.whole.nodes
         },
         stages={
             depth: StageReport(
@@ -189,8 +197,8 @@ def _depths(staged: StagedPlan) -> dict[str, int]:
     """Return the stage of each transform; one that runs after several stages counts as part of the last of them."""
     depths: dict[str, int] = {}
     keyed = {node.label: depth for depth, nodes in enumerate(staged.stages, 1) for node in nodes}
-    for node in staged.plan.nodes:
-        if isinstance(node, Read):
+    for node in staged.whole.nodes:
+        if isinstance(node, Read) or node.label in staged.ahead:
             depths[node.label] = 0
         elif isinstance(node, Write):
             depths[node.label] = len(staged.stages) + 1

@@ -11,7 +11,7 @@ import attrs
 
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.runners.engine.bounded.execution import static_sides
+from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
@@ -173,9 +173,10 @@ class MicroBatches(InProcess[MemoryStore]):
     def of(cls, plan: Plan, schedule: Schedule) -> MicroBatches:
         """Return the run of a checked plan over scripts and static elements."""
         staged = cut_into_stages(plan, changing_sides(plan))
+        ahead = run_ahead_in_process(staged)
         program = Program(
-            bound_plan(staged),
-            static_sides(staged).values,
+            bound_plan(ahead.filled(staged)),
+            ahead.sides,
             tuple(range(schedule.shards)),
             "run",
             max_state_memory=schedule.max_state_memory,

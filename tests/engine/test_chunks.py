@@ -29,7 +29,7 @@ def ran(build: Callable[[dm.Pipeline], Any], most: int) -> tuple[dict[str, list[
     """Run a pipeline in chunks of at most so many instants; return records, counters and watermarks."""
     pipeline = dm.Pipeline()
     build(pipeline)
-    execution = Execution(pipeline.plan(), 0, most=most)
+    execution = Execution.of(pipeline.plan(), 0, most=most)
     records: dict[str, list[Record]] = {}
     for reached in execution.run():
         for sink, chunk in reached.items():

@@ -6,20 +6,18 @@ import io
 import sys
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 import dataflow_model as dm
 from dataflow_model.display import Board
-from dataflow_model.metrics.collecting import collecting
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.runner import unobserved
 from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.engine.settled import SettledKeys
-from dataflow_model.runners.engine.straight import line_behind
 from dataflow_model.runners.progress import live_progress, progress_board, progress_table
 from dataflow_model.runners.reporting import Measured, make_report
 from dataflow_model.testing import TestStream
@@ -134,27 +132,6 @@ def test_while_it_runs_all_is_pending_and_the_report_can_be_asked_for() -> None:
     result.wait_until_finish()
     assert result.report().system_lag == dm.duration(0)
     assert result.report().transforms["wait"].elements_out == 2
-
-
-def test_a_straight_line_that_has_to_be_run_again_counts_once() -> None:
-    p = dm.Pipeline()
-    odd = dm.metrics.counter("odd")
-
-    def tag(number: int) -> Any:
-        odd.inc()
-        return dm.TimestampedValue(number, dm.EventTime(0)) if number == 3 else number
-
-    source = p | "ones" >> dm.Create([1])
-    _ = source | "tag" >> dm.Map(tag) | dm.io.Collect()
-    plan = p.plan()
-    line = line_behind(plan, plan["tag"].inputs[0])
-    assert line is not None
-    with collecting() as tally:
-        assert line.run([1, 2, 3]) is None
-        assert tally == Tally()
-        assert line.run([1, 2]) == ([1, 2], None)
-    assert tally.users["tag"].counters == {"odd": 2}
-    assert tally.own["tag"].counters["elements_out"] == 2
 
 
 def test_settled_keys_know_their_size() -> None:
@@ -295,7 +272,7 @@ def test_the_ids_that_deduplicate_keeps_are_its_state() -> None:
     script = TestStream().bundle([(1, 1), (2, 2), (1, 3)], key="a").watermark(2).add(3, event_time=4, key="a")
     p = dm.Pipeline(runner=dm.LocalRunner())
     _ = p | script | "unique" >> dm.Deduplicate(lambda pair: pair, horizon="1 hour") | "out" >> dm.io.Collect()
-    execution = Execution(p.plan(), most=1)
+    execution = Execution.of(p.plan(), most=1)
     sizes = [execution.measured(commits=0, pending_since=None).state["unique"] for _ in execution.run()]
     assert max(sizes) == (3, None)
     result = p.run()

@@ -220,7 +220,7 @@ def kept_by(build: Callable[[dm.Pipeline], Any], label: str) -> int:
     """Return for how many values something is kept when the script is over, but the watermark not at its end."""
     p = dm.Pipeline(runner=dm.LocalRunner())
     build(p)
-    execution = Execution(p.plan(), 0, most=1)
+    execution = Execution.of(p.plan(), 0, most=1)
     most = 0
     (engine,) = [shard.machines[label] for shard in execution._shards if label in shard.machines]
     assert isinstance(engine, MemoMachine)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.spark import static_sides
+from dataflow_model.runners.spark import ahead
 from dataflow_model.testing import strategies
 from tests.support.inputs import write_replay
 from tests.support.pipelines import counters, difference, draw, run, seen, streaming
@@ -127,7 +127,7 @@ def test_followed_files_as_a_side_input_give_the_same_panes_in_any_cut(spark: Sp
 def test_large_static_side_inputs_are_computed_by_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setattr(static_sides, "MOST_BYTES", 100)
+    monkeypatch.setattr(ahead, "MOST_BYTES", 100)
     write_replay(tmp_path / "rows", random.Random(3), cases=3, files=2, rows=100)
     names = spark.createDataFrame([("a", "Ay"), ("b", "Bee"), ("c", "Cee")], "key string, name string")
 
@@ -150,10 +150,11 @@ def test_large_static_side_inputs_are_computed_by_spark(
 
 @pytest.mark.parametrize("most_bytes", [0, 64 << 20])
 @pytest.mark.parametrize(("mode", "expected"), [("batch", 5), pytest.param("streaming", 1, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore:'sums' feeds a static side input and other transforms:dataflow_model.PlanWarning")
 def test_static_side_inputs_of_any_size_have_the_values_that_the_run_has(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, expected: int, most_bytes: int
 ) -> None:
-    monkeypatch.setattr(static_sides, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(ahead, "MOST_BYTES", most_bytes)
     # The last row arrives when its window has expired on the replay clock, which a bounded job ignores.
     at, seen_at = ([second * 1_000_000 for second in seconds] for seconds in ((1, 70, 2), (100, 101, 102)))
     table = pa.table({"at": at, "seen": seen_at, "key": ["a"] * 3, "n": [1, 2, 4]})

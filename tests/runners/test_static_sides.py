@@ -161,16 +161,37 @@ def _used_twice(numbers: Any, names: Any) -> None:
 def _dead_letters(numbers: Any, names: Any) -> None:
     good, bad = names | "checked" >> dm.Map(lambda pair: pair).with_exception_handling()
     _looked_up(numbers, good)
-    _ = bad | "bad" >> dm.io.Collect()
+    _ = bad | "kept" >> dm.io.Collect()
 
 
-@pytest.mark.parametrize("use", [_used_twice, _dead_letters])
+@pytest.mark.parametrize(("use", "kept"), [(_used_twice, [(1, "one"), (2, "two")]), (_dead_letters, [])])
 @pytest.mark.parametrize("host", ["local", "workers", "process"])
-def test_a_source_that_the_run_needs_too_must_have_its_clock(
-    host: str, use: Callable[[Any, Any], None], request: pytest.FixtureRequest, tmp_path: Path
+def test_what_the_run_and_a_static_side_input_read_needs_no_clock(
+    host: str,
+    use: Callable[[Any, Any], None],
+    kept: list[Any],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
     def build(p: dm.Pipeline) -> None:
         use(p | "script" >> TestStream().add(1, 0), _names(p, tmp_path))
+
+    result = run(runner_on(host, request, tmp_path / "checkpoint"), build)
+    assert _values(result) == ["one"]
+    assert [record.value for record in result.collected("kept")] == kept
+
+
+@pytest.mark.parametrize("host", ["local", "workers", "process"])
+def test_a_source_that_the_run_reads_too_must_have_its_clock(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "names.csv").write_text("number,name\n1,one\n")
+
+    def build(p: dm.Pipeline) -> None:
+        names = p | "names" >> dm.io.ReadCsv(tmp_path / "names.csv", event_time=None)
+        script = p | "script" >> TestStream().add(1, 0)
+        looked_up = script | "look" >> dm.Map(lambda number, names: (number, list(names)), dm.AsIter(names))
+        _ = (looked_up | "out" >> dm.io.Collect(), names | "kept" >> dm.io.Collect())
 
     with pytest.raises(dm.PlanError, match="one clock, but 'script' scripts it and 'names' has another"):
         run(runner_on(host, request, tmp_path / "checkpoint"), build)

@@ -9,7 +9,7 @@ import attrs
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.engine.bounded.execution import static_sides
+from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.progress import read_counters
@@ -63,8 +63,9 @@ def run_as_job(
     build(pipeline)
     plan = pipeline.plan()
     cut = cut_into_stages(plan)
-    staged = bound_plan(cut)
-    program = Program(staged, static_sides(cut).values, tuple(range(shards)), "run", buckets).pack().unpack()
+    ahead = run_ahead_in_process(cut)
+    staged = bound_plan(ahead.filled(cut))
+    program = Program(staged, ahead.sides, tuple(range(shards)), "run", buckets).pack().unpack()
     worker = ProcessCache()
     rows = [row for work in plan_work(program, shards) for row in do_work(Task(program, worker, work.number), work)]
     for label, partitions in (frames or {}).items():
@@ -78,4 +79,4 @@ def run_as_job(
     with tempfile.TemporaryDirectory() as directory:
         Publisher(program, directory).commit(0, [pending_of(row.kind, load(row.payload)) for row in rows])
         records = {sink.label: read_collected(directory, sink.label) for sink in staged.sinks}
-        return JobResult(records, read_counters(directory, staged.plan))
+        return JobResult(records, read_counters(directory, staged.whole))

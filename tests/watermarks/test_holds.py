@@ -34,7 +34,7 @@ def executed(script: TestStream, windowing: WindowingStrategy) -> Execution:
     sums = pipeline | "script" >> script | dm.Window.into(windowing) | "first" >> dm.Sum.per_key()
     _ = sums | "after first" >> dm.io.Collect()
     _ = sums | "second" >> dm.Max.per_key() | "after second" >> dm.io.Collect()
-    return Execution(pipeline.plan(), most=1)
+    return Execution.of(pipeline.plan(), most=1)
 
 
 def low_watermarks(execution: Execution) -> dict[str, int]:

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from dataflow_model.plan.ahead import KeptSource
+from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.scripts import AddStep, ClockStep, events_of, watermark_after
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.kept import kept_outputs
 from dataflow_model.runners.engine.order import event_of, of_rows
 from dataflow_model.runners.engine.watermarks import Watermarks
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dataflow_model.plan.nodes import Read
     from dataflow_model.plan.scripts import Step
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.order import Order
 
-__all__ = ["ScriptEvent", "event_numbers", "script_bundle", "script_events", "static_bundle"]
+__all__ = ["ScriptEvent", "event_numbers", "script_bundle", "script_events", "static_bundles"]
 
 
 @attrs.frozen
@@ -87,13 +90,23 @@ def event_numbers(staged: StagedPlan, cut: str, orders: Sequence[Order]) -> list
     return [event_of(order, passed) for order in orders]
 
 
-def static_bundle(read: Read, clock: int) -> Bundle:
-    """Return the elements of a source in the program; without event times their event time is −∞.
+def static_bundles(read: Read, clock: int) -> Iterator[tuple[str, Bundle]]:
+    """Yield the elements of a source in the program, by the tag of its output.
+
+    The event time of the elements of `Create` is −∞ if they have none. What was kept of another transform is as it was
+    there.
 
     Args:
         read: the source.
         clock: the processing time at which they arrive.
     """
+    if isinstance(read.source, KeptSource):
+        yield from ((tag, kept.numbered(origin)) for tag, origin, kept in kept_outputs(read))
+    else:
+        yield MAIN, _created(read, clock)
+
+
+def _created(read: Read, clock: int) -> Bundle:
     source = read.source.as_elements
     assert source is not None  # noqa: S101 - the caller has checked
     count = len(source.elements)

@@ -10,7 +10,6 @@ from dataflow_model.metrics.collecting import count_emitted, count_received
 from dataflow_model.plan.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, ParDo, Ref, Reshuffle, Write
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.stages import side_cut
-from dataflow_model.plan.triggering import asks_for_percentile, awaited_percentiles
 from dataflow_model.runners.engine.chunk import Chunk, PlacedBundle, SideChunk, add_arrived
 from dataflow_model.runners.engine.columnar import ColumnarMachine
 from dataflow_model.runners.engine.core.durable import DurableMachine
@@ -74,15 +73,11 @@ class StageShard:
     machines: dict[str, KeyedMachine] = attrs.field(init=False, factory=dict)
     panes: dict[str, list[tuple[int, PaneTable]]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
-    _awaited: tuple[float, ...] = attrs.field(init=False, default=())
-    _records_percentile: bool = attrs.field(init=False, default=False)
     _fragments: dict[str, Fragment] = attrs.field(init=False, factory=dict)
     _places: dict[str, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Make a machine and a fragment for each keyed node."""
-        self._awaited = awaited_percentiles(self.staged.plan)
-        self._records_percentile = asks_for_percentile(self.staged.plan)
         retracted = retracted_collections(self.staged.plan)
         for place, node in enumerate(self.staged.stages[self.depth - 1]):
             self._places[node.label] = place
@@ -91,25 +86,26 @@ class StageShard:
 
     def _machine(self, node: KeyedNode, source: GroupByKeyAndWindow | None) -> KeyedMachine:
         """Return the machine that runs a node; `source` is the grouping whose retractions may reach it, if any."""
+        percentiles, records_percentile = self.staged.percentiles, self.staged.records_percentiles
         match node:
             case GroupByKeyAndWindow() if node.label in self.lifts:
                 return ColumnarMachine(node, self.lifts[node.label], is_bounded=self.is_bounded)
             case GroupByKeyAndWindow():
                 return self._grouping(node, takes_back=source is not None)
             case Reshuffle():
-                return RelayMachine(node, self._awaited, records_percentile=self._records_percentile)
+                return RelayMachine(node, percentiles, records_percentile=records_percentile)
             case Deduplicate():
-                return DeduplicatingMachine(node, self._awaited, records_percentile=self._records_percentile)
+                return DeduplicatingMachine(node, percentiles, records_percentile=records_percentile)
             case ParDo() if node.is_stateful:
-                return StatefulMachine(node, self.staged.plan, self.side_values, self._awaited)
+                return StatefulMachine(node, self.staged.plan, self.side_values, percentiles)
             case ParDo() if source is not None and node.label not in self.staged.side_feeds:
                 return MemoMachine(
                     node,
                     self.staged,
                     int(max(self.staged.plan.strategy(node.input).allowed_lateness, source.strategy.allowed_lateness)),
                     self.side_values,
-                    self._awaited,
-                    records_percentile=self._records_percentile,
+                    percentiles,
+                    records_percentile=records_percentile,
                 )
             case ParDo():
                 return SideJoinMachine(node, self.staged, self.side_values)
@@ -118,9 +114,9 @@ class StageShard:
 
     def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
         """Return the machine of a grouping that is not lifted; `takes_back` if its input may contain retractions."""
-        late_data, records = self.staged.plan.late_data, self._records_percentile
+        late_data, records = self.staged.plan.late_data, self.staged.records_percentiles
         machine = DurableMachine if self.is_durable else CoreMachine
-        return machine(node, late_data, self._awaited, takes_back=takes_back, records_percentile=records)
+        return machine(node, late_data, self.staged.percentiles, takes_back=takes_back, records_percentile=records)
 
     def run(
         self,

@@ -14,6 +14,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.chunk import Instants
 from dataflow_model.runners.engine.estimation import NOTHING_YET, SourceProgress
+from dataflow_model.runners.engine.kept import course_of
 from dataflow_model.runners.engine.lanes import Integers, Repeated, part
 from dataflow_model.runners.engine.observing import distinct
 from dataflow_model.runners.engine.order_lanes import InstantLane
@@ -207,7 +208,7 @@ class ReplayProgress:
         self.begun = self.begun or len(ready) > 0
         known = {label: self.sources.setdefault(label, SourceProgress()) for label in sources}
         before = {label: (progress.low, progress.high) for label, progress in known.items()}
-        values = {label: known[label].advance(source, ready, awaited.percentiles) for label, source in sources.items()}
+        values = {label: _watermarks(known[label], source, ready, awaited) for label, source in sources.items()}
         ends = self._ends(ended, ready, bound)
         ready = self._cut_short(ready, values, ends, awaited)
         return self._weave(ready, values, before, ends, awaited)
@@ -287,3 +288,13 @@ class ReplayProgress:
         if len(order):
             timeline.signals, self.signals = ({0: self.signals} if self.signals else {}), ()
         return timeline
+
+
+def _watermarks(
+    progress: SourceProgress, source: Source, ready: NDArray[np.int64], awaited: Awaited
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a source's watermark after each complete tick, and its percentiles in columns."""
+    course = course_of(source)
+    if course is not None:
+        return course.after(ready, len(awaited.percentiles))
+    return progress.advance(source, ready, awaited.percentiles)

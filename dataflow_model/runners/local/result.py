@@ -54,7 +54,7 @@ class LocalResult(BoundedRun):
         Raises:
             InvalidArgument: for a name that no trigger waits for.
         """
-        check_signal(self._execution.plan, name)
+        check_signal(self._execution.staged.plan, name)
         self._execution.signal(name)
 
     def _records_of(self, label: str) -> list[Record]:
@@ -69,7 +69,7 @@ class LocalResult(BoundedRun):
         return self._execution.metrics()
 
     def _low_watermarks(self) -> Mapping[str, int]:
-        return {label: watermarks.low for label, watermarks in self._execution.watermarks.items()}
+        return self._execution.low_watermarks()
 
     def _measured(self, *, commits: int, pending_since: int | None) -> Measured:
         return self._execution.measured(commits=commits, pending_since=pending_since)

@@ -57,6 +57,8 @@ class LocalRunner:
             (units B, kB, MB, GB and TB in powers of 1,000; KiB, MiB, GiB and TiB in powers of 1,024); by default not
             bounded. State beyond it is kept in a temporary file, which makes the run slower but changes no result. See
             "State larger than memory" in `docs/runners.md` for what the bound covers.
+        refresh_side_inputs: with a checkpoint, whether static side inputs are computed again when the run starts; by
+            default their values, which the checkpoint keeps, stay as they were when the run began.
         workers: the number of processes that run the pipeline, each with a shard of the keys; by default 1, which is
             this process. The results are the same for any number. With several, users' functions are pickled and run in
             processes of their own, which see none of this process's objects; each file sink writes a file per process.
@@ -92,7 +94,7 @@ class LocalRunner:
         [('UA', 4)]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of bounded runs and of streams
         self,
         clock: InstantLike | Clock | None = None,
         *,
@@ -102,6 +104,7 @@ class LocalRunner:
         poll_interval: DurationLike | None = None,
         max_rows_per_batch: int | None = None,
         max_state_memory: int | str | None = None,
+        refresh_side_inputs: bool | None = None,
         workers: int = 1,
     ) -> None:
         if mode not in _MODES:
@@ -114,10 +117,12 @@ class LocalRunner:
                 "poll_interval": poll_interval,
                 "max_rows_per_batch": max_rows_per_batch,
                 "max_state_memory": max_state_memory,
+                "refresh_side_inputs": refresh_side_inputs,
             }
             reject_options_of_streams(of_streams, "no checkpoint", "pass checkpoint='checkpoints/delays', for example")
         self._rows = rows_per_batch(max_rows_per_batch)
         self._state_memory = state_memory(max_state_memory)
+        self._refreshes = bool(refresh_side_inputs)
         self._workers = _number_of_workers(workers, checkpoint)
         self._poll = duration(_POLL if poll_interval is None else poll_interval)
         if self._poll <= Duration(0):
@@ -153,7 +158,7 @@ class LocalRunner:
             from dataflow_model.runners.local.workers.result import WorkersResult
 
             return WorkersResult(Job.of(plan, self._workers, wall))
-        return LocalResult(Execution(plan, wall))
+        return LocalResult(Execution.of(plan, wall))
 
     def rewritten(self, plan: Plan) -> Plan:
         """Return the plan as it is run: in rounds, in microbatch mode."""
@@ -163,7 +168,8 @@ class LocalRunner:
         from dataflow_model.runners.local.streaming import Options, start
 
         clock = _StandingClock(self._clock) if isinstance(self._clock, ProcessingTime) else self._clock
-        return start(plan, Options(checkpoint, clock, self._rows, self._poll, self._state_memory), until=until)
+        options = Options(checkpoint, clock, self._rows, self._poll, self._state_memory, self._refreshes)
+        return start(plan, options, until=until)
 
     def __repr__(self) -> str:
         options = [] if self._clock is None else [f"clock={self._clock!r}"]

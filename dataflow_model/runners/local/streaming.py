@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -13,12 +14,13 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.runners.engine.bounded.execution import static_sides
+from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
 from dataflow_model.runners.engine.garbage import collecting_rarely
 from dataflow_model.runners.local.doorbell import Doorbell
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
 from dataflow_model.runners.local.stream import LocalStream
+from dataflow_model.runners.sharded.checkpoint.ahead import ahead_of_stream
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.feed.offsets import Feed
@@ -55,6 +57,7 @@ class Options:
         rows_per_batch: the largest number of rows that a micro-batch reads.
         poll_interval: the time between two polls of the sources while the stream is idle.
         max_state_memory: the bytes of memory for state by key; `None` for no bound.
+        refresh_side_inputs: whether static side inputs are computed again although the checkpoint holds them.
     """
 
     checkpoint: str
@@ -62,6 +65,7 @@ class Options:
     rows_per_batch: int
     poll_interval: Duration
     max_state_memory: int | None = None
+    refresh_side_inputs: bool = False
 
 
 def start(plan: Plan, options: Options, *, until: str | None) -> LocalStreamResult:
@@ -91,11 +95,16 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
         checkpoint = Checkpoint.open(options.checkpoint, staged, _SHARDS, HOST, is_input_over)
         request_end(checkpoint, staged, until)
         wall = None if options.clock is None else int(options.clock.now())
-        sides = static_sides(staged, wall)
+        ahead = ahead_of_stream(
+            checkpoint.common_part,
+            staged,
+            functools.partial(run_ahead_in_process, staged, wall),
+            anew=options.refresh_side_inputs,
+        )
         program = stream_program(
             checkpoint,
-            _synced(staged),
-            sides.values,
+            _synced(ahead.filled(staged)),
+            ahead.sides,
             range(checkpoint.shards),
             max_state_memory=options.max_state_memory,
         )
@@ -107,7 +116,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
         )
         file = RunFile.create(checkpoint.host_part)
         undone.callback(file.close)
-        stream = LocalStream(checkpoint, program, file, feed, sides.counted)
+        stream = LocalStream(checkpoint, program, file, feed, ahead.counted)
         claim_sinks(stream.program, options.checkpoint)
         undone.pop_all()
     return lock, stream

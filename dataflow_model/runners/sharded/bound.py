@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.plan.ahead import without_input_ahead
 from dataflow_model.plan.nodes import Read
 
 if TYPE_CHECKING:
@@ -16,9 +15,8 @@ __all__ = ["bound_plan"]
 
 
 def bound_plan(staged: StagedPlan) -> StagedPlan:
-    """Return a staged plan whose sources know their columns; those that run ahead are not read again."""
-    plan = without_input_ahead(staged.plan, staged.ahead)
-    bound = plan.changed(
+    """Return a staged plan whose sources know their columns."""
+    bound = staged.plan.changed(
         lambda node: attrs.evolve(node, source=node.source.bound()) if isinstance(node, Read) else node
     )
     return attrs.evolve(staged, plan=bound)

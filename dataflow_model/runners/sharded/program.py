@@ -15,7 +15,6 @@ from dataflow_model.errors import PlanError, SourceError
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Ref, ToPairs
 from dataflow_model.plan.sinks import Fence
-from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
 from dataflow_model.runners.sharded.faults import Fault, armed
@@ -87,8 +86,9 @@ class Program:
         Raises:
             PlanError: if it cannot be pickled.
         """
+        needed = attrs.evolve(self, staged=attrs.evolve(self.staged, whole=self.staged.plan, passes=()))
         try:
-            blob = dump_with_classes(self)
+            blob = dump_with_classes(needed)
         except Exception as error:
             raise unpicklable_program(error) from error
         return PackedProgram(hashlib.sha256(blob).hexdigest(), blob, folders=_own_folders())
@@ -119,7 +119,7 @@ class Program:
     @functools.cached_property
     def awaited(self) -> Awaited:
         """What the plan's triggers wait for."""
-        return Awaited(awaited_percentiles(self.staged.plan), percentile_that_ends(self.staged.plan))
+        return Awaited(self.staged.percentiles, percentile_that_ends(self.staged.plan))
 
     @functools.cached_property
     def _reached(self) -> dict[str, frozenset[str]]:

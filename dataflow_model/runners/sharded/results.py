@@ -91,17 +91,17 @@ class StreamResult(BackgroundRun, abc.ABC):
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the counters by transform label, as of the last micro-batch."""
-        return self._counted.added_to(read_counters(self._checkpoint.common_part, self._staged.plan))
+        return self._counted.added_to(read_counters(self._checkpoint.common_part, self._staged.whole))
 
     def report(self) -> RunReport:
         """Return the report of the run as of the last micro-batch, with its current lag."""
         pending = self._pending_since() if self._state is RunnerState.RUNNING else None
-        measured = read_measured(self._checkpoint.common_part, self._staged.plan, pending)
+        measured = read_measured(self._checkpoint.common_part, self._staged.whole, pending)
         return make_report(self._staged, self._counted.in_measured(measured))
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return the output watermark of each source and keyed node, as of the last micro-batch."""
-        return read_watermarks(self._checkpoint.common_part)
+        return self._counted.with_watermarks(read_watermarks(self._checkpoint.common_part))
 
     def _records_of(self, label: str) -> list[Record]:
         return read_collected(self._checkpoint.common_part, label)

@@ -49,6 +49,7 @@ class Kind:
     panes in columns for sinks. `PENDING`: the output of a task of a bounded job. `CONTROL`: the driver's decisions for
     a micro-batch. `SEEN`: the observations of reading a row range. `TIMELINE`: the instants of a micro-batch.
     `WATERMARK`: a keyed node's output watermark at each instant. `METRICS`: counters. `TALLY`: the tally of a task.
+    `KEPT`: elements or panes that a bounded job keeps for another job; the bucket is the number of the `KeptSink`.
     """
 
     DATA: Final = "data"
@@ -62,6 +63,7 @@ class Kind:
     WATERMARK: Final = "watermark"
     METRICS: Final = "metrics"
     TALLY: Final = "tally"
+    KEPT: Final = "kept"
 
 
 @attrs.frozen

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref, Write
+from dataflow_model.plan.ahead import KeptSink
+from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Write
 from dataflow_model.plan.scripts import events_of
 from dataflow_model.plan.sources import check_rows_read
 from dataflow_model.plan.stages import owner_of_cut
@@ -17,15 +18,14 @@ from dataflow_model.runners.engine.bad_rows import BadRows
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.columns.chunks import chunk_partials
 from dataflow_model.runners.engine.columns.keys import split_by_shard as split_table
-from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundle
+from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundles
 from dataflow_model.runners.engine.lanes import Integers, array_of, taken
 from dataflow_model.runners.engine.observing import GoodRows, Observer
-from dataflow_model.runners.engine.order import name_of_origin, numbered, of_row, pass_stages
+from dataflow_model.runners.engine.order import name_of_origin
 from dataflow_model.runners.engine.order_lanes import InstantLane, RowOrders
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import routed
 from dataflow_model.runners.engine.sharding import rows_by_shard
-from dataflow_model.runners.engine.straight import FreshRecords, line_behind
 from dataflow_model.runners.engine.uniform import uniform
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, in_columns
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
@@ -33,12 +33,13 @@ from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes,
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.scripts import Step
+    from dataflow_model.plan.stages import KeyedNode
     from dataflow_model.runners.engine.lanes import Lane
-    from dataflow_model.runners.engine.order import At, Order
+    from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.shard import Arrivals, StageShard
     from dataflow_model.runners.sharded.pending import PendingWriter
     from dataflow_model.runners.sharded.task import Task
@@ -112,8 +113,6 @@ class _Reading:
         self._consumers = program.element_consumers(part.label)
         self._pairs = program.pairs_of(part.label)
         self._skip = program.only_lifted
-        start = Ref(part.label if self._pairs is None else self._pairs.label)
-        self._line = None if writer is None else line_behind(program.staged.plan, start, self._skip)
 
     def take(self, rows: GoodRows) -> Iterator[Row]:
         """Process some rows, and yield the output that is ready."""
@@ -151,19 +150,8 @@ class _Reading:
         producer = self._label
         if pairs is not None and pairs.key in names and pairs.value in names:
             values, producer = Pairs(table[str(pairs.key)], table[str(pairs.value)]), pairs.label
-        line = self._line if (pairs is None) == (producer == self._label) else None
-        if line is not None and self._writer is not None:
-            ran = line.run(list(values))
-            if ran is not None:
-                records = FreshRecords(ran[0], rows.event_times, rows.clock, ran[1], self._order(rows))
-                self._writer.write(line.sink, records)
-                return
         bundle = self._bundle(values, rows)
         yield from run_through(self._task, producer, MAIN, bundle, skip=self._skip, writer=self._writer)
-
-    def _order(self, rows: GoodRows) -> Callable[[int], Order]:
-        stages = len(self._task.program.staged.stages)
-        return lambda row: pass_stages([numbered(of_row(self.name, int(rows.positions[row])), 0)], stages)[0]
 
     def _bundle(self, values: Lane[Any], rows: GoodRows) -> Bundle:
         orders: Any = RowOrders.of_origin(self.name, rows.positions)
@@ -204,8 +192,8 @@ def read_static(
         at: the instant, which is the run's first.
         writer: writes elements to sinks directly; `None` if they are sent to the last stage.
     """
-    bundle = static_bundle(task.program.staged.read(label), clock)
-    yield from run_through(task, label, MAIN, bundle, at=at, writer=writer)
+    for tag, bundle in static_bundles(task.program.staged.read(label), clock):
+        yield from run_through(task, label, tag, bundle, at=at, writer=writer)
 
 
 def read_script(task: Task, label: str, first: int, last: int, numbers: Mapping[int, At]) -> Iterator[Row]:
@@ -253,7 +241,10 @@ def pack_arrivals(
         places = at[cut] if isinstance(at, Mapping) else at
         if isinstance(node, Write) or cut in program.staged.owners:
             whole = PackedBundle(cut, _instants(bundle, places), bundle)
-            if not isinstance(node, Write):  # every shard receives the whole side input
+            kept = _kept_number(node)
+            if kept is not None:
+                yield Row(task.home, stage, Kind.KEPT, _packed_elements(task, whole), kept)
+            elif not isinstance(node, Write):  # every shard receives the whole side input
                 payload = _packed_elements(task, whole)
                 yield from (Row(shard, stage, Kind.DATA, payload) for shard in program.shard_ids)
             elif writer is not None:
@@ -292,15 +283,24 @@ def pack_panes(task: Task, stage: StageShard, instants: Sequence[At], writer: Pe
     """Yield the panes in columns that a stage has for sinks, or write them if there is a writer."""
     staged = task.program.staged
     for cut, tables in stage.take_panes().items():
+        kept = _kept_number(staged.taker(cut))
         passed = staged.depth_of(cut) - 1 - stage.depth
         for place, panes in tables:
             at = instants[place]
-            if writer is not None:
+            if writer is not None and kept is None:
                 writer.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
-            else:
-                table = task.packed_table(panes.table)
-                packed = PackedPanes(cut, at, passed, panes.produced, panes.trigger, table)
-                yield Row(task.home, staged.depth_of(cut), Kind.PANES, task.packed(packed))
+                continue
+            table = task.packed_table(panes.table)
+            packed = PackedPanes(cut, at, passed, panes.produced, panes.trigger, table)
+            kind = Kind.PANES if kept is None else Kind.KEPT
+            yield Row(task.home, staged.depth_of(cut), kind, task.packed(packed), kept or 0)
+
+
+def _kept_number(taker: KeyedNode | Write) -> int | None:
+    """Return the number of a `KeptSink`; `None` for anything else that takes elements."""
+    if isinstance(taker, Write) and isinstance(taker.sink, KeptSink):
+        return taker.sink.number
+    return None
 
 
 def run_through(

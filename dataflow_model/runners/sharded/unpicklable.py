@@ -10,11 +10,13 @@ from dataflow_model.errors import InvalidType, PlanError, shown
 from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.nodes import Ref
+    from dataflow_model.runners.engine.kept import Kept
 
-__all__ = ["check_functions", "unpicklable_element", "unpicklable_program", "unpicklable_state"]
+__all__ = ["check_functions", "unpicklable_ahead", "unpicklable_element", "unpicklable_program", "unpicklable_state"]
 
 _INSTEAD: Final = (
     "a lock, an open file or a connection belongs to one process: create it in DoFn.setup() or inside the function, "
@@ -54,6 +56,24 @@ def unpicklable_element(label: str, values: Iterable[Any], error: Exception) -> 
         f"an element cannot be pickled on its way to a transform: {_said(error)}\n  transform: {label!r}\n"
         f"  element: {shown(culprit)}",
         hint="emit plain values; " + _INSTEAD,
+    )
+
+
+def unpicklable_ahead(outputs: Mapping[Ref, Kept], error: Exception) -> PlanError:
+    """Return the error for collections that were computed ahead of a stream, one of which cannot be pickled.
+
+    Args:
+        outputs: the collections.
+        error: the error that was raised.
+    """
+    label, culprit = next(
+        ((ref.label, value) for ref, kept in outputs.items() for value in kept.bundle.values if _fails(value)),
+        ("", None),
+    )
+    return PlanError(
+        f"{label!r} feeds a static side input, whose values a stream keeps in its checkpoint, and {shown(culprit)} "
+        f"cannot be pickled: {_said(error)}",
+        hint=_INSTEAD,
     )
 
 

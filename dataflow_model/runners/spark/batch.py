@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.micros import wall_clock
+from dataflow_model.plan.ahead import KeptSink
 from dataflow_model.plan.features import Feature
+from dataflow_model.plan.graph import outputs_of
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.message_sinks import DataFrameSink
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.runners.background import BackgroundRun
-from dataflow_model.runners.reporting import make_report
+from dataflow_model.runners.reporting import CountedAhead, make_report
 from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.sharded.kept_rows import kept_of_rows, read_kept
 from dataflow_model.runners.sharded.pending import Pending
 from dataflow_model.runners.sharded.program import PackedProgram, Program
 from dataflow_model.runners.sharded.progress import read_counters, read_measured, read_watermarks
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.rows import Kind, arrow_batches, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
+from dataflow_model.runners.spark.ahead import run_ahead_on_spark
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, spark_columns, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
@@ -30,7 +34,6 @@ from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
 from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.shipping import ship_package, ship_program
-from dataflow_model.runners.spark.static_sides import spark_static_sides
 from dataflow_model.runners.spark.support import BATCH
 from dataflow_model.runners.spark.tasks import this_task
 from dataflow_model.values.pickles import load
@@ -43,14 +46,17 @@ if TYPE_CHECKING:
 
     from dataflow_model.display import Board
     from dataflow_model.metrics.report import RunReport
+    from dataflow_model.plan.nodes import Ref
     from dataflow_model.plan.records import Record
     from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.reporting import CountedAhead, Measured
+    from dataflow_model.runners.engine.ahead import Ahead
+    from dataflow_model.runners.engine.kept import Kept
+    from dataflow_model.runners.reporting import Measured
     from dataflow_model.runners.spark.job import JobWork
     from dataflow_model.runners.spark.runner import SparkRunner
     from dataflow_model.time import EventTime
 
-__all__ = ["BatchResult", "start"]
+__all__ = ["BatchResult", "start", "start_pass"]
 
 _ONLY_COMMIT: Final = 0
 """The id of the only commit: a bounded job publishes once."""
@@ -62,47 +68,83 @@ _INTERRUPTED_EVERY: Final = 0.2
 
 
 def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
-    """Start the job of a staged plan.
+    """Start the job of a staged plan, after what runs ahead of it.
 
     Raises:
         InvalidArgument: for a `ToDataFrame` with a column of a type that Spark does not have.
     """
-    spark = runner.spark
     for write in staged.sinks:
         schema = getattr(write.sink, "schema", None)
         if isinstance(write.sink, DataFrameSink) and schema is not None:
             spark_columns(write.label, schema)
-    ship_package(spark)
-    shards = runner.shards()
-    ids = shard_ids(shards)
-    sides = spark_static_sides(runner, staged)
-    staged = bound_plan(staged)
-    counts = [read.source.row_count() for read in staged.sources]
-    rows = sum(count or 0 for count in counts)
-    buckets = 1 + rows // (_ROWS_A_BUCKET * shards)
-    lifted = lifts(staged, streaming=False)
-    if None in counts:
-        buckets = max(buckets, _BUCKETS_UNKNOWN)
-    program = Program(
-        staged,
-        sides.values,
-        ids,
-        uuid.uuid4().hex[:12],
-        buckets,
-        lifted,
-        wall=wall_clock(),
-    )
-    folder = RunFolder()
-    packed = ship_program(spark, program.pack(), folder.path, shared=False)
-    works = plan_work(program, 2 * shards)
-    # One row for each task, which reads by itself: for a source of its own Spark would start two more processes.
-    tasks = spark.range(0, len(works), 1, len(works))
-    frame = with_dataframes(tasks.mapInArrow(_reading(packed, works), ROW_TYPE), staged.sources, packed)
-    for depth in range(1, len(staged.stages) + 1):
-        shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
-        frame = shuffled.mapInArrow(_stage(packed, depth), ROW_TYPE)
-    size = None if None in counts else rows
-    return BatchResult(spark, frame.select("kind", "payload"), program, sides.counted, folder, size)
+    ship_package(runner.spark)
+    ahead = run_ahead_on_spark(runner, staged)
+    return BatchResult(runner.spark, _Job.of(runner, staged, ahead), ahead.counted)
+
+
+def start_pass(runner: SparkRunner, staged: StagedPlan, ahead: Ahead) -> BatchResult:
+    """Start the job of a pass, whose outputs stay on the executors.
+
+    Args:
+        runner: the runner.
+        staged: the stages of the pass.
+        ahead: what the passes before it have computed.
+    """
+    ship_package(runner.spark)
+    return BatchResult(runner.spark, _Job.of(runner, staged, ahead), CountedAhead())
+
+
+@attrs.frozen(eq=False)
+class _Job:
+    """A job that is ready to run.
+
+    Attributes:
+        program: the program that the tasks run.
+        frame: the rows that the tasks return.
+        folder: the folder of the run.
+        rows: the number of rows to read; `None` if unknown.
+        frames: what earlier jobs have computed; executors hold it as long as these exist.
+    """
+
+    program: Program
+    frame: DataFrame
+    folder: RunFolder
+    rows: int | None
+    frames: dict[Ref, DataFrame]
+
+    @classmethod
+    def of(cls, runner: SparkRunner, staged: StagedPlan, ahead: Ahead) -> Self:
+        """Prepare the job of a staged plan."""
+        frames = dict(ahead.frames)
+        spark = runner.spark
+        shards = runner.shards()
+        staged = bound_plan(ahead.filled(staged))
+        counts = [read.source.row_count() for read in staged.sources]
+        rows = None if None in counts or frames else sum(count or 0 for count in counts)
+        buckets = 1 + sum(count or 0 for count in counts) // (_ROWS_A_BUCKET * shards)
+        if rows is None:
+            buckets = max(buckets, _BUCKETS_UNKNOWN)
+        program = Program(
+            staged,
+            ahead.sides,
+            shard_ids(shards),
+            uuid.uuid4().hex[:12],
+            buckets,
+            lifts(staged, streaming=False),
+            wall=wall_clock(),
+        )
+        folder = RunFolder()
+        packed = ship_program(spark, program.pack(), folder.path, shared=False)
+        works = plan_work(program, 2 * shards)
+        # One row for each task, which reads by itself: for a source of its own Spark would start two more processes.
+        tasks = spark.range(0, len(works), 1, len(works))
+        frame = with_dataframes(tasks.mapInArrow(_reading(packed, works), ROW_TYPE), staged.sources, packed)
+        for ref in (ref for read in staged.sources for ref in outputs_of(read) if ref in frames):
+            frame = frame.union(frames[ref].mapInArrow(_reading_kept(packed, ref), ROW_TYPE))
+        for depth in range(1, len(staged.stages) + 1):
+            shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
+            frame = shuffled.mapInArrow(_stage(packed, depth), ROW_TYPE)
+        return cls(program, frame, folder, rows, frames)
 
 
 def _reading(
@@ -114,6 +156,16 @@ def _reading(
             for number in batch.column(0).to_pylist():
                 task = attrs.evolve(this_task(packed), part=number)
                 yield from arrow_batches(counting(task, do_work(task, works[number])))
+
+    return run
+
+
+def _reading_kept(packed: PackedProgram, ref: Ref) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    @reported
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = this_task(packed)
+        payloads = (payload for batch in batches for payload in batch.column("payload").to_pylist())
+        return arrow_batches(counting(task, read_kept(task, ref, payloads)))
 
     return run
 
@@ -139,35 +191,24 @@ class BatchResult(BackgroundRun):
 
     Args:
         spark: the session.
-        frame: the rows that the tasks return.
-        program: the program that the tasks run.
-        counted: what was counted while its static side inputs were computed.
-        folder: the folder of the run.
-        rows: the number of rows to read; `None` if unknown.
+        job: the job.
+        counted: what was counted ahead of it.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        frame: DataFrame,
-        program: Program,
-        counted: CountedAhead,
-        folder: RunFolder,
-        rows: int | None,
-    ) -> None:
-        super().__init__(program.staged, "SparkRunner, batch")
+    def __init__(self, spark: SparkSession, job: _Job, counted: CountedAhead) -> None:
+        super().__init__(job.program.staged, "SparkRunner, batch")
         self._counted = counted
         self._spark = spark
-        self._folder = folder  # kept alive: it is deleted with this result
-        self._directory = str(folder.path)
-        self._publisher = Publisher(program, self._directory)
+        self._job = job  # its folder is deleted with this result
+        self._directory = str(job.folder.path)
+        self._publisher = Publisher(job.program, self._directory)
         self._is_published = False
-        self._size = "" if rows is None else f", {rows:,} rows to read"
+        self._size = "" if job.rows is None else f", {job.rows:,} rows to read"
         self._began = wall_clock()
         self._tag = f"dataflow_model-{uuid.uuid4().hex[:8]}"
         self._jobs = jobs_of(spark, self._tag, self._runner)
         self._stop = threading.Event()
-        self._frame = frame
+        self._frame = job.frame
         self._start()
 
     def stop(self) -> None:
@@ -183,7 +224,7 @@ class BatchResult(BackgroundRun):
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the counters by transform label; empty before the end."""
-        return self._counted.added_to(read_counters(self._directory, self._staged.plan))
+        return self._counted.added_to(read_counters(self._directory, self._staged.whole))
 
     def report(self) -> RunReport:
         """Return the report of the run; before the end it contains only the duration so far."""
@@ -192,11 +233,20 @@ class BatchResult(BackgroundRun):
     def measured(self) -> Measured:
         """Return the current measurements of the run."""
         pending = self._began if self._state is RunnerState.RUNNING else None
-        return self._counted.in_measured(read_measured(self._directory, self._staged.plan, pending))
+        return self._counted.in_measured(read_measured(self._directory, self._staged.whole, pending))
 
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return +∞ for every source and keyed node, once the run is over."""
-        return read_watermarks(self._directory)
+        return self._counted.with_watermarks(read_watermarks(self._directory))
+
+    def kept_rows(self, sink: KeptSink) -> DataFrame:
+        """Return the rows of a collection that the job has kept; executors hold them as long as this exists."""
+        frame = self._frame
+        return frame.filter((frame.kind == Kind.KEPT) & (frame.bucket == sink.number)).select("payload")
+
+    def kept(self, sink: KeptSink) -> Kept:
+        """Return a collection that the job has kept."""
+        return kept_of_rows(bytes(row.payload) for row in self.kept_rows(sink).collect())
 
     def _records_of(self, label: str) -> list[Record]:
         return read_collected(self._directory, label)
@@ -220,7 +270,7 @@ class BatchResult(BackgroundRun):
         try:
             if not self._stop.is_set():
                 with self._jobs.followed():
-                    rows = self._frame.collect()
+                    rows = self._returned()
         except Exception:
             if not self._stop.is_set():
                 raise
@@ -230,6 +280,13 @@ class BatchResult(BackgroundRun):
         self._publisher.commit(_ONLY_COMMIT, [pending_of(row.kind, load(bytes(row.payload))) for row in rows])
         self._is_published = True
         return RunnerState.DONE
+
+    def _returned(self) -> list[Any]:
+        """Run the job, and return the rows of the tasks; what it keeps stays where it is, and is computed once."""
+        if any(isinstance(write.sink, KeptSink) for write in self._staged.sinks):
+            self._frame = self._frame.localCheckpoint()
+        returned = self._frame.filter(self._frame.kind != Kind.KEPT)
+        return returned.select("kind", "payload").collect()
 
     def _release(self) -> None:
         if not self._is_published:

@@ -64,6 +64,8 @@ class SparkRunner:
             among the shards and keyed transforms; by default not bounded. State beyond it is kept in temporary files of
             the workers, which makes the run slower but changes no result. See "State larger than memory" in
             `docs/runners.md` for what the bound covers.
+        refresh_side_inputs: in streaming modes, whether static side inputs are computed again when the run starts; by
+            default their values, which the checkpoint keeps, stay as they were when the run began.
         productions: in streaming modes, `"strong"` publishes the output of a micro-batch when all of its state is
             durable. `"weak"` publishes it earlier, from the tasks that produce it; but a task or micro-batch that fails
             is run again, and its output may be published twice. Use it only for idempotent output.
@@ -97,6 +99,7 @@ class SparkRunner:
         shards: int | None = None,
         max_rows_per_batch: int | None = None,
         max_state_memory: int | str | None = None,
+        refresh_side_inputs: bool | None = None,
         productions: Literal["strong", "weak"] = "strong",
     ) -> None:
         _check_session(spark, may_be_missing=True)
@@ -116,6 +119,7 @@ class SparkRunner:
                 "trigger_interval": trigger_interval,
                 "max_rows_per_batch": max_rows_per_batch,
                 "max_state_memory": max_state_memory,
+                "refresh_side_inputs": refresh_side_inputs,
             }
             reject_options_of_streams(of_streams, "mode='batch'", "use mode='streaming'")
         pause = 0 if trigger_interval is None else trigger_interval
@@ -138,6 +142,7 @@ class SparkRunner:
         self.checkpoint = path
         self.max_rows_per_batch = rows_per_batch(max_rows_per_batch)
         self.max_state_memory = state_memory(max_state_memory)
+        self.refresh_side_inputs = bool(refresh_side_inputs)
         self.interval = check_interval(mode, interval)
         self._shards = None if shards is None else positive_int("shards", shards, "use shards=8, for example")
 

@@ -13,6 +13,8 @@ import attrs
 
 from dataflow_model.errors import SinkError, SupersededRun
 from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.stages import changing_sides, cut_into_stages
+from dataflow_model.runners.sharded.checkpoint.ahead import ahead_of_stream
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
@@ -21,6 +23,7 @@ from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.restoring import check_ends, check_progress, check_rows_held, claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
+from dataflow_model.runners.spark.ahead import run_ahead_on_spark
 from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, check_streaming, with_dataframes
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
@@ -48,7 +51,6 @@ from dataflow_model.runners.spark.stages import (
     StreamReader,
     program_options,
 )
-from dataflow_model.runners.spark.static_sides import spark_static_sides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,12 +90,18 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards(), HOST, is_input_over)
     ship_package(spark)
     request_end(checkpoint, staged, until)
-    staged = attrs.evolve(staged, plan=collect_bounded(staged.plan, checkpoint.common_part))
-    sides = spark_static_sides(runner, staged)
+    plan = collect_bounded(staged.whole, checkpoint.common_part)
+    staged = cut_into_stages(plan, changing_sides(plan))
+    ahead = ahead_of_stream(
+        checkpoint.common_part,
+        staged,
+        lambda: run_ahead_on_spark(runner, staged),
+        anew=runner.refresh_side_inputs,
+    )
     program = stream_program(
         checkpoint,
-        staged,
-        sides.values,
+        ahead.filled(staged),
+        ahead.sides,
         shard_ids(checkpoint.shards),
         directory=checkpoint.common_part,
         weak=runner.productions == "weak",
@@ -110,7 +118,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
     claim_sinks(program, runner.checkpoint)
     query = _start_query(runner, checkpoint, program)
-    return StreamingResult(spark, query, checkpoint, program, sides.counted)
+    return StreamingResult(spark, query, checkpoint, program, ahead.counted)
 
 
 def _start_query(runner: SparkRunner, checkpoint: Checkpoint, program: Program) -> StreamingQuery:

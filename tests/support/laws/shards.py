@@ -46,9 +46,9 @@ class ReferenceShard(StageShard):
         return GroupingEngine(
             node,
             self.staged.plan.late_data,
-            self._awaited,
+            self.staged.percentiles,
             takes_back=takes_back,
-            records_percentile=self._records_percentile,
+            records_percentile=self.staged.records_percentiles,
         )
 
 

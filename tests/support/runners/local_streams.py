@@ -40,6 +40,7 @@ class Stepped:
         clock: the wall clock.
         interval: how long a round is, if it runs in rounds.
         max_state_memory: the bytes of memory for state.
+        refresh_side_inputs: whether static side inputs are computed again.
     """
 
     build: Callable[[dm.Pipeline], Any]
@@ -49,6 +50,7 @@ class Stepped:
     interval: dm.Duration | None = None
     until: str | None = None
     max_state_memory: int | None = None
+    refresh_side_inputs: bool = False
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[LocalStream]:
@@ -57,7 +59,14 @@ class Stepped:
         self.build(pipeline)
         plan = pipeline.plan()
         plan = plan if self.interval is None else in_rounds(plan, self.interval)
-        options = Options(str(self.checkpoint), self.clock, self.rows, dm.Duration(10_000), self.max_state_memory)
+        options = Options(
+            str(self.checkpoint),
+            self.clock,
+            self.rows,
+            dm.Duration(10_000),
+            self.max_state_memory,
+            self.refresh_side_inputs,
+        )
         with opened_stream(plan, options, until=self.until) as stream:
             yield stream
 

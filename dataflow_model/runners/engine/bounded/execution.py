@@ -2,59 +2,59 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-import attrs
 import numpy as np
 
 from dataflow_model.metrics.collecting import collecting, count_received_bundles
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.plan.ahead import without_input_ahead
 from dataflow_model.plan.early_end import percentile_that_ends
-from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.message_sinks import CollectSink
-from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
+from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.plan.triggering import awaited_percentiles
-from dataflow_model.runners.engine.bounded.inputs import InputChunk, Size, chunks_of
+from dataflow_model.runners.engine.ahead import run_ahead
+from dataflow_model.runners.engine.bounded.inputs import Size, chunks_of
 from dataflow_model.runners.engine.bundle import windows_apart
 from dataflow_model.runners.engine.chunk import PlacedBundle, add_arrived
 from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.kept import Course, Kept
 from dataflow_model.runners.engine.lanes import Repeated, array_of, taken
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.records import JoinedRecords, records_of
-from dataflow_model.runners.engine.shard import StageShard, routed
-from dataflow_model.runners.engine.sides import StaticSide
+from dataflow_model.runners.engine.shard import StageShard, least_by_instant, routed
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
-from dataflow_model.runners.reporting import CountedAhead, Measured, state_sizes
+from dataflow_model.runners.reporting import Measured, state_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
+    from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.records import Record
     from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.runners.engine.ahead import Ahead
+    from dataflow_model.runners.engine.bounded.inputs import InputChunk
     from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.order_lanes import InstantLane
     from dataflow_model.runners.engine.shard import Arrivals
-    from dataflow_model.values import Window
+    from dataflow_model.runners.engine.watermarks import WatermarkLane
 
 __all__ = [
     "CHUNK",
     "Execution",
     "PanesBySink",
-    "StaticSides",
-    "part_for",
     "records_at_sink",
-    "static_sides",
+    "run_ahead_in_process",
+    "run_pass_in_process",
     "take_panes",
 ]
 
-PanesBySink: TypeAlias = "dict[str, list[tuple[int, Sequence[Record]]]]"
+PanesBySink: TypeAlias = "dict[str, list[tuple[int, PaneRecords]]]"
 """Panes in columns by sink, each table with the place of its instant."""
 
 CHUNK: Final = Size(instants=4_000, elements=20_000)
@@ -65,7 +65,8 @@ class Execution:
     """Runs a plan of bounded sources over one shard.
 
     Args:
-        plan: a checked plan.
+        staged: the stages of a checked plan.
+        ahead: what has run ahead of it.
         clock: the fixed value of the wall clock, for sources without a replay clock; `None` reads the wall clock.
         most: the greatest number of instants in a chunk; the results do not depend on it.
 
@@ -75,40 +76,73 @@ class Execution:
         reached: the current value of the run's clock.
     """
 
-    def __init__(self, plan: Plan, clock: int | None = None, *, most: int = CHUNK.instants) -> None:
-        self.plan = plan
+    def __init__(
+        self,
+        staged: StagedPlan,
+        ahead: Ahead,
+        clock: int | None = None,
+        *,
+        most: int = CHUNK.instants,
+    ) -> None:
+        self.staged = staged = ahead.filled(staged)
         self.clock = clock
         self._size = Size(most, CHUNK.elements)
-        staged = cut_into_stages(plan, changing_sides(plan))
-        self.staged = attrs.evolve(staged, plan=without_input_ahead(plan, staged.ahead))
+        self._ahead = ahead.counted
         self.watermarks: dict[str, Watermarks] = {}
-        self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in plan.nodes}
+        self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in staged.whole.nodes}
         self.tally = Tally()
         self.reached = 0
-        sides = static_sides(staged, clock)
-        self._ahead = sides.counted
-        self._fragments = {
-            read.label: Fragment(plan, read.label, self.staged.cuts, sides.values) for read in self.staged.sources
-        }
-        self._awaited = Awaited(awaited_percentiles(plan), percentile_that_ends(plan))
+        self._lanes: dict[str, WatermarkLane] = {}
+        plan = staged.plan
+        self._fragments = {read.label: Fragment(plan, read.label, staged.cuts, ahead.sides) for read in staged.sources}
+        self._awaited = Awaited(staged.percentiles, percentile_that_ends(plan))
         self._signals: deque[str] = deque()
-        lifted = lifts(self.staged, streaming=True, by_instant=True)
-        self._shards = [
-            StageShard(self.staged, depth + 1, sides.values, lifts=lifted) for depth in range(len(self.staged.stages))
-        ]
+        lifted = lifts(staged, streaming=True, by_instant=True)
+        self._shards = [StageShard(staged, depth + 1, ahead.sides, lifts=lifted) for depth in range(len(staged.stages))]
+
+    @classmethod
+    def of(cls, plan: Plan, clock: int | None = None, *, most: int = CHUNK.instants) -> Self:
+        """Return the execution of a checked plan, after running what runs ahead of it."""
+        staged = cut_into_stages(plan, changing_sides(plan))
+        return cls(staged, run_ahead_in_process(staged, clock), clock, most=most)
 
     def run(self) -> Generator[dict[str, Sequence[Record]]]:
         """Yield the records that reach each sink, chunk by chunk; the generator must be exhausted or closed."""
         with torn_down(*self._shards, *self._fragments.values()):
-            for chunk in chunks_of(self.staged, self._through, self._signals, self._size, self.clock, self._awaited):
-                yield self._run(chunk)
+            for chunk in self._chunks():
+                panes = self._run(chunk)
+                arrivals, at = chunk.arrivals, chunk.timeline.at
+                yield {
+                    label: records_at_sink(label, arrivals.get(label), panes.get(label, []), at, self.counters)
+                    for label in (sink.label for sink in self.staged.sinks)
+                    if label in arrivals or label in panes
+                }
+
+    def keep(self) -> dict[str, Kept]:
+        """Return all that reaches each sink."""
+        parts: dict[str, list[tuple[Bundle, Sequence[At]]]] = {sink.label: [] for sink in self.staged.sinks}
+        courses: dict[str, list[Course]] = {label: [] for label in parts}
+        replays = any(read.source.has_own_clock for read in self.staged.sources)
+        with torn_down(*self._shards, *self._fragments.values()):
+            for chunk in self._chunks():
+                panes = self._run(chunk)
+                at = chunk.timeline.at
+                for label in parts:
+                    parts[label] += bundles_at_sink(chunk.arrivals.get(label), panes.get(label, []), at)
+                    if replays:
+                        courses[label].append(Course.of(at, self._reaching(label, len(chunk))))
+        joined = {label: Course.joined(course) for label, course in courses.items() if replays}
+        return {label: Kept.of(bundles, joined.get(label)) for label, bundles in parts.items()}
+
+    def _chunks(self) -> Iterator[InputChunk]:
+        return chunks_of(self.staged, self._through, self._signals, self._size, self.clock, self._awaited)
 
     def signal(self, name: str) -> None:
         """Send a signal, which takes effect at the start of the next chunk; may be called from any thread."""
         self._signals.append(name)
 
-    def _run(self, chunk: InputChunk) -> dict[str, Sequence[Record]]:
-        """Run a chunk stage by stage, and return the records that reach each sink."""
+    def _run(self, chunk: InputChunk) -> PanesBySink:
+        """Run a chunk stage by stage: its arrivals then contain what reaches the sinks, but for the panes returned."""
         timeline, arrivals = chunk.timeline, chunk.arrivals
         watermarks = dict(timeline.watermarks)
         panes: PanesBySink = {}
@@ -118,27 +152,32 @@ class Execution:
             panes.update(take_panes(shard, timeline.at))
             for cut, placed in passed.items():
                 add_arrived(arrivals, cut, placed)
-        for label, reported in watermarks.items():
-            before = self.watermarks.get(label, MIN_WATERMARKS)
-            self.watermarks[label] = reported.advanced(before)[-1]
-        self.reached = timeline.at[-1][0]
-        at, counters = timeline.at, self.counters
-        return {
-            label: records_at_sink(label, arrivals.get(label), panes.get(label, []), at, counters)
-            for label in (sink.label for sink in self.staged.sinks)
-            if label in arrivals or label in panes
+        self._lanes = {
+            label: reported.advanced(self.watermarks.get(label, MIN_WATERMARKS))
+            for label, reported in watermarks.items()
         }
+        self.watermarks.update((label, lane[-1]) for label, lane in self._lanes.items())
+        self.reached = timeline.at[-1][0]
+        return panes
+
+    def _reaching(self, cut: str, count: int) -> WatermarkLane:
+        """Return the watermark of what reaches a cut at each of the `count` instants of the current chunk."""
+        return least_by_instant(self.staged.feeds[cut], self._lanes, count)
 
     def metrics(self) -> dict[str, Mapping[str, Any]]:
         """Return the counters of each transform."""
         return self._ahead.added_to(self._counted())
+
+    def low_watermarks(self) -> dict[str, int]:
+        """Return the low watermark of each producer."""
+        return {label: watermarks.low for label, watermarks in self.watermarks.items()} | self._ahead.watermarks
 
     def measured(self, *, commits: int, pending_since: int | None) -> Measured:
         """Return the current measurements of the run."""
         machines = {label: machine for shard in self._shards for label, machine in shard.machines.items()}
         measured = Measured(
             counters=self._counted(),
-            watermarks={label: watermarks.low for label, watermarks in self.watermarks.items()},
+            watermarks=self.low_watermarks(),
             tally=self.tally.copy(),
             state={label: (entries, None) for label, (entries, _) in state_sizes(machines).items()},
             clock=self.reached,
@@ -209,50 +248,37 @@ def records_at_sink(
 _place_of = operator.itemgetter(0)
 
 
-@attrs.frozen
-class StaticSides:
-    """The static side inputs of a plan.
+def bundles_at_sink(
+    arrived: PlacedBundle | None, panes: Sequence[tuple[int, PaneRecords]], at: InstantLane
+) -> list[tuple[Bundle, Sequence[At]]]:
+    """Return the elements of a chunk that reach a sink, in order, with the instant of each; see `records_at_sink`."""
+    placed = (arrived or PlacedBundle()).in_order()
+    if not panes:
+        return [(placed.bundle, placed.instants(at))]
+    parts = [(place, records.bundle()) for place, records in panes]
+    parts += placed.runs()
+    return [(bundle, Repeated(at[place], len(bundle))) for place, bundle in sorted(parts, key=_place_of)]
 
-    Attributes:
-        values: their lookups.
-        counted: what was counted while they were computed.
-    """
 
-    values: dict[SideInput, Callable[[Window], Any]] = attrs.field(factory=dict)
-    counted: CountedAhead = attrs.field(factory=CountedAhead)
-
-
-def static_sides(staged: StagedPlan, clock: int | None = None, but: Collection[SideInput] = ()) -> StaticSides:
-    """Compute the static side inputs of a plan.
+def run_ahead_in_process(staged: StagedPlan, clock: int | None = None) -> Ahead:
+    """Run the passes ahead of a plan in this process.
 
     Args:
-        staged: the plan, with all its sources.
+        staged: the plan.
         clock: the fixed value of the wall clock; `None` reads the wall clock.
-        but: static side inputs to leave out, because they are computed elsewhere.
     """
-    plan = staged.plan
-    left_out = {*staged.changing_sides, *but}
-    sides = StaticSides()
-    for node in plan.nodes:
-        if not isinstance(node, ParDo):
-            continue
-        for side in (side for side in node.side_inputs if side not in left_out):
-            part = part_for(plan, side.ref)
-            execution = Execution(part, clock)
-            with collecting(execution.tally):
-                records = [record for reached in execution.run() for record in reached.get(part.nodes[-1].label, ())]
-            measured = execution.measured(commits=0, pending_since=None)
-            sides.counted.note(staged.ahead, measured.counters, measured.tally)
-            sides.values[side] = StaticSide.of(plan, side, records)
-    return sides
+    return run_ahead(staged, functools.partial(run_pass_in_process, clock))
 
 
-def part_for(plan: Plan, ref: Ref) -> Plan:
-    """Return the part of a plan on which a collection depends; its last node is a sink that collects the collection."""
-    needed = {ref.label}
-    for node in reversed(plan.nodes):
-        if node.label in needed:
-            needed.update(source.label for source in node.inputs)
-    nodes = tuple(node for node in plan.nodes if node.label in needed)
-    collected = Write(label=f"{ref.label}/as a side input", input=ref, sink=CollectSink())
-    return Plan((*nodes, collected), plan.strategies, plan.late_data)
+def run_pass_in_process(clock: int | None, staged: StagedPlan, ahead: Ahead) -> tuple[dict[str, Kept], Measured]:
+    """Run the stages of one pass in this process; return what reaches each sink, and what was measured.
+
+    Args:
+        clock: the fixed value of the wall clock; `None` reads the wall clock.
+        staged: the stages.
+        ahead: what the passes before it have computed.
+    """
+    execution = Execution(staged, ahead, clock)
+    with collecting(execution.tally):
+        kept = execution.keep()
+    return kept, execution.measured(commits=0, pending_since=None)

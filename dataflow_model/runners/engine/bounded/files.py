@@ -13,8 +13,10 @@ from dataflow_model.plan.sources import check_rows_read
 from dataflow_model.runners.engine.bad_rows import BadRows
 from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle
+from dataflow_model.runners.engine.in_program import event_numbers, static_bundles
+from dataflow_model.runners.engine.kept import course_of, kept_outputs
 from dataflow_model.runners.engine.lanes import Integers, array_of
-from dataflow_model.runners.engine.observing import GoodRows, Observer
+from dataflow_model.runners.engine.observing import WHOLE, GoodRows, Observations, Observer
 from dataflow_model.runners.engine.order import name_of_origin
 from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.engine.timeline import ReplayProgress
@@ -23,9 +25,11 @@ from dataflow_model.runners.engine.value_lanes import RowValues
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from dataflow_model.plan.nodes import Read
     from dataflow_model.plan.sources import ColumnSource, Origin
-    from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.engine.timeline import Awaited, Timeline
 
@@ -93,7 +97,11 @@ def timeline_of(
         progress.observe([seen for seen in observations if seen.label == rows.label])
         if by_file:
             progress.end(rows.label, names[: rows.read])
-    replays = any(sources[rows.label].processing_time is not None for rows in listed)
+    for label, source in sources.items():
+        course = course_of(source)
+        if course is not None:
+            progress.observe([Observations(label, WHOLE, course.ticks)])
+    replays = any(source.has_own_clock for source in sources.values())
     return progress.timeline(sources, (), tuple(sources), None if replays else clock, awaited)
 
 
@@ -101,14 +109,17 @@ class RowReader:
     """Reads sources of rows, and runs the transforms that are fused with them.
 
     Args:
+        staged: the plan.
         clock: the tick of all rows of sources without a replay clock.
         through: runs the transforms that are fused with a source, given its label, an output's tag and a bundle.
         awaited: the percentiles that the plan's triggers wait for.
     """
 
-    def __init__(self, clock: int, through: Callable[[str, str, Bundle], Arrivals], awaited: Awaited) -> None:
-        self._clock, self._through, self._awaited = clock, through, awaited
-        self._gathered: dict[str, list[Bundle]] = {}
+    def __init__(
+        self, staged: StagedPlan, clock: int, through: Callable[[str, str, Bundle], Arrivals], awaited: Awaited
+    ) -> None:
+        self._staged, self._clock, self._through, self._awaited = staged, clock, through, awaited
+        self._gathered: dict[str, list[tuple[Bundle, NDArray[np.int64]]]] = {}
 
     def read(self, read: Read, origin: str, start: int = 0, stop: int | None = None) -> Observations:
         """Read rows `[start, stop)` of an origin, and return the observations; `None` reads to the end."""
@@ -134,33 +145,54 @@ class RowReader:
             check_rows_read(read.label, origin, start, stop, row)
         return observer.seen()
 
-    def take(self, label: str, bundle: Bundle) -> None:
-        """Run elements of a source in the program through the transforms that are fused with it."""
-        self._gather(self._through(label, MAIN, bundle))
+    def take(self, read: Read, first: int, worker: int = 0, workers: int = 1) -> None:
+        """Run elements of a source in the program through the transforms that are fused with it.
+
+        Args:
+            read: the source.
+            first: the first tick, at which they arrive unless they have ticks of their own.
+            worker: the index of the part of the elements that is taken.
+            workers: the number of parts.
+        """
+        has_ticks = course_of(read.source) is not None
+        ticks_of = {tag: kept.ticks() for tag, _, kept in kept_outputs(read)} if has_ticks else {}
+        for tag, bundle in static_bundles(read, first):
+            start, stop = (len(bundle) * number // workers for number in (worker, worker + 1))
+            if start == stop:
+                continue
+            for cut, arrived in self._through(read.label, tag, bundle.part(start, stop)).items():
+                ticks = np.full(len(arrived), first)
+                if has_ticks:
+                    ticks = ticks_of[tag][event_numbers(self._staged, cut, arrived.orders)]
+                self._gather({cut: arrived}, ticks)
 
     def arrivals(self, timeline: Timeline) -> dict[str, PlacedBundle]:
         """Return all elements by the cut at which they arrive, each at its instant of the timeline; in any order."""
         gathered, self._gathered = self._gathered, {}
-        return {cut: _placed(all_joined(bundles), timeline) for cut, bundles in gathered.items()}
+        return {
+            cut: _placed(all_joined([bundle for bundle, _ in parts]), np.concatenate([at for _, at in parts]), timeline)
+            for cut, parts in gathered.items()
+        }
 
-    def _gather(self, arrivals: Arrivals) -> None:
+    def _gather(self, arrivals: Arrivals, ticks: NDArray[np.int64] | None = None) -> None:
+        """Keep what has arrived at these ticks; by default, those at which it was produced."""
         for cut, bundle in arrivals.items():
             if len(bundle):
-                self._gathered.setdefault(cut, []).append(bundle)
+                at = array_of(bundle.produced) if ticks is None else ticks
+                self._gathered.setdefault(cut, []).append((bundle, at))
 
 
-def _placed(bundle: Bundle, timeline: Timeline) -> PlacedBundle:
-    """Return the elements, each at the instant of the tick at which it was seen."""
-    produced = array_of(bundle.produced)
+def _placed(bundle: Bundle, at: NDArray[np.int64], timeline: Timeline) -> PlacedBundle:
+    """Return the elements, each at the instant of its tick."""
     places = np.flatnonzero(timeline.at.steps == 0)
     ticks = timeline.at.clocks[places]
-    is_read = produced <= ticks[-1] if len(ticks) else np.zeros(len(produced), np.bool_)
+    is_read = at <= ticks[-1] if len(ticks) else np.zeros(len(at), np.bool_)
     if not is_read.all():  # the run ends early, before the other rows
         rows = np.flatnonzero(is_read)
-        bundle, produced = bundle.take(rows), produced[rows]
+        bundle, at = bundle.take(rows), at[rows]
     if len(ticks) == 1:  # as without a replay clock
-        return PlacedBundle(bundle, Integers(np.full(len(produced), places[0])))
-    return PlacedBundle(bundle, Integers(places[np.searchsorted(ticks, produced)]))
+        return PlacedBundle(bundle, Integers(np.full(len(at), places[0])))
+    return PlacedBundle(bundle, Integers(places[np.searchsorted(ticks, at)]))
 
 
 def _columns_of(read: Read) -> ColumnSource:

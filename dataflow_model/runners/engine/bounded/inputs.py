@@ -15,7 +15,7 @@ from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.scripts import SignalStep, WatermarkStep
 from dataflow_model.runners.engine.bounded.files import RowReader, list_sources, timeline_of
 from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundle
+from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundles
 from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
@@ -109,7 +109,7 @@ def chunks_of(
         yield from _script_chunks([read.label for read in staged.sources], instants, signals, size)
         return
     tick = wall_clock() if clock is None else clock
-    reader = RowReader(tick, through, awaited)
+    reader = RowReader(staged, tick, through, awaited)
     listed = list_sources(inputs.rows, awaited)
     by_label = {read.label: read for read in inputs.rows}
     observations = [
@@ -117,7 +117,7 @@ def chunks_of(
     ]
     timeline = timeline_of([*inputs.rows, *inputs.static], listed, observations, tick, awaited)
     for read in inputs.static:
-        reader.take(read.label, static_bundle(read, timeline.at[0][0]))
+        reader.take(read, timeline.at[0][0])
     arrivals = {cut: placed.in_order() for cut, placed in reader.arrivals(timeline).items()}
     yield from cut_up(InputChunk(timeline, arrivals), size, signals)
 
@@ -243,7 +243,8 @@ def _static_instants(static: Sequence[Read], through: Through) -> Iterator[Insta
         return
     first = Instant(0, -2)
     for read in static:
-        join_arrivals(first.arrivals, through(read.label, MAIN, static_bundle(read, 0)))
+        for tag, bundle in static_bundles(read, 0):
+            join_arrivals(first.arrivals, through(read.label, tag, bundle))
     yield first
     yield Instant(0, -1, watermarks={read.label: MAX_WATERMARKS for read in static})
 

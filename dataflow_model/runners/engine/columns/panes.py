@@ -114,15 +114,20 @@ class PaneRecords(LazyRecords):
     def __len__(self) -> int:
         return len(self.panes)
 
+    def bundle(self) -> Bundle:
+        """Return the panes as elements, ordered as in the input of the sink."""
+        bundle = self.panes.bundle()
+        bundle.orders = pass_stages([numbered(order, 0) for order in bundle.orders], self.passed)
+        return bundle
+
     def made(self) -> list[Record]:
         """Return a record for each pane."""
-        bundle = self.panes.bundle()
-        orders = pass_stages([numbered(order, 0) for order in bundle.orders], self.passed)
+        bundle = self.bundle()
         produced = ProcessingTime(self.panes.produced)
         return [
             Record(value, EventTime(time), window, info, order=at_instant(self.at, order), processing_time=produced)
             for value, time, (window,), info, order in zip(
-                bundle.values, bundle.times, bundle.windows, bundle.panes, orders, strict=True
+                bundle.values, bundle.times, bundle.windows, bundle.panes, bundle.orders, strict=True
             )
         ]
 

@@ -16,7 +16,7 @@ from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.micros import wall_clock
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.runners.engine.bounded.execution import static_sides
+from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
 from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of
 from dataflow_model.runners.local.workers.exchange import writing_in
@@ -70,12 +70,12 @@ class Job:
         directory = _directory()
         check_functions(plan)
         cut = cut_into_stages(plan, changing_sides(plan))
-        sides = static_sides(cut, clock)
-        staged = bound_plan(cut)
+        ahead = run_ahead_in_process(cut, clock)
+        staged = bound_plan(ahead.filled(cut))
         inputs = inputs_of(staged)
         program = Program(
             staged,
-            sides.values,
+            ahead.sides,
             tuple(range(workers)),
             uuid.uuid4().hex[:12],
             lifts=lifts(staged, streaming=True, by_instant=True),
@@ -103,7 +103,7 @@ class Job:
             )
             for number, parts in enumerate(divided(listed, workers))
         )
-        return cls(program, sides.counted, folder, assignments)
+        return cls(program, ahead.counted, folder, assignments)
 
     def remove_folder(self) -> None:
         """Remove the folder of the run."""

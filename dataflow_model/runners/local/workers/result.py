@@ -92,7 +92,7 @@ class WorkersResult(BoundedRun):
 
     def _counted(self) -> dict[str, Counter[str]]:
         """Return what the workers have counted."""
-        counters: dict[str, Counter[str]] = {node.label: Counter() for node in self._staged.plan.nodes}
+        counters: dict[str, Counter[str]] = {node.label: Counter() for node in self._staged.whole.nodes}
         for counted in [*(progress.counters for progress in list(self._progress_of.values())), self._published]:
             for label, counts in counted.items():
                 counters[label].update(counts)
@@ -103,7 +103,7 @@ class WorkersResult(BoundedRun):
         for progress in list(self._progress_of.values()):
             for label, low in progress.watermarks.items():
                 watermarks[label] = min(low, watermarks.get(label, low))
-        return watermarks
+        return watermarks | self._job.counted.watermarks
 
     def _measured(self, *, commits: int, pending_since: int | None) -> Measured:
         """Return what the workers had counted after their last stage."""

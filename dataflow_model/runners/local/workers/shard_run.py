@@ -13,7 +13,6 @@ from dataflow_model.runners.engine.bounded.inputs import InputChunk, cut_up, inp
 from dataflow_model.runners.engine.bundle import all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle, add_arrived
 from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.in_program import static_bundle
 from dataflow_model.runners.engine.lanes import Integers, array_of, joined, taken
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.records import JoinedRecords
@@ -103,13 +102,10 @@ class ShardRun:
             [timeline] = self._exchange.swap(self._to_all(Kind.TIMELINE, whole.timeline) if self._number == 0 else ())
             arrivals = whole.arrivals
         else:
-            reader = RowReader(self._program.wall, self._through, self._program.awaited)
+            reader = RowReader(self._staged, self._program.wall, self._through, self._program.awaited)
             timeline = self._read_rows(reader)
             for read in inputs.static:
-                bundle = static_bundle(read, timeline.at[0][0])
-                first, last = (len(bundle) * number // self._workers for number in (self._number, self._number + 1))
-                if first < last:
-                    reader.take(read.label, bundle.part(first, last))
+                reader.take(read, timeline.at[0][0], self._number, self._workers)
             arrivals = reader.arrivals(timeline)
         self._watermarks = dict(timeline.watermarks)
         self._clock = timeline.at[-1][0]

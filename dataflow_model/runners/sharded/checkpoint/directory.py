@@ -199,7 +199,7 @@ class Checkpoint:
     def _check(self, path: str, before: RunRecord, staged: StagedPlan) -> frozenset[str]:
         """Reject a changed pipeline; if it only has more sources, return the added labels."""
         now = self.record
-        added = added_sources(before.fingerprint, staged.plan)
+        added = added_sources(before.fingerprint, staged.whole)
         changed = differences(
             {label: line for label, line in before.fingerprint.items() if label not in added},
             {label: line for label, line in now.fingerprint.items() if label not in added},

@@ -12,7 +12,6 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.fingerprint import definitions, fingerprint
 from dataflow_model.plan.state_parts import change_of_parts, parts_of_state
-from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, write_file
 
 if TYPE_CHECKING:
@@ -70,10 +69,10 @@ class RunRecord:
         return cls(
             uuid.uuid4().hex[:12],
             shards,
-            fingerprint(staged.plan),
-            definitions(staged.plan),
+            fingerprint(staged.whole),
+            definitions(staged.whole),
             [[node.label for node in stage] for stage in staged.stages],
-            list(awaited_percentiles(staged.plan)),
+            list(staged.percentiles),
             parts_of_state(staged),
             [read.label for read in frames if not read.source.is_bounded],
         )

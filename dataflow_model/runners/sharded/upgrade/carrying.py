@@ -12,6 +12,7 @@ import attrs
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.sharded.checkpoint.ahead import AHEAD
 from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_to_disk
@@ -217,6 +218,8 @@ def _copy_rest(old: pathlib.Path, target: pathlib.Path, drop: Collection[str]) -
     for name in _ALONG:
         if (old / name).is_dir():
             shutil.copytree(old / name, target / name)
+    if (old / AHEAD).is_file():
+        shutil.copy(old / AHEAD, target / AHEAD)
     carry_columns(old, target)
     for label in drop:
         kept_rows(target, label).unlink(missing_ok=True)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from dataflow_model.errors import StateCorruption
-from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.resharding import Share
 from dataflow_model.runners.sharded.checkpoint.durable import (
     FORMAT,
@@ -184,7 +183,7 @@ class Seed:
         if manifest is None:
             raise _damaged(pathlib.Path(self.folder, _MANIFEST), "it is missing")
         carried: Carried = self._read(manifest, _CARRIED)
-        carried.restrict(self.known, self.anew, awaited_percentiles(program.staged.plan), manifest.percentiles)
+        carried.restrict(self.known, self.anew, program.staged.percentiles, manifest.percentiles)
         return manifest, carried
 
     def _read(self, manifest: Manifest, name: str) -> Any:

@@ -1,0 +1,126 @@
+"""Collections that were computed ahead of a run and are read in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+import numpy as np
+
+from dataflow_model.plan.ahead import KeptSource
+from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.nodes import MAIN
+from dataflow_model.runners.engine.bundle import Bundle, all_joined
+from dataflow_model.runners.engine.lanes import joined, taken
+from dataflow_model.runners.engine.order import at_instant, name_of_origin, of_rows
+from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from dataflow_model.plan.nodes import Read
+    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.sources import Source
+    from dataflow_model.runners.engine.order import At
+    from dataflow_model.runners.engine.order_lanes import InstantLane
+
+__all__ = ["Course", "Kept", "course_of", "kept_outputs"]
+
+
+@attrs.frozen(eq=False)
+class Course:
+    """The watermark of a collection, tick by tick.
+
+    Attributes:
+        ticks: the ticks, ascending.
+        watermarks: the watermarks after each tick.
+    """
+
+    ticks: NDArray[np.int64]
+    watermarks: WatermarkLane
+
+    @classmethod
+    def of(cls, at: InstantLane, watermarks: WatermarkLane) -> Self:
+        """Return the course from the watermarks at some instants."""
+        rows = np.flatnonzero(at.steps == 0)
+        return cls(at.clocks[rows], watermarks.taken(rows))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Course]) -> Self:
+        """Return one course after the other."""
+        lanes = [part.watermarks for part in parts]
+        return cls(np.concatenate([part.ticks for part in parts]), WatermarkLane.joined(lanes))
+
+    def after(self, ticks: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the low watermark after each of some ticks, and `count` percentiles in columns."""
+        places = np.searchsorted(self.ticks, ticks, side="right") - 1
+        first = WatermarkLane.standing(MIN_WATERMARKS, 1)
+        reached = WatermarkLane.joined([first, self.watermarks]).taken(places + 1)
+        return reached.low, reached.further(count)
+
+
+@attrs.frozen(eq=False)
+class Kept:
+    """A collection: its elements in order, each with its instant.
+
+    Attributes:
+        bundle: the elements; their orders are those in the input of a sink.
+        at: the instant of each element.
+        course: the watermark by tick, if the collection comes from sources with a replay clock.
+    """
+
+    bundle: Bundle
+    at: Sequence[At]
+    course: Course | None = None
+
+    def __len__(self) -> int:
+        return len(self.bundle)
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Bundle, Sequence[At]]], course: Course | None = None) -> Self:
+        """Return the elements of several bundles, one after the other."""
+        parts = [part for part in parts if len(part[0])]
+        at = joined(*(instants for _, instants in parts)) if parts else ()
+        return cls(all_joined([bundle for bundle, _ in parts]), at, course)
+
+    def in_order(self) -> Kept:
+        """Return the collection with its elements in order."""
+        keys = [at_instant(at, order) for at, order in zip(self.at, self.bundle.orders, strict=True)]
+        rows = sorted(range(len(keys)), key=keys.__getitem__)
+        return attrs.evolve(self, bundle=self.bundle.take(rows), at=taken(self.at, rows))
+
+    def records(self) -> Sequence[Record]:
+        """Return the elements as records, one for each window."""
+        return records_of(self.bundle, self.at)
+
+    def ticks(self) -> NDArray[np.int64]:
+        """Return the tick of each element."""
+        return np.fromiter((clock for clock, _ in self.at), np.int64, len(self.at))
+
+    def numbered(self, origin: str) -> Bundle:
+        """Return the elements as those of a source, numbered from 0.
+
+        Args:
+            origin: the name by which they are ordered among other elements.
+        """
+        orders: Any = of_rows(origin, range(len(self.bundle)))
+        return attrs.evolve(self.bundle, orders=orders)
+
+
+def kept_outputs(read: Read) -> Iterator[tuple[str, str, Kept]]:
+    """Yield the collections of a kept source: the tag, the name of the origin of its elements, and the collection."""
+    assert isinstance(read.source, KeptSource)  # noqa: S101 - the caller has checked
+    for ref in outputs_of(read):
+        kept: Kept | None = read.source.kept.get(ref.tag)
+        if kept is not None:
+            yield ref.tag, read.label if ref.tag == MAIN else name_of_origin(read.label, ref.tag), kept
+
+
+def course_of(source: Source) -> Course | None:
+    """Return the recorded course of a source's watermark; `None` if it is estimated, or ends at the first tick."""
+    if not isinstance(source, KeptSource) or not source.has_own_clock:
+        return None
+    return next((kept.course for kept in source.kept.values()), None)

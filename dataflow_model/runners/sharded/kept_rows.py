@@ -1,0 +1,54 @@
+"""Collections between two bounded jobs: one keeps them as rows, and the other reads these as those of a source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.runners.engine.kept import Kept
+from dataflow_model.runners.engine.lanes import Repeated
+from dataflow_model.runners.engine.order import at_instant, of_rows
+from dataflow_model.runners.sharded.feed.slices import FIRST
+from dataflow_model.runners.sharded.pending import PendingWriter
+from dataflow_model.runners.sharded.rows import PackedBundle, PackedPanes, unpacked
+from dataflow_model.runners.sharded.stage0 import run_through
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dataflow_model.plan.nodes import Ref
+    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.order import At
+    from dataflow_model.runners.sharded.rows import Row
+    from dataflow_model.runners.sharded.task import Task
+
+__all__ = ["kept_of_rows", "read_kept"]
+
+
+def kept_of_rows(payloads: Iterable[bytes]) -> Kept:
+    """Return the collection of some rows, in order."""
+    return Kept.of([_elements(payload) for payload in payloads]).in_order()
+
+
+def read_kept(task: Task, ref: Ref, payloads: Iterable[bytes]) -> Iterator[Row]:
+    """Yield the elements of some rows as those of a source, packed by shard.
+
+    Args:
+        task: the task.
+        ref: the collection.
+        payloads: the rows.
+    """
+    with PendingWriter(task) as writer:
+        for payload in payloads:
+            bundle, instants = _elements(payload)
+            places = map(at_instant, instants, bundle.orders)
+            bundle.orders = of_rows(f"{ref.label}:{ref.tag}", places)
+            yield from run_through(task, ref.label, ref.tag, bundle, FIRST, writer=writer)
+        yield from writer.finish()
+
+
+def _elements(payload: bytes) -> tuple[Bundle, Sequence[At]]:
+    packed: PackedBundle | PackedPanes = unpacked(payload)
+    if isinstance(packed, PackedBundle):
+        return packed.bundle, packed.instants()
+    bundle = packed.records().bundle()
+    return bundle, Repeated(packed.at, len(bundle))
