@@ -13,6 +13,7 @@ from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.lanes import joined, taken
 from dataflow_model.runners.engine.order import at_instant, name_of_origin, of_rows
+from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane
 
@@ -25,40 +26,37 @@ if TYPE_CHECKING:
     from dataflow_model.plan.records import Record
     from dataflow_model.plan.sources import Source
     from dataflow_model.runners.engine.order import At
-    from dataflow_model.runners.engine.order_lanes import InstantLane
 
 __all__ = ["Course", "Kept", "course_of", "kept_outputs"]
 
 
 @attrs.frozen(eq=False)
 class Course:
-    """The watermark of a collection, tick by tick.
+    """The watermark of a collection at the instants of its sources.
 
     Attributes:
-        ticks: the ticks, ascending.
-        watermarks: the watermarks after each tick.
+        at: the instants, in order: ticks (step 0), and the ends of sources after their last tick (step 1).
+        watermarks: the watermarks at each instant.
     """
 
-    ticks: NDArray[np.int64]
+    at: InstantLane
     watermarks: WatermarkLane
-
-    @classmethod
-    def of(cls, at: InstantLane, watermarks: WatermarkLane) -> Self:
-        """Return the course from the watermarks at some instants."""
-        rows = np.flatnonzero(at.steps == 0)
-        return cls(at.clocks[rows], watermarks.taken(rows))
 
     @classmethod
     def joined(cls, parts: Sequence[Course]) -> Self:
         """Return one course after the other."""
-        lanes = [part.watermarks for part in parts]
-        return cls(np.concatenate([part.ticks for part in parts]), WatermarkLane.joined(lanes))
+        at = InstantLane.joined([part.at for part in parts])
+        return cls(at, WatermarkLane.joined([part.watermarks for part in parts]))
 
-    def after(self, ticks: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the low watermark after each of some ticks, and `count` percentiles in columns."""
-        places = np.searchsorted(self.ticks, ticks, side="right") - 1
+    def clocks(self, step: int) -> NDArray[np.int64]:
+        """Return the values of the clock at instants with this step."""
+        return self.at.clocks[np.flatnonzero(self.at.steps == step)]
+
+    def reached(self, at: InstantLane, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the low watermark at some instants, and `count` percentiles in columns."""
+        places = np.searchsorted(self.at.numbers(), at.numbers(), side="right")
         first = WatermarkLane.standing(MIN_WATERMARKS, 1)
-        reached = WatermarkLane.joined([first, self.watermarks]).taken(places + 1)
+        reached = WatermarkLane.joined([first, self.watermarks]).taken(places)
         return reached.low, reached.further(count)
 
 
@@ -69,7 +67,7 @@ class Kept:
     Attributes:
         bundle: the elements; their orders are those in the input of a sink.
         at: the instant of each element.
-        course: the watermark by tick, if the collection comes from sources with a replay clock.
+        course: the watermark at each instant, if the collection comes from sources with a replay clock.
     """
 
     bundle: Bundle
@@ -96,9 +94,9 @@ class Kept:
         """Return the elements as records, one for each window."""
         return records_of(self.bundle, self.at)
 
-    def ticks(self) -> NDArray[np.int64]:
-        """Return the tick of each element."""
-        return np.fromiter((clock for clock, _ in self.at), np.int64, len(self.at))
+    def numbers(self) -> NDArray[np.int64]:
+        """Return the number of the instant of each element; see `InstantLane.numbers`."""
+        return InstantLane.of(self.at).numbers()
 
     def numbered(self, origin: str) -> Bundle:
         """Return the elements as those of a source, numbered from 0.

@@ -76,6 +76,15 @@ class InstantLane(Lane["tuple[int, int]"]):
         places = np.asarray(rows, np.int64)
         return InstantLane(picked(self.clocks, places), picked(self.steps, places))
 
+    def numbers(self) -> NDArray[np.int64]:
+        """Return a number for each instant, in the order of the instants; for sources of rows, whose steps are 0 and 1.
+
+        Example:
+            >>> InstantLane(np.array([60, 60, 61]), np.array([0, 1, 0])).numbers().tolist()
+            [120, 121, 122]
+        """
+        return self.clocks * 2 + self.steps
+
     def before(self, at: tuple[int, int]) -> int:
         """Return the number of instants before another one."""
         clock, step = at

@@ -210,8 +210,15 @@ class ReplayProgress:
         before = {label: (progress.low, progress.high) for label, progress in known.items()}
         values = {label: _watermarks(known[label], source, ready, awaited) for label, source in sources.items()}
         ends = self._ends(ended, ready, bound)
+        courses = {label: course for label, source in sources.items() if (course := course_of(source)) is not None}
+        for course in courses.values():
+            for tick in course.clocks(1).tolist():
+                ends.setdefault(tick, [])  # an instant at which a source of the collection ended
         ready = self._cut_short(ready, values, ends, awaited)
-        return self._weave(ready, values, before, ends, awaited)
+        timeline = self._weave(ready, values, before, ends, awaited)
+        for label, course in courses.items():
+            timeline.watermarks[label] = WatermarkLane(*course.reached(timeline.at, len(awaited.percentiles)))
+        return timeline
 
     def _ends(self, ended: Sequence[str], ready: NDArray[np.int64], bound: int | None) -> dict[int, list[str]]:
         """Return the sources that end after each tick, and record that they have ended."""
@@ -296,5 +303,5 @@ def _watermarks(
     """Return a source's watermark after each complete tick, and its percentiles in columns."""
     course = course_of(source)
     if course is not None:
-        return course.after(ready, len(awaited.percentiles))
+        return course.reached(InstantLane(ready, np.zeros_like(ready)), len(awaited.percentiles))
     return progress.advance(source, ready, awaited.percentiles)

@@ -130,7 +130,7 @@ class Execution:
                 for label in parts:
                     parts[label] += bundles_at_sink(chunk.arrivals.get(label), panes.get(label, []), at)
                     if replays:
-                        courses[label].append(Course.of(at, self._reaching(label, len(chunk))))
+                        courses[label].append(Course(at, self._reaching(label, len(chunk))))
         joined = {label: Course.joined(course) for label, course in courses.items() if replays}
         return {label: Kept.of(bundles, joined.get(label)) for label, bundles in parts.items()}
 

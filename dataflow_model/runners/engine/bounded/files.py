@@ -100,7 +100,7 @@ def timeline_of(
     for label, source in sources.items():
         course = course_of(source)
         if course is not None:
-            progress.observe([Observations(label, WHOLE, course.ticks)])
+            progress.observe([Observations(label, WHOLE, course.clocks(0))])
     replays = any(source.has_own_clock for source in sources.values())
     return progress.timeline(sources, (), tuple(sources), None if replays else clock, awaited)
 
@@ -150,21 +150,21 @@ class RowReader:
 
         Args:
             read: the source.
-            first: the first tick, at which they arrive unless they have ticks of their own.
+            first: the first tick, at which they arrive unless they have instants of their own.
             worker: the index of the part of the elements that is taken.
             workers: the number of parts.
         """
-        has_ticks = course_of(read.source) is not None
-        ticks_of = {tag: kept.ticks() for tag, _, kept in kept_outputs(read)} if has_ticks else {}
+        has_instants = course_of(read.source) is not None
+        numbers_of = {tag: kept.numbers() for tag, _, kept in kept_outputs(read)} if has_instants else {}
         for tag, bundle in static_bundles(read, first):
             start, stop = (len(bundle) * number // workers for number in (worker, worker + 1))
             if start == stop:
                 continue
             for cut, arrived in self._through(read.label, tag, bundle.part(start, stop)).items():
-                ticks = np.full(len(arrived), first)
-                if has_ticks:
-                    ticks = ticks_of[tag][event_numbers(self._staged, cut, arrived.orders)]
-                self._gather({cut: arrived}, ticks)
+                numbers = np.full(len(arrived), first * 2)
+                if has_instants:
+                    numbers = numbers_of[tag][event_numbers(self._staged, cut, arrived.orders)]
+                self._gather({cut: arrived}, numbers)
 
     def arrivals(self, timeline: Timeline) -> dict[str, PlacedBundle]:
         """Return all elements by the cut at which they arrive, each at its instant of the timeline; in any order."""
@@ -174,25 +174,22 @@ class RowReader:
             for cut, parts in gathered.items()
         }
 
-    def _gather(self, arrivals: Arrivals, ticks: NDArray[np.int64] | None = None) -> None:
-        """Keep what has arrived at these ticks; by default, those at which it was produced."""
+    def _gather(self, arrivals: Arrivals, numbers: NDArray[np.int64] | None = None) -> None:
+        """Keep what has arrived at the instants with these numbers; by default, at the ticks when it was produced."""
         for cut, bundle in arrivals.items():
             if len(bundle):
-                at = array_of(bundle.produced) if ticks is None else ticks
+                at = array_of(bundle.produced) * 2 if numbers is None else numbers
                 self._gathered.setdefault(cut, []).append((bundle, at))
 
 
-def _placed(bundle: Bundle, at: NDArray[np.int64], timeline: Timeline) -> PlacedBundle:
-    """Return the elements, each at the instant of its tick."""
-    places = np.flatnonzero(timeline.at.steps == 0)
-    ticks = timeline.at.clocks[places]
-    is_read = at <= ticks[-1] if len(ticks) else np.zeros(len(at), np.bool_)
+def _placed(bundle: Bundle, numbers: NDArray[np.int64], timeline: Timeline) -> PlacedBundle:
+    """Return the elements, each at the instant with its number; see `InstantLane.numbers`."""
+    instants = timeline.at.numbers()
+    is_read = numbers <= instants[-1] if len(instants) else np.zeros(len(numbers), np.bool_)
     if not is_read.all():  # the run ends early, before the other rows
         rows = np.flatnonzero(is_read)
-        bundle, at = bundle.take(rows), at[rows]
-    if len(ticks) == 1:  # as without a replay clock
-        return PlacedBundle(bundle, Integers(np.full(len(at), places[0])))
-    return PlacedBundle(bundle, Integers(places[np.searchsorted(ticks, at)]))
+        bundle, numbers = bundle.take(rows), numbers[rows]
+    return PlacedBundle(bundle, Integers(np.searchsorted(instants, numbers)))
 
 
 def _columns_of(read: Read) -> ColumnSource:
