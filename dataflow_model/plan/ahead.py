@@ -35,11 +35,17 @@ class KeptSource(ElementsSource):
         kept: the collections by tag, in the form of the runner; none before the pass has run, and none for tags that
             only static side inputs read.
         processing_time: the replay clock of the sources from which the collections come, if they have one.
+        is_read: whether transforms read the collections, and not only static side inputs.
     """
 
     elements: tuple[Any, ...] = ()
     kept: Mapping[str, Any] = attrs.field(factory=dict)
     processing_time: str | None = None
+    is_read: bool = True
+
+    def describe(self) -> str:
+        """Return that it was computed ahead."""
+        return "computed ahead"
 
     def row_count(self) -> int:
         """Return the number of elements of the collections."""
@@ -203,10 +209,11 @@ def _part(plan: Plan, labels: Collection[str], changing: Collection[SideInput]) 
         if node.label in labels or (refs and node.label in reading and isinstance(node, Read)):
             nodes.append(node)
         elif refs:
-            clock = _replay_clock(plan, node.label) if node.label in reading else None
+            is_read = node.label in reading
+            clock = _replay_clock(plan, node.label) if is_read else None
             kept = Read(
                 label=node.label,
-                source=KeptSource(processing_time=clock),
+                source=KeptSource(processing_time=clock, is_read=is_read),
                 tags=tuple(ref.tag for ref in refs if ref.tag != MAIN),
                 retracting={ref.tag: retracting[ref] for ref in refs if ref in retracting},
             )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
+from dataflow_model.plan.ahead import KeptSink
 from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.dofn import CallableDoFn
@@ -26,7 +27,7 @@ from dataflow_model.plan.nodes import (
 )
 from dataflow_model.plan.refinements import inherits_from
 from dataflow_model.plan.retracted import memoised
-from dataflow_model.plan.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.stages import changing_sides, cut_into_stages, stages_of_pass
 from dataflow_model.plan.strategy import (
     AccumulationMode,
     ClosingBehavior,
@@ -61,7 +62,8 @@ def explain(plan: Plan) -> str:
     """Describe how a plan will be run.
 
     The text has one paragraph per stage: each source or keyed transform and, indented, the transforms fused with it,
-    which run in the same worker without a shuffle. A transform with several inputs appears under each of them.
+    which run in the same worker without a shuffle. A transform with several inputs appears under each of them. What
+    static side inputs need comes first: it runs ahead of the run.
 
     Example:
         >>> import dataflow_model as dm
@@ -82,23 +84,39 @@ def explain(plan: Plan) -> str:
     if not plan.nodes:
         return "an empty pipeline"
     staged = cut_into_stages(plan, changing_sides(plan))
+    lines = []
+    for number, part in enumerate(staged.passes, 1):
+        title = "ahead of the run" if len(staged.passes) == 1 else f"ahead of the run, pass {number}"
+        lines += _paragraphs(stages_of_pass(staged, part), f"{title}, ")
+    return "\n".join(lines + _paragraphs(staged))
+
+
+def _paragraphs(staged: StagedPlan, title: str = "") -> list[str]:
+    """Return the lines about each stage."""
+    plan = staged.plan
     origins = stage_origins(staged)
     kept = memoised(plan)
     endless = unbounded_collections(plan)
     lifted = lifts(staged, streaming=bool(endless))
     lines = []
     for depth, stage in enumerate([staged.sources, *staged.stages]):
-        lines.append(f"stage {depth}")
+        lines.append(f"{title}stage {depth}")
         for producer in stage:
             unbounded = ", unbounded" if isinstance(producer, Read) and Ref(producer.label) in endless else ""
             lines.append(f"  {producer.label}: {_kind(producer, kept, lifted)}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
-                lines.extend(f"      {line}" for line in _strategy(plan, producer))
+                lines.extend(f"      {line}" for line in _strategy(staged.whole, producer))
             for node in plan.nodes:
-                fused = isinstance(node, Write) or node.label not in staged.cuts
+                fused = node.label not in staged.cuts or (
+                    isinstance(node, Write) and not isinstance(node.sink, KeptSink)
+                )
                 if fused and node is not producer and producer.label in origins[node.label]:
                     lines.append(f"    + {node.label}: {_kind(node, kept, lifted)}")
-    return "\n".join(lines)
+    return lines
+
+
+def _is_kept(node: Node) -> bool:
+    return isinstance(node, Write) and isinstance(node.sink, KeptSink)
 
 
 def stage_origins(staged: StagedPlan) -> dict[str, frozenset[str]]:

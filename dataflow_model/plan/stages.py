@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from dataflow_model.plan.ahead import cut_ahead
+from dataflow_model.plan.ahead import KeptSource, cut_ahead
 from dataflow_model.plan.graph import Plan, main_inputs, outputs_of
 from dataflow_model.plan.nodes import (
     AssignTimestamps,
@@ -74,8 +74,9 @@ class StagedPlan:
 
     @property
     def sources(self) -> tuple[Read, ...]:
-        """The sources, in the plan's order."""
-        return tuple(node for node in self.plan.nodes if isinstance(node, Read))
+        """The sources, in the plan's order; what was computed ahead is one if transforms read it."""
+        reads = (node for node in self.plan.nodes if isinstance(node, Read))
+        return tuple(read for read in reads if not isinstance(read.source, KeptSource) or read.source.is_read)
 
     def source(self, label: str) -> Source:
         """Return the source of the read with this label."""

@@ -30,6 +30,9 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
     boxes = []
     for node in plan.nodes:
         match node:
+            case _ if node.label in staged.ahead:
+                kind = Kind.INJECTOR if isinstance(node, Read) else Kind.FUSED
+                box = Box(node.label, kind, "ahead of the run")
             case Read():
                 box = Box(node.label, Kind.INJECTOR, "stage 0, source")
             case Write():

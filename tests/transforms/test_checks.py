@@ -183,11 +183,12 @@ def test_a_plan_is_told_in_words() -> None:
     _ = scaled | dm.WithKeys("carrier", value="delay") | hourly | dm.Mean.per_key() | dm.Values()
     _ = dead | dm.Reshuffle()
     lines = explain(p.plan()).replace(", partly before the shuffle (lifted)", "").splitlines()
-    assert lines[2].endswith("replayed by the clock in 'seen', unbounded")
-    assert lines[9].endswith("passes the end of the window; late: at each element, for 2 hours")
+    assert lines[3].endswith("replayed by the clock in 'seen', unbounded")
+    assert lines[10].endswith("passes the end of the window; late: at each element, for 2 hours")
     assert [line if len(line) < 105 else f"{line[:92]}…" for line in lines] == [
-        "stage 0",
+        "ahead of the run, stage 0",
         "  factor: 2 elements from the program",
+        "stage 0",
         "  flights: Feed, event time 'at', watermark BoundedOutOfOrderness(delay=Duration(0s)), repla…",
         "    + scale: Map(lambda); side inputs factor as singleton; dead letters to dead_letters",
         "    + WithKeys: pairs of 'carrier' and 'delay', read as columns where possible",

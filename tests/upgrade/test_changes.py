@@ -357,7 +357,7 @@ def test_an_object_at_another_address_is_no_change(rows: Path) -> None:
     lines = []
     for _ in range(3):
         kept.append(plan())
-        lines.append((fingerprint(kept[-1].plan), definitions(kept[-1].plan), parts_of_state(kept[-1])))
+        lines.append((fingerprint(kept[-1].whole), definitions(kept[-1].whole), parts_of_state(kept[-1])))
     assert lines[0] == lines[1] == lines[2]
     assert "Minutes object" in lines[0][0]["Sum.PerKey"]
 
