@@ -56,6 +56,8 @@ class Ahead:
 
     def filled(self, staged: StagedPlan) -> StagedPlan:
         """Return a staged plan with the collections that its transforms read."""
+        if not self.outputs:
+            return staged
         here = {ref: kept for ref, kept in self.outputs.items() if ref not in self.frames}
         return attrs.evolve(staged, plan=with_kept(staged.plan, here, replays=self.replays))
 
