@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model import metrics
 from dataflow_model.errors import (
+    CheckpointInUse,
     CheckpointMismatch,
     DataflowError,
     InvalidArgument,
@@ -182,6 +183,7 @@ __all__ = [
     "BatchElements",
     "BoundedOutOfOrderness",
     "CalendarWindows",
+    "CheckpointInUse",
     "CheckpointMismatch",
     "ClosingBehavior",
     "CoGroupByKey",

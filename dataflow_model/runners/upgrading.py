@@ -49,8 +49,9 @@ def upgrade(
         spark: the session with which to read the state of a run on Spark; by default one on this machine.
 
     Raises:
-        CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it is running, drained,
-            finished, or in the middle of a commit.
+        CheckpointInUse: if the run in `old` is alive.
+        CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it was drained, has finished,
+            or is in the middle of a commit.
         InvalidArgument: if `new` exists, if `drop` names a transform that the old pipeline did not have, or for a URL.
         InvalidType: if `drop` is a single label, or no collection.
         StateCorruption: if the old state is damaged.

@@ -72,7 +72,7 @@ def test_a_stopped_run_goes_on(old: Run, rows: Path) -> None:
 def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old: Run) -> None:
     mark = RunningMark(str(old.folder / "dataflow"))
     mark.start()
-    with pytest.raises(dm.CheckpointMismatch, match=r"is running, in process \d+ on .*\nHint: stop it first"):
+    with pytest.raises(dm.CheckpointInUse, match=r"is running, in process \d+ on .*\nHint: stop it first"):
         upgrade(old)
     mark.end(superseded=True)
     path = old.folder / "dataflow" / "running"

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch, SinkError
+from dataflow_model.errors import CheckpointInUse, SinkError
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
@@ -54,7 +54,7 @@ class RunLock:
         """Take the lock.
 
         Raises:
-            CheckpointMismatch: if another run holds it.
+            CheckpointInUse: if another run holds it.
             SinkError: if the folder cannot be written, or is on a network file system.
         """
         check_file_system(self.folder, self.path)
@@ -70,7 +70,7 @@ class RunLock:
         except BlockingIOError as error:
             who = _who(descriptor)
             os.close(descriptor)
-            raise CheckpointMismatch(
+            raise CheckpointInUse(
                 f"the run in {self.path!r} is running, in {who}",
                 hint="stop that run first: result.stop(); or pass another directory as checkpoint=",
             ) from error

@@ -136,7 +136,8 @@ class LocalRunner:
             PlanError: with a checkpoint, for a sink that does not accept a stream.
                 With several workers, for a function or a side input that cannot be pickled.
             UnsupportedOnRunner: for a feature that the runner does not support; see `runners.local.support`.
-            CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
+            CheckpointMismatch: for a checkpoint of another pipeline or runner.
+            CheckpointInUse: for a checkpoint whose run is alive, in this process or another.
             SinkError: for an output or a checkpoint that cannot be written.
         """
         bounded = BOUNDED if self._workers == 1 else WORKERS

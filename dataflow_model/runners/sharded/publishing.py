@@ -18,6 +18,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
     corrupt,
     file_name,
     make_folder,
+    read_file,
     seal,
     unseal,
     write_file,
@@ -147,7 +148,7 @@ def last_published(directory: str) -> int | None:
     """Return the last micro-batch whose output may have been published, even in part; `None` if there is none."""
     path = pathlib.Path(directory, _PUBLISHING)
     try:
-        return int(path.read_bytes())
+        return int(read_file(path))
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -169,7 +170,7 @@ def read_collected(directory: str, label: str) -> list[Record]:
     """Return the kept records of a sink, in emission order."""
     kept: list[Record | KeptRecords] = []
     for path in sorted(_collected(directory, label).glob("*.pickle")):
-        kept += unseal(path.read_bytes(), repr(str(path)))
+        kept += unseal(read_file(path), repr(str(path)))
     return records_of_kept(kept)
 
 

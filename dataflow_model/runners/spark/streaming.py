@@ -110,7 +110,11 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
     claim_sinks(program, runner.checkpoint)
     query = _start_query(runner, checkpoint, program)
-    return StreamingResult(spark, query, checkpoint, program, sides.counted)
+    try:
+        return StreamingResult(spark, query, checkpoint, program, sides.counted)
+    except BaseException:  # Ctrl-C too: nobody has a result that could stop the query
+        query.stop()
+        raise
 
 
 def _start_query(runner: SparkRunner, checkpoint: Checkpoint, program: Program) -> StreamingQuery:

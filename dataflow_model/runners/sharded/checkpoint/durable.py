@@ -29,6 +29,7 @@ __all__ = [
     "kept_rows",
     "make_folder",
     "open_new",
+    "read_file",
     "reading",
     "seal",
     "sync_all",
@@ -215,6 +216,24 @@ def open_new(path: pathlib.Path) -> BinaryIO:
     return file
 
 
+def read_file(path: pathlib.Path) -> bytes:
+    """Read a whole file of a checkpoint.
+
+    Raises:
+        FileNotFoundError: if it does not exist, which may be an ordinary condition or damage.
+        SinkError: if it cannot be read for another reason, such as missing permission: then nothing is damaged.
+    """
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise SinkError(
+            f"{str(path)!r} in the checkpoint directory cannot be read: {error}",
+            hint="check its permissions and the disk, and start the run again: it resumes where it stopped",
+        ) from error
+
+
 def touch(path: pathlib.Path) -> None:
     """Create an empty file that only its owner can read, unless it exists; it is on disk when this returns."""
     with contextlib.suppress(FileExistsError):
@@ -243,7 +262,7 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
 
     Raises:
         CheckpointMismatch: if another version of the package wrote it in another format, or if it refers to a class
-            that this program does not have.
+            that this program does not have, or that does not restore its values.
         StateCorruption: if it is damaged.
 
     Example:
@@ -262,11 +281,15 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
     check_format(int.from_bytes(body[:_FORMAT_BYTES], "big"), name)
     try:
         return load(body[_FORMAT_BYTES:])
-    except CheckpointMismatch as error:
+    except (CheckpointMismatch, MemoryError) as error:
         error.add_note(f"while reading {name}")
         raise
-    except Exception as error:
-        raise corrupt(name, f"{part} cannot be read: {type(error).__name__}: {error}") from error
+    except Exception as error:  # its checksum is right, so it is as it was written
+        cause = error.__cause__ or error
+        raise CheckpointMismatch(
+            f"{name} contains a value that its class does not restore: {type(cause).__name__}: {cause}",
+            hint="restore the class as it was when the value was stored, or start over with another checkpoint",
+        ) from error
 
 
 def check_format(format_number: Any, name: str) -> None:

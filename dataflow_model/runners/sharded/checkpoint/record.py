@@ -13,7 +13,7 @@ from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.fingerprint import definitions, fingerprint
 from dataflow_model.plan.state_parts import change_of_parts, parts_of_state
 from dataflow_model.plan.triggering import awaited_percentiles
-from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, write_file
+from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,17 +86,19 @@ class RunRecord:
             common_part: the part of a checkpoint that is the same for all hosts.
 
         Raises:
-            CheckpointMismatch: if it cannot be read, or another version of the package wrote it in another format.
+            CheckpointMismatch: if its content makes no sense, or another version of the package wrote it in another
+                format.
+            SinkError: if it cannot be read.
         """
         path = pathlib.Path(common_part, _NAME)
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(read_file(path))
             check_format(fields.get("format"), repr(str(path)))
             names = [name for name in attrs.fields_dict(cls) if name in fields or name not in _LATER]
             return cls(**{name: fields[name] for name in names})
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointMismatch(
                 f"{str(path)!r} cannot be read: {error!r}",
                 hint="restore it from a copy, or pass a new directory as checkpoint=",

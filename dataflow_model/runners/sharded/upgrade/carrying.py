@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
+from dataflow_model.errors import CheckpointInUse, CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
 from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
@@ -104,7 +104,7 @@ def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[i
     folder = str(common_part(before))
     who = stopped.who_runs()
     if who is not None:
-        raise CheckpointMismatch(f"the run in {old!r} is running, in {who}", hint="stop it first: result.stop()")
+        raise CheckpointInUse(f"the run in {old!r} is running, in {who}", hint="stop it first: result.stop()")
     requests = common_part(before) / "requests"
     is_draining, _ = drain_requests(requests)
     if is_draining or is_drained(requests):
