@@ -10,8 +10,8 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.io.database_urls import checked_url
-from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.database_urls import checked_url, place_in_url
+from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import Misfit, fit_places, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
 from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
@@ -102,6 +102,16 @@ class TableSink(Sink):
         """Raise `PlanError` if the columns are not known before the first row."""
         if self.schema is None:
             raise unknown_columns(self.label)
+
+    def destination(self) -> Mapping[str, object]:
+        """Return the database, without the user and what must stay secret, the table, its keys and the columns."""
+        return {
+            "database": place_in_url(self.url),
+            "table": self.table,
+            "keys": self.keys,
+            "panes": self.panes,
+            "columns": columns_text(self.schema),
+        }
 
     def fenced(self, fence: Fence) -> TableSink:
         """Return the sink as one start of a run uses it."""

@@ -11,6 +11,7 @@ import attrs
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.fingerprint import definitions, fingerprint
+from dataflow_model.plan.sink_places import change_of_destination, destinations
 from dataflow_model.plan.state_parts import change_of_parts, parts_of_state
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, read_file, write_file
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["RunRecord"]
 
 _NAME: Final = "run.json"
-_LATER: Final = ("parts", "dataframes")
+_LATER: Final = ("parts", "dataframes", "destinations")
 """The fields that earlier versions did not record."""
 
 
@@ -41,6 +42,8 @@ class RunRecord:
         parts: the parts of the state of transforms that have several, by label; earlier versions did not record them.
         dataframes: the labels of the streaming DataFrames, in the order in which Spark numbers them: it takes up each
             where the one of that number stopped. `None` if an earlier version wrote the record.
+        destinations: what decides where the output of each sink goes and in which form, by label; earlier versions did
+            not record it.
         columns: whether each grouping keeps its state in columns; decided once.
         edition: with `run_id` it identifies the run's commits; each upgrade creates a new one, since micro-batches are
             numbered from 0 again.
@@ -58,6 +61,7 @@ class RunRecord:
     percentiles: list[float]
     parts: dict[str, Parts] = attrs.field(factory=dict)
     dataframes: list[str] | None = None
+    destinations: dict[str, dict[str, str]] = attrs.field(factory=dict)
     columns: dict[str, bool] = attrs.field(factory=dict)
     edition: str = ""
     upgraded: dict[str, Any] | None = None
@@ -76,6 +80,7 @@ class RunRecord:
             list(awaited_percentiles(staged.plan)),
             parts_of_state(staged),
             [read.label for read in frames if not read.source.is_bounded],
+            destinations(staged.plan),
         )
 
     @classmethod
@@ -114,6 +119,15 @@ class RunRecord:
             label: change_of_parts(parts, self.parts.get(label, []))
             for label, parts in before.items()
             if label in self.fingerprint
+        }
+        return {label: change for label, change in changes.items() if change is not None}
+
+    def changed_destinations(self, before: Self) -> dict[str, str]:
+        """Return how the destinations of sinks differ from those in an earlier start's record, by label."""
+        changes = {
+            label: change_of_destination(before.destinations[label], destination)
+            for label, destination in self.destinations.items()
+            if label in before.destinations
         }
         return {label: change for label, change in changes.items() if change is not None}
 
