@@ -21,6 +21,7 @@ from dataflow_model.io.publishing import (
     DEAD_LETTERS,
     PENDING,
     discard,
+    forget,
     known_commits,
     pending_directory,
     publish,
@@ -163,6 +164,10 @@ class FileSink(Sink):
                 pending_directory(self.path, commit_id), [message for message in pending if message.file is not None]
             )
         publish(self.path, commit_id, files, sync=self.is_synced)
+
+    def forget(self, commit_id: str) -> None:
+        """Remove the record of a commit."""
+        forget(self.path, commit_id)
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Remove the pending files."""

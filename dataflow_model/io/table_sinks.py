@@ -168,6 +168,11 @@ class TableSink(Sink):
         nulls: dict[str, Any] = {} if schema is None else dict.fromkeys(schema.names)
         store.apply(commit_id, schema, [nulls | row for row in upserts], deletes, letters, is_whole=is_whole)
 
+    def forget(self, commit_id: str) -> None:
+        """Remove the row of a bounded run from the table of commits; that of a stream is only ever replaced."""
+        if self.fence is None:
+            self._store().forget(commit_id)
+
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Do nothing: nothing is written outside the messages."""
 

@@ -230,6 +230,13 @@ class Sink(abc.ABC):
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Publish the output of the tasks."""
 
+    def forget(self, commit_id: str) -> None:  # noqa: B027 - most sinks remember no commits
+        """Forget a published commit that will not be repeated: that of a bounded run, which commits once.
+
+        It is not called for a stream. A sink that remembers the commits of a stream must recognise the last one of a run,
+        and may forget those before it: they are published in the order of their numbers.
+        """
+
     @abc.abstractmethod
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Remove the output of the tasks."""

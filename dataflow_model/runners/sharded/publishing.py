@@ -13,7 +13,7 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.metrics.tally import BUNDLE_SIZE, Readings, Tally
 from dataflow_model.plan.record_columns import records_of_kept
-from dataflow_model.runners.removing import remove_all
+from dataflow_model.runners.removing import forget_commit, remove_all
 from dataflow_model.runners.sharded.checkpoint.durable import (
     corrupt,
     file_name,
@@ -105,6 +105,8 @@ class Publisher:
             progress = self._progress_after(before, batch, pending, sink_counts, tally)
             check_newest(self.directory, self.program.fence)
             write_progress(self.directory, progress, sync=self.syncs)
+        if self.program.fence is None:
+            forget_commit(self.program.staged.sinks, commit_id(self.program, batch))
         self.program.fault.reach("after_progress", batch)
         return progress
 
