@@ -233,8 +233,8 @@ class Sink(abc.ABC):
     def forget(self, commit_id: str) -> None:  # noqa: B027 - most sinks remember no commits
         """Forget a published commit that will not be repeated: that of a bounded run, which commits once.
 
-        It is not called for a stream. A sink that remembers the commits of a stream must recognise the last one of a run,
-        and may forget those before it: they are published in the order of their numbers.
+        It is not called for a stream. A sink that remembers the commits of a stream must recognise the last one of a
+        run, and may forget those before it: they are published in the order of their numbers.
         """
 
     @abc.abstractmethod

@@ -12,6 +12,7 @@ import attrs
 from dataflow_model.errors import CheckpointInUse, CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_to_disk
@@ -81,20 +82,18 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         raise InvalidArgument(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it")
     batch, offset = _last_commit(str(old), before, stopped)
     _check_drop(record, offset, drop)
-    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        make_folder(fresh)
-        shards = stopped.shards(batch, record)
-        manifest = write_seed(shards, before, fresh, record, batch, offset, drop)
-        sync_all(fresh)
-        fresh.replace(target)
+        make_folder(target.parent)
+        with working_folder(target) as fresh:
+            shards = stopped.shards(batch, record)
+            manifest = write_seed(shards, before, fresh, record, batch, offset, drop)
+            sync_all(fresh)
+            fresh.replace(target)
         sync_to_disk(target.parent)
     except OSError as error:
         raise SinkError(
             f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
         ) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     rows = {label: rows_read(offset, label) for label in offset["begun"]}
     return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch)
 
