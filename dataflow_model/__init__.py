@@ -27,6 +27,7 @@ from dataflow_model.errors import (
     StateCorruption,
     SupersededRun,
     UnsupportedOnRunner,
+    UntrustedCheckpoint,
     UserCodeError,
     WorkerLost,
 )
@@ -296,6 +297,7 @@ __all__ = [
     "Trigger",
     "TriggerContext",
     "UnsupportedOnRunner",
+    "UntrustedCheckpoint",
     "UserCodeError",
     "ValueState",
     "ValueStateSpec",

@@ -28,6 +28,7 @@ __all__ = [
     "StateCorruption",
     "SupersededRun",
     "UnsupportedOnRunner",
+    "UntrustedCheckpoint",
     "UserCodeError",
     "WorkerLost",
     "chain_of",
@@ -181,6 +182,10 @@ class CheckpointInUse(CheckpointMismatch):
 
     The newer of two starts on Spark takes over instead, and the older one fails with `SupersededRun`.
     """
+
+
+class UntrustedCheckpoint(CheckpointMismatch):
+    """A checkpoint that everybody may write to: to read it would run whatever code somebody has put there."""
 
 
 class SessionStopped(DataflowError, RuntimeError):

@@ -16,7 +16,13 @@ from dataflow_model.plan.runner import Clock
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
-from dataflow_model.runners.options import checkpoint_path, reject_options_of_streams, rows_per_batch, state_memory
+from dataflow_model.runners.options import (
+    checkpoint_path,
+    reject_options_of_streams,
+    rows_per_batch,
+    state_memory,
+    trusts,
+)
 from dataflow_model.time import Duration, InstantLike, ProcessingTime, duration, duration_text, processing_time
 
 if TYPE_CHECKING:
@@ -61,11 +67,15 @@ class LocalRunner:
             this process. The results are the same for any number. With several, users' functions are pickled and run in
             processes of their own, which see none of this process's objects; each file sink writes a file per process.
             Only without a checkpoint.
+        trust_checkpoint: with a checkpoint, whether to use it even if other users may write to it, since a checkpoint
+            contains code. By default, one that everybody may write to is rejected, and one that belongs to another user
+            or that its group may write to is warned about.
 
     Raises:
         InvalidArgument: for an unknown mode, an interval that does not fit the mode, numbers out of range, options of a
             stream without a checkpoint, or several workers with one.
-        InvalidType: for a clock that is neither an instant nor a `Clock`, such as a class of clocks.
+        InvalidType: for a clock that is neither an instant nor a `Clock`, such as a class of clocks; for a
+            `trust_checkpoint` that is not true or false.
 
     Source: Beam's DirectRunner, which has no checkpoints.
 
@@ -92,7 +102,7 @@ class LocalRunner:
         [('UA', 4)]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of three hosts
         self,
         clock: InstantLike | Clock | None = None,
         *,
@@ -103,6 +113,7 @@ class LocalRunner:
         max_rows_per_batch: int | None = None,
         max_state_memory: int | str | None = None,
         workers: int = 1,
+        trust_checkpoint: bool = False,
     ) -> None:
         if mode not in _MODES:
             raise InvalidArgument(
@@ -114,6 +125,7 @@ class LocalRunner:
                 "poll_interval": poll_interval,
                 "max_rows_per_batch": max_rows_per_batch,
                 "max_state_memory": max_state_memory,
+                "trust_checkpoint": trust_checkpoint or None,
             }
             reject_options_of_streams(of_streams, "no checkpoint", "pass checkpoint='checkpoints/delays', for example")
         self._rows = rows_per_batch(max_rows_per_batch)
@@ -126,6 +138,7 @@ class LocalRunner:
                 hint="use poll_interval='1 second', for example",
             )
         self.checkpoint = None if checkpoint is None else checkpoint_path(checkpoint)
+        self._trusts_checkpoint = trusts(trust_checkpoint)
         self._clock = _checked_clock(clock)
         self._interval = check_interval(mode, interval)
 
@@ -138,6 +151,7 @@ class LocalRunner:
             UnsupportedOnRunner: for a feature that the runner does not support; see `runners.local.support`.
             CheckpointMismatch: for a checkpoint of another pipeline or runner.
             CheckpointInUse: for a checkpoint whose run is alive, in this process or another.
+            UntrustedCheckpoint: for a checkpoint that everybody may write to.
             SinkError: for an output or a checkpoint that cannot be written.
         """
         bounded = BOUNDED if self._workers == 1 else WORKERS
@@ -164,7 +178,8 @@ class LocalRunner:
         from dataflow_model.runners.local.streaming import Options, start
 
         clock = _StandingClock(self._clock) if isinstance(self._clock, ProcessingTime) else self._clock
-        return start(plan, Options(checkpoint, clock, self._rows, self._poll, self._state_memory), until=until)
+        options = Options(checkpoint, clock, self._rows, self._poll, self._state_memory, self._trusts_checkpoint)
+        return start(plan, options, until=until)
 
     def __repr__(self) -> str:
         options = [] if self._clock is None else [f"clock={self._clock!r}"]

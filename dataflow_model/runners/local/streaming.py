@@ -21,6 +21,7 @@ from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
 from dataflow_model.runners.local.stream import LocalStream
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
+from dataflow_model.runners.sharded.checkpoint.trust import check_trust
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.restoring import claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
@@ -55,6 +56,7 @@ class Options:
         rows_per_batch: the largest number of rows that a micro-batch reads.
         poll_interval: the time between two polls of the sources while the stream is idle.
         max_state_memory: the bytes of memory for state by key; `None` for no bound.
+        trust_checkpoint: whether it is used whoever may write to it.
     """
 
     checkpoint: str
@@ -62,6 +64,7 @@ class Options:
     rows_per_batch: int
     poll_interval: Duration
     max_state_memory: int | None = None
+    trust_checkpoint: bool = False
 
 
 def start(plan: Plan, options: Options, *, until: str | None) -> LocalStreamResult:
@@ -79,9 +82,11 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
     Raises:
         CheckpointMismatch: if the checkpoint belongs to another pipeline or runner.
         CheckpointInUse: if its run is alive, in this process or another.
+        UntrustedCheckpoint: if everybody may write to it.
         SinkError: if the directory cannot be written, or is on a network file system.
     """
     staged = cut_into_stages(plan, changing_sides(plan))
+    check_trust(options.checkpoint, is_trusted=options.trust_checkpoint)
     Checkpoint.check_place(options.checkpoint, HOST)
     lock = RunLock.of(options.checkpoint, HOST)
     with contextlib.ExitStack() as undone:
