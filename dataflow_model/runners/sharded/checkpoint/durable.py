@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import re
 import uuid
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -31,6 +32,7 @@ __all__ = [
     "open_new",
     "read_file",
     "reading",
+    "remove_incomplete",
     "seal",
     "sync_all",
     "sync_to_disk",
@@ -56,6 +58,8 @@ _FOLDER_MODE: Final = 0o700
 _LONGEST_NAME: Final = 255
 """The most bytes that file systems allow in a name."""
 _DIGEST_BYTES: Final = 8
+_INCOMPLETE: Final = re.compile(r"\..+\.[0-9a-f]{8}")
+"""The names that files have until they are complete."""
 
 
 @contextlib.contextmanager
@@ -169,6 +173,18 @@ def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> Non
 def _temporary(name: str) -> str:
     """Return the name that a file has until it is complete."""
     return f".{name}.{uuid.uuid4().hex[:8]}"
+
+
+def remove_incomplete(folder: str) -> None:
+    """Remove the files that killed processes have not completed, in a folder and those below it.
+
+    Args:
+        folder: the common part of a checkpoint; nobody else may be writing to it, or whoever is must not succeed.
+    """
+    for parent, _, names in os.walk(folder):
+        for name in filter(_INCOMPLETE.fullmatch, names):
+            with contextlib.suppress(OSError):  # it remains, as incomplete as it is
+                pathlib.Path(parent, name).unlink()
 
 
 def write_new(path: pathlib.Path, content: bytes, *, sync: bool) -> None:
