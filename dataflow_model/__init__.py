@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model import metrics
 from dataflow_model.errors import (
+    CheckpointInUse,
     CheckpointMismatch,
     DataflowError,
     InvalidArgument,
@@ -26,6 +27,7 @@ from dataflow_model.errors import (
     StateCorruption,
     SupersededRun,
     UnsupportedOnRunner,
+    UntrustedCheckpoint,
     UserCodeError,
     WorkerLost,
 )
@@ -182,6 +184,7 @@ __all__ = [
     "BatchElements",
     "BoundedOutOfOrderness",
     "CalendarWindows",
+    "CheckpointInUse",
     "CheckpointMismatch",
     "ClosingBehavior",
     "CoGroupByKey",
@@ -294,6 +297,7 @@ __all__ = [
     "Trigger",
     "TriggerContext",
     "UnsupportedOnRunner",
+    "UntrustedCheckpoint",
     "UserCodeError",
     "ValueState",
     "ValueStateSpec",

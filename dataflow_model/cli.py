@@ -100,6 +100,9 @@ def _add_upgrade(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drop", action="append", default=[], metavar="LABEL", help="discard this transform's state; may be repeated"
     )
+    parser.add_argument(
+        "--trust-checkpoint", action="store_true", help="read OLD even if other users may write to it: it contains code"
+    )
     parser.set_defaults(command=_upgrade)
 
 
@@ -110,7 +113,7 @@ def _upgrade(options: argparse.Namespace) -> bool:
     if needs_spark(options.old) and (missing := missing_for_spark()) is not None:
         raise UnsupportedOnRunner(f"upgrade reads Spark's state: {missing.problem}", hint=missing.hint)
     sys.path.insert(0, str(Path.cwd()))  # what waits in the state may be of classes of the user's
-    done = upgrade(options.old, options.new, drop=options.drop)
+    done = upgrade(options.old, options.new, drop=options.drop, trust_checkpoint=options.trust_checkpoint)
     for label, rows in done.rows.items():
         print(f"{label}: {'starts from the beginning' if label in done.dropped else f'{rows:,} rows read'}")
     for label, keys in done.keys.items():

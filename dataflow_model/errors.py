@@ -13,6 +13,7 @@ from typing import Any, Final
 
 __all__ = [
     "LOG",
+    "CheckpointInUse",
     "CheckpointMismatch",
     "DataflowError",
     "InvalidArgument",
@@ -27,6 +28,7 @@ __all__ = [
     "StateCorruption",
     "SupersededRun",
     "UnsupportedOnRunner",
+    "UntrustedCheckpoint",
     "UserCodeError",
     "WorkerLost",
     "chain_of",
@@ -171,8 +173,19 @@ class SinkError(DataflowError, RuntimeError):
 class CheckpointMismatch(DataflowError, RuntimeError):
     """A checkpoint that this run cannot continue.
 
-    It belongs to another pipeline, runner or version, cannot be read, was drained, or is in use by another process.
+    It belongs to another pipeline, runner or version, cannot be read, was drained, or is in use (`CheckpointInUse`).
     """
+
+
+class CheckpointInUse(CheckpointMismatch):
+    """A checkpoint whose run is alive, in this process or another; a second start waits for its end or stops it first.
+
+    The newer of two starts on Spark takes over instead, and the older one fails with `SupersededRun`.
+    """
+
+
+class UntrustedCheckpoint(CheckpointMismatch):
+    """A checkpoint that everybody may write to: to read it would run whatever code somebody has put there."""
 
 
 class SessionStopped(DataflowError, RuntimeError):

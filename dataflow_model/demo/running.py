@@ -43,8 +43,9 @@ def spark_runs() -> Iterator[Any]:
     """Yield a function `(mode, path) -> Outcome` that runs on one Spark session, which is closed at the end."""
     from dataflow_model.runners.spark.session import local_session
 
-    log = Path(tempfile.gettempdir(), f"dataflow-model-demo-{os.getpid()}.log")
-    spark = local_session("dataflow-model demo", 2, log=str(log))
+    descriptor, log = tempfile.mkstemp(prefix="dataflow-model-demo-", suffix=".log")  # only for this user
+    os.close(descriptor)
+    spark = local_session("dataflow-model demo", 2, log=log)
 
     def run(mode: str, path: Path) -> Outcome:
         if mode == "batch":
@@ -59,7 +60,7 @@ def spark_runs() -> Iterator[Any]:
         error.add_note(f"Spark's log of this run is in {log}")
         raise
     else:
-        log.unlink(missing_ok=True)
+        Path(log).unlink(missing_ok=True)
     finally:
         spark.stop()
 

@@ -16,7 +16,7 @@ from dataflow_model.plan.parameters import called_signature, check_plain, misfit
 from dataflow_model.transforms.code_names import code_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.plan.records import Record
 
@@ -55,6 +55,10 @@ class ForeachBundleSink(MessageSink):
     def describe(self) -> str:
         """Return how users write it."""
         return f"ForeachBundle({code_name(self.fn)})"
+
+    def destination(self) -> Mapping[str, object]:
+        """Return what the function gets; what it does is code."""
+        return {"whole_records": self.whole_records}
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Call the function, unless the commit has no values.
@@ -110,6 +114,10 @@ class CollectSink(TabularSink):
     def describe(self) -> str:
         """Return how users write it."""
         return f"Collect({'panes=True' if self.panes else ''})"
+
+    def destination(self) -> Mapping[str, object]:
+        """Return nothing: the records are the same for any table of them."""
+        return {}
 
     def table(self, records: Sequence[Record]) -> pa.Table:
         """Return records as columns, with one that marks retractions if there are any."""

@@ -12,7 +12,7 @@ from dataflow_model.io.paths import absolute_path
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-__all__ = ["checked_url", "shown_url", "without_secrets"]
+__all__ = ["checked_url", "place_in_url", "shown_url", "without_secrets"]
 
 _DATABASES: Final = ("sqlite", "postgresql")
 _EXAMPLE: Final = "'sqlite:///delays.db' or 'postgresql://user:password@host/database'"
@@ -81,6 +81,20 @@ def shown_url(url: sa.URL) -> str:
     """
     text = url.set(query={}).render_as_string(hide_password=True)
     return text + "".join(f"{'&' if place else '?'}{name}={_HIDDEN}" for place, name in enumerate(url.query))
+
+
+def place_in_url(text: str) -> str:
+    """Return the part of a URL that says which database it is: neither the user nor options of the driver.
+
+    Example:
+        >>> place_in_url("postgresql+psycopg://ann:secret@host:5432/db?sslmode=require")
+        'postgresql://host:5432/db'
+    """
+    import sqlalchemy as sa
+
+    url = sa.make_url(text)
+    place = sa.URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)
+    return place.render_as_string()
 
 
 def without_secrets(text: str, url: sa.URL) -> str:

@@ -21,13 +21,14 @@ from dataflow_model.io.publishing import (
     DEAD_LETTERS,
     PENDING,
     discard,
+    forget,
     known_commits,
     pending_directory,
     publish,
     publish_part,
     safe_name,
 )
-from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import Misfit
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
 from dataflow_model.plan.rows import values_of
@@ -113,6 +114,10 @@ class FileSink(Sink):
         """Return the directory: `_commits/` in it does not say which sink has published a commit."""
         return self.path
 
+    def destination(self) -> Mapping[str, object]:
+        """Return the directory, the columns and the options of the format."""
+        return {"path": self.path, "suffix": self.suffix, "panes": self.panes, "columns": columns_text(self.schema)}
+
     def check_unbounded(self) -> None:
         """Raise `PlanError` if the columns are not known before the first row."""
         if self.schema is None:
@@ -159,6 +164,10 @@ class FileSink(Sink):
                 pending_directory(self.path, commit_id), [message for message in pending if message.file is not None]
             )
         publish(self.path, commit_id, files, sync=self.is_synced)
+
+    def forget(self, commit_id: str) -> None:
+        """Remove the record of a commit."""
+        forget(self.path, commit_id)
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Remove the pending files."""
@@ -274,6 +283,12 @@ class CsvSink(FileSink):
                 f"`null` must be text without delimiters, quotes and line breaks, got {self.null!r}",
                 hint="write null='NA', for example",
             )
+
+    def destination(self) -> Mapping[str, object]:
+        """Return the directory, the columns and the options of CSV."""
+        quoting = "all" if self.quotes_all else "needed"
+        options = {"header": self.header, "delimiter": self.delimiter, "null": self.null, "quoting": quoting}
+        return {**super().destination(), **options}
 
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return a writer of rows."""

@@ -19,7 +19,7 @@ from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_statu
 from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.listed_folder import HIDDEN
 from dataflow_model.io.listing import Watch, list_files
-from dataflow_model.io.paths import absolute_paths, root_of
+from dataflow_model.io.paths import absolute_paths, file_below, root_of
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
 from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.oldest_file import OldestFile
@@ -261,7 +261,7 @@ class FileSource(ColumnSource):
         Raises:
             SourceError: if it cannot be read.
         """
-        path = str(Path(root_of(self.paths), origin))
+        path = file_below(self.paths, origin)
         try:
             return FileIdentity.of(FileVersion.of(path))
         except OSError as error:
@@ -269,7 +269,7 @@ class FileSource(ColumnSource):
 
     def check_version(self, origin: str, version: tuple[int | str, ...]) -> None:
         """Raise `SourceError` if a file was replaced after it was listed."""
-        path = str(Path(root_of(self.paths), origin))
+        path = file_below(self.paths, origin)
         listed = FileIdentity.from_version(version)
         try:
             if has_status(listed, os.stat(path)):  # noqa: PTH116
@@ -292,7 +292,7 @@ class FileSource(ColumnSource):
         Raises:
             SourceError: when the file cannot be read, or is not sorted by the replay clock.
         """
-        path = str(Path(root_of(self.paths), origin))
+        path = file_below(self.paths, origin)
         if self.processing_time is None:
             return self.read_file(path, self.schema(), start, stop)
         first = max(start - 1, 0)  # the row before the range shows whether the clock goes back to the first one

@@ -9,7 +9,7 @@ from typing import Final
 from dataflow_model.arguments import local_path
 from dataflow_model.errors import InvalidArgument, InvalidType
 
-__all__ = ["PathLike", "absolute_path", "absolute_paths", "root_of"]
+__all__ = ["PathLike", "absolute_path", "absolute_paths", "file_below", "root_of"]
 
 PathLike = str | os.PathLike[str]
 
@@ -73,10 +73,36 @@ def root_of(paths: tuple[str, ...]) -> str:
         >>> root_of(("/nowhere/2013/*/part-*.parquet", "/nowhere/2014/*.parquet"))
         '/nowhere'
     """
-    bases = []
-    for path in paths:
-        base = path
-        while any(sign in base for sign in _WILD) and not os.path.exists(base):  # noqa: PTH110 - text is enough
-            base = os.path.dirname(base)  # noqa: PTH120
-        bases.append(base if os.path.isdir(base) else os.path.dirname(base))  # noqa: PTH112, PTH120
-    return os.path.commonpath(bases)
+    return os.path.commonpath([_folder_of(path) for path in paths])
+
+
+def file_below(paths: tuple[str, ...], name: str) -> str:
+    """Return the path of a file that was listed under a name below `root_of(paths)`.
+
+    A folder that is gone looks like a file that is gone, so `root_of` now returns the folder above it; but only one of
+    the two can have contained a file of this name.
+
+    Example:
+        >>> file_below(("/nowhere/in",), "part.parquet"), file_below(("/nowhere/in",), "in")
+        ('/nowhere/in/part.parquet', '/nowhere/in')
+    """
+    now, before = (os.path.join(root, name) for root in (root_of(paths), os.path.commonpath(paths)))  # noqa: PTH118
+    return before if not _is_meant(paths, now) and _is_meant(paths, before) else now
+
+
+def _folder_of(path: str) -> str:
+    """Return the deepest folder that a path, which may be a glob, can mean or have files in."""
+    base = path
+    while any(sign in base for sign in _WILD) and not os.path.exists(base):  # noqa: PTH110 - text is enough
+        base = os.path.dirname(base)  # noqa: PTH120
+    is_folder = base != path or os.path.isdir(base)  # noqa: PTH112 - that of a glob is one, whether it is there or not
+    return base if is_folder else os.path.dirname(base)  # noqa: PTH120
+
+
+def _is_meant(paths: tuple[str, ...], file: str) -> bool:
+    """Return whether a file is one of the paths, below one, or where a glob looks for files."""
+    return any(
+        file == path or file.startswith(os.path.join(base, ""))  # noqa: PTH118
+        for path in paths
+        for base in (path, _folder_of(path) if any(sign in path for sign in _WILD) else path)
+    )

@@ -6,6 +6,10 @@ Below the output directory, readers see `part-…` files only; `_pending/<commit
 * `<commit>+pending` lists the final names and is written before the first rename;
 * `<commit>` is the same file, renamed after the last one: the commit is published, and repeating it changes nothing.
 
+A stream repeats at most its last commit, so each commit removes the files of earlier ones of the same run. For each of
+the last starts of the run, the file of its last commit is kept: all commits of a start up to its last are published,
+also those that the run repeats because its checkpoint was restored from a copy.
+
 A commit that was interrupted can be repeated in two ways. Repeated with the same pending files, it is rolled forward: a
 file that is no longer pending and has its final name was renamed earlier and is left alone. Repeated with files that
 were written anew, it first removes what the earlier attempt had renamed, which `<commit>+pending` lists.
@@ -17,6 +21,7 @@ as the file system keeps the order of renames.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -26,6 +31,7 @@ from urllib.parse import quote, unquote
 
 from dataflow_model.errors import SinkError
 from dataflow_model.plan.sinks import KnownCommits
+from dataflow_model.runners.sharded.commit_ids import CommitId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,6 +41,7 @@ __all__ = [
     "DEAD_LETTERS",
     "PENDING",
     "discard",
+    "forget",
     "known_commits",
     "pending_directory",
     "publish",
@@ -48,6 +55,10 @@ _BEGUN: Final = "+pending"
 """How the name of a commit's list of files ends until the commit is published."""
 _FORMERLY: Final = "_staging"
 """The former name of the directory of pending files; a commit that began there also finishes there."""
+_PART: Final = ".part"
+"""How the name of a file ends until it is whole."""
+_STARTS: Final = 8
+"""The number of starts of a run whose last commit is remembered."""
 COMMITS: Final = "_commits"
 DEAD_LETTERS: Final = "_dead_letters"
 
@@ -97,7 +108,8 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
     pending = pending_directory(path, commit_id)
     published = Path(path, COMMITS, safe_name(commit_id))
     manifest = published.with_name(published.name + _BEGUN)
-    if published.exists():
+    known = _published(published.parent)
+    if commit_id in known or _is_earlier(commit_id, known):
         _discard(pending)
         return
     try:
@@ -112,6 +124,8 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
             if sync:
                 _sync_names(path, files)
             manifest.replace(published)
+            for commit in _needless({*known, commit_id}, commit_id):
+                forget(path, commit)
         else:
             manifest.unlink(missing_ok=True)
     except OSError as error:
@@ -141,6 +155,12 @@ def publish_part(path: str, commit_id: str, files: Sequence[tuple[str, str]], *,
         ) from error
 
 
+def forget(path: str, commit_id: str) -> None:
+    """Remove the record that a commit is published; it is removed later, or stays, if that is not possible now."""
+    with contextlib.suppress(OSError):
+        Path(path, COMMITS, safe_name(commit_id)).unlink()
+
+
 def discard(path: str, commit_id: str) -> None:
     """Remove the pending files of a commit, and the directory of pending files when nothing else is in it."""
     _discard(pending_directory(path, commit_id))
@@ -148,9 +168,36 @@ def discard(path: str, commit_id: str) -> None:
 
 def known_commits(path: str, run_id: str) -> KnownCommits:
     """Return the commits whose ids begin with the id of a run."""
-    published = {name.removesuffix(_BEGUN) for name in _names(Path(path, COMMITS))}
+    published = {name.removesuffix(_BEGUN) for name in _names(Path(path, COMMITS))}  # at least in part
     pending = {name for directory in (PENDING, _FORMERLY) for name in _names(Path(path, directory))}
     return KnownCommits(_of_run(run_id, published), _of_run(run_id, pending))
+
+
+def _published(commits: Path) -> set[str]:
+    """Return the ids of the commits whose files are known to be published."""
+    return {unquote(name) for name in _names(commits) if not name.endswith((_BEGUN, _PART))}
+
+
+def _is_earlier(commit_id: str, known: Iterable[str]) -> bool:
+    """Return whether a later commit of the same start of the run is published, and so this one was before."""
+    own = CommitId.of(commit_id)
+    others = filter(None, map(CommitId.of, known))
+    return own is not None and any(other[:2] == own[:2] and other.number > own.number for other in others)
+
+
+def _needless(known: Iterable[str], commit_id: str) -> set[str]:
+    """Return which published commits of a run need not be remembered: all but the last ones of its last starts.
+
+    Args:
+        known: the published commits.
+        commit_id: any of the run.
+    """
+    own = CommitId.of(commit_id)
+    last: dict[int, tuple[int, str]] = {}
+    of_run = {name: commit for name in known if own and (commit := CommitId.of(name)) and commit.run == own.run}
+    for name, commit in of_run.items():
+        last[commit.start] = max(last.get(commit.start, (-1, "")), (commit.number, name))
+    return of_run.keys() - {last[start][1] for start in sorted(last)[-_STARTS:]}
 
 
 def _names(directory: Path) -> list[str]:
@@ -208,7 +255,7 @@ def _listed(manifest: Path, path: str, commit_id: str) -> set[str]:
 
 def _write_whole(path: Path, text: str, *, sync: bool) -> None:
     """Write a file that is either complete or absent after a crash; with `sync`, also after a power failure."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
     part.write_text(text)
     if sync:
         _sync(part)

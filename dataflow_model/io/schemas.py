@@ -18,6 +18,7 @@ __all__ = [
     "RETRACTION_FIELD",
     "added_fields",
     "checked_schema",
+    "columns_text",
     "full_schema",
     "unified_schema",
     "unknown_columns",
@@ -43,6 +44,20 @@ def added_fields(*, panes: bool, retractions: bool) -> tuple[pa.Field, ...]:
         retractions: whether values may be retracted, so that a column marks the retractions.
     """
     return (*(PANE_FIELDS if panes else ()), *((RETRACTION_FIELD,) if retractions else ()))
+
+
+def columns_text(schema: pa.Schema | None) -> tuple[str, ...] | None:
+    """Return the names and types of columns as text, which is the same in every version of Arrow.
+
+    Example:
+        >>> columns_text(pa.schema([pa.field("key", pa.string(), nullable=False), ("value", pa.int64())]))
+        ('key: string not null', 'value: int64')
+    """
+    return (
+        None
+        if schema is None
+        else tuple(str(field).removeprefix("pyarrow.Field<").removesuffix(">") for field in schema)
+    )
 
 
 def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Schema:

@@ -10,8 +10,8 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.io.database_urls import checked_url
-from dataflow_model.io.schemas import checked_schema, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.database_urls import checked_url, place_in_url
+from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import Misfit, fit_places, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
 from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
@@ -103,6 +103,16 @@ class TableSink(Sink):
         if self.schema is None:
             raise unknown_columns(self.label)
 
+    def destination(self) -> Mapping[str, object]:
+        """Return the database, without the user and what must stay secret, the table, its keys and the columns."""
+        return {
+            "database": place_in_url(self.url),
+            "table": self.table,
+            "keys": self.keys,
+            "panes": self.panes,
+            "columns": columns_text(self.schema),
+        }
+
     def fenced(self, fence: Fence) -> TableSink:
         """Return the sink as one start of a run uses it."""
         return attrs.evolve(self, fence=fence)
@@ -157,6 +167,11 @@ class TableSink(Sink):
         ]
         nulls: dict[str, Any] = {} if schema is None else dict.fromkeys(schema.names)
         store.apply(commit_id, schema, [nulls | row for row in upserts], deletes, letters, is_whole=is_whole)
+
+    def forget(self, commit_id: str) -> None:
+        """Remove the row of a bounded run from the table of commits; that of a stream is only ever replaced."""
+        if self.fence is None:
+            self._store().forget(commit_id)
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Do nothing: nothing is written outside the messages."""

@@ -127,6 +127,11 @@ class TableStore:
         with self._explained(), self._engine.begin() as connection:
             self._take(connection, fence.run_id, fence)
 
+    def forget(self, run: str) -> None:
+        """Remove the row of a run that is over."""
+        with self._explained(), self._engine.begin() as connection:
+            connection.execute(sa.delete(self._commits).where(*self._mine(run)))
+
     def last_commit(self, run: str) -> str:
         """Return the id of a run's last commit; empty if there is none."""
         query = sa.select(self._commits.c.last_commit).where(*self._mine(run))

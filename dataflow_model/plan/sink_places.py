@@ -1,19 +1,25 @@
-"""Sinks of one pipeline must not share a directory, nor write to one that a source of the pipeline follows."""
+"""The places of sinks: they must not share one, nor write to one that a source follows, nor change it on the way."""
 
 from __future__ import annotations
 
 import itertools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import PlanError
+from dataflow_model.plan.fingerprint import stable_repr
 from dataflow_model.plan.nodes import Read, Write
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dataflow_model.plan.graph import Plan
 
-__all__ = ["check_sink_places"]
+__all__ = ["change_of_destination", "check_sink_places", "destinations"]
+
+_PLACES: Final = ("path", "database", "table")
+"""The options of sinks that decide where their output goes; the others decide its form."""
 
 
 def check_sink_places(plan: Plan) -> None:
@@ -58,3 +64,40 @@ def check_sink_places(plan: Plan) -> None:
                 f"{other!r} writes to {other_place}, which is reserved for the internal files of {label!r}",
                 hint=f"give {other!r} its own directory",
             )
+
+
+def destinations(plan: Plan) -> dict[str, dict[str, str]]:
+    """Return for each sink what decides where its output goes and in which form; see `Sink.destination`.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> _ = p | dm.Create([1]) | "out" >> dm.io.WriteJson("/nowhere/out")
+        >>> destinations(p.plan())["out"]["path"]
+        "'/nowhere/out'"
+    """
+    return {
+        node.label: {name: stable_repr(value) for name, value in node.sink.destination().items()}
+        for node in plan.nodes
+        if isinstance(node, Write)
+    }
+
+
+def change_of_destination(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """Return how the destination of a sink has changed, in the words of users; `None` if it has not.
+
+    Example:
+        >>> change_of_destination({"path": "'out'", "panes": "False"}, {"path": "'new'", "panes": "False"})
+        "wrote to path='out'; it would write to path='new' now, and what is in the old place would stay there"
+        >>> change_of_destination({"panes": "False"}, {"panes": "True"})
+        'wrote with panes=False; it would write with panes=True now, beside the output in the old form'
+    """
+    changed = [
+        name for name in (*before, *(name for name in now if name not in before)) if before.get(name) != now.get(name)
+    ]
+    if not changed:
+        return None
+    was, is_now = (", ".join(f"{name}={of[name]}" for name in changed if name in of) for of in (before, now))
+    if set(changed).isdisjoint(_PLACES):
+        return f"wrote with {was}; it would write with {is_now} now, beside the output in the old form"
+    return f"wrote to {was}; it would write to {is_now} now, and what is in the old place would stay there"

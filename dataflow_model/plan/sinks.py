@@ -148,6 +148,16 @@ class Sink(abc.ABC):
         """
         return None
 
+    def destination(self) -> Mapping[str, object]:
+        """Return the options that decide where the output goes and in which form, by name.
+
+        A stream records their `repr`s, and is rejected if one has changed when it is resumed: the old place would keep
+        its output, and the new one would get only the rest. They are shown in errors, so leave out passwords. By
+        default, they are the place and `panes`.
+        """
+        place = self.place()
+        return {"panes": self.panes} if place is None else {"path": place, "panes": self.panes}
+
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
         """Return the counts of the tasks of one commit, such as `rows` and `dead_letters`, for the metrics."""
         del messages
@@ -219,6 +229,13 @@ class Sink(abc.ABC):
     @abc.abstractmethod
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Publish the output of the tasks."""
+
+    def forget(self, commit_id: str) -> None:  # noqa: B027 - most sinks remember no commits
+        """Forget a published commit that will not be repeated: that of a bounded run, which commits once.
+
+        It is not called for a stream. A sink that remembers the commits of a stream must recognise the last one of a
+        run, and may forget those before it: they are published in the order of their numbers.
+        """
 
     @abc.abstractmethod
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:

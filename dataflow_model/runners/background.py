@@ -73,6 +73,8 @@ class BackgroundRun(abc.ABC):
         self._problem = ""
         self._is_error_seen = False
         self._thread = threading.Thread(target=self._work, name=runner, daemon=True)
+        self._beginning = threading.Lock()
+        """Taken once: by the thread when it begins to run, or by `_start` if it gives up before that."""
         self._ending = threading.Event()
         self._over = threading.Event()
 
@@ -103,6 +105,10 @@ class BackgroundRun(abc.ABC):
         """Wait for the end, except in a function of the run itself: a bounded run drains by itself."""
         if not self._is_own_thread():
             self.wait_until_finish()
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Stop the run, and wait for its end; in a function of the run itself it returns at once."""
 
     @abc.abstractmethod
     def report(self) -> RunReport:
@@ -158,17 +164,37 @@ class BackgroundRun(abc.ABC):
         """Release what the run holds, however it has ended."""
 
     def _start(self) -> None:
-        """Start the thread of the run, and the thread that shows and logs its progress."""
-        self._log = RunLog(self._staged.whole, self._runner, self.report, self._staged.ahead)
-        self._progress = live_progress()
-        self._watcher: threading.Thread | None = None
-        if is_observed():
-            self._watcher = threading.Thread(target=self._watch, name=f"{self._runner}: watcher", daemon=True)
-            self._watcher.start()
-        self._thread.start()
-        _RUNS.add(self)
+        """Start the thread of the run, and the thread that shows and logs its progress.
+
+        From here on, the run releases what it holds. If the start fails or is interrupted, nobody gets this result, so
+        the run is stopped.
+        """
+        try:
+            self._log = RunLog(self._staged.whole, self._runner, self.report, self._staged.ahead)
+            self._progress = live_progress()
+            self._watcher: threading.Thread | None = None
+            if is_observed():
+                self._watcher = threading.Thread(target=self._watch, name=f"{self._runner}: watcher", daemon=True)
+                self._watcher.start()
+            self._thread.start()
+            _RUNS.add(self)
+        except BaseException:  # Ctrl-C too, also while the thread is running already
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Stop the run if its thread has begun; otherwise release what it holds, and keep the thread from beginning."""
+        if not self._beginning.acquire(blocking=False):
+            self.stop()
+            return
+        self._ending.set()
+        self._state = RunnerState.STOPPED
+        self._release()
+        self._over.set()
 
     def _work(self) -> None:
+        if not self._beginning.acquire(blocking=False):
+            return
         ended_as = RunnerState.FAILED
         try:
             ended_as = self._execute()

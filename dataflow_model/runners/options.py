@@ -7,12 +7,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.arguments import local_path, positive_int
-from dataflow_model.errors import InvalidArgument
+from dataflow_model.errors import InvalidArgument, InvalidType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["checkpoint_path", "reject_options_of_streams", "rows_per_batch", "state_memory"]
+__all__ = ["checked_flag", "checkpoint_path", "reject_options_of_streams", "rows_per_batch", "state_memory", "trusts"]
 
 _ROWS_PER_BATCH: Final = 400_000
 
@@ -110,3 +110,26 @@ def state_memory(bound: object) -> int | None:
             hint="use max_state_memory='500 MB' or '2 GiB', for example",
         )
     return count
+
+
+def checked_flag(name: str, value: object, hint: str = "leave it out for False") -> bool:
+    """Return an option that must be true or false.
+
+    Raises:
+        InvalidType: for anything else, such as a path.
+
+    Example:
+        >>> checked_flag("trust_checkpoint", "checkpoints/delays", "pass the directory as checkpoint=")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.InvalidType: `trust_checkpoint` must be True or False, got 'checkpoints/delays'
+        Hint: pass the directory as checkpoint=
+    """
+    if not isinstance(value, bool):
+        raise InvalidType(f"`{name}` must be True or False, got {value!r}", hint=hint)
+    return value
+
+
+def trusts(value: object) -> bool:
+    """Return the option `trust_checkpoint`."""
+    return checked_flag("trust_checkpoint", value, "pass the directory as checkpoint=")

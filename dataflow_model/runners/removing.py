@@ -1,4 +1,7 @@
-"""Remove output that will not be published; a failure to remove it must not hide the reason."""
+"""Remove what is not needed any more: output that will not be published, and the records of commits.
+
+A failure to remove it must not hide how the run has ended.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from dataflow_model.errors import LOG
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["remove_all"]
+    from dataflow_model.plan.nodes import Write
+
+__all__ = ["forget_commit", "remove_all"]
 
 
 def remove_all(steps: Iterable[tuple[str, Callable[[], None]]]) -> None:
@@ -23,3 +28,12 @@ def remove_all(steps: Iterable[tuple[str, Callable[[], None]]]) -> None:
             remove()
         except Exception:  # noqa: BLE001 - a sink of the user's may raise anything
             LOG.exception("output of %r that was not published could not be removed", label)
+
+
+def forget_commit(sinks: Iterable[Write], commit_id: str) -> None:
+    """Let sinks forget the commit of a bounded run, which is published; an error is logged."""
+    for node in sinks:
+        try:
+            node.sink.forget(commit_id)
+        except Exception:  # noqa: BLE001 - likewise
+            LOG.warning("%r could not forget the commit %s, which is published", node.label, commit_id, exc_info=True)

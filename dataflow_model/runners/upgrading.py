@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from dataflow_model.errors import InvalidType
 from dataflow_model.runners.local.run_file import HOST
 from dataflow_model.runners.local.stopped import StoppedLocalRun
-from dataflow_model.runners.options import checkpoint_path
+from dataflow_model.runners.options import checkpoint_path, trusts
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
+from dataflow_model.runners.sharded.checkpoint.trust import check_trust
 from dataflow_model.runners.sharded.upgrade.carrying import carry_over
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def upgrade(
     *,
     drop: Collection[str] = (),
     spark: SparkSession | None = None,
+    trust_checkpoint: bool = False,
 ) -> Upgraded:
     """Carry the state of a stopped streaming run into a new checkpoint, from which a changed pipeline continues.
 
@@ -47,13 +49,17 @@ def upgrade(
         drop: the labels of transforms whose state may be lost: groupings that no longer exist or have another
             definition, and sources that no longer exist or should start again.
         spark: the session with which to read the state of a run on Spark; by default one on this machine.
+        trust_checkpoint: whether to read the old checkpoint even if other users may write to it, since a checkpoint
+            contains code; see `LocalRunner`.
 
     Raises:
-        CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it is running, drained,
-            finished, or in the middle of a commit.
+        CheckpointInUse: if the run in `old` is alive.
+        CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it was drained, has finished,
+            or is in the middle of a commit.
         InvalidArgument: if `new` exists, if `drop` names a transform that the old pipeline did not have, or for a URL.
         InvalidType: if `drop` is a single label, or no collection.
         StateCorruption: if the old state is damaged.
+        UntrustedCheckpoint: if everybody may write to `old`.
         SinkError: if the new directory cannot be written.
 
     Example:
@@ -68,6 +74,7 @@ def upgrade(
         labels = [given] if isinstance(given, str) else ["delays", "rows"]
         raise InvalidType(f"`drop` must be a collection of labels, got {given!r}", hint=f"write drop={labels!r}")
     before = checkpoint_path(old)
+    check_trust(before, is_trusted=trusts(trust_checkpoint))
     return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
+from dataflow_model.io.paths import file_below
 from dataflow_model.plan.sources import ColumnSource, Origin
 from dataflow_model.runners.sharded.progress import read_progress
 from tests.support.micro_batches import Streamed
@@ -43,9 +45,9 @@ def write(path: Path, numbers: Sequence[int]) -> None:
             path.write_text("".join(f'{{"at": 0, "n": {number}}}\n' for number in numbers))
 
 
-def stream(folder: Path, kind: str) -> Stepped:
+def stream(folder: Path, kind: str, pattern: str = "") -> Stepped:
     def build(p: dm.Pipeline) -> None:
-        rows = p | "rows" >> READERS[kind](folder / "rows", event_time="at")
+        rows = p | "rows" >> READERS[kind](folder / "rows" / pattern, event_time="at")
         _ = rows | dm.Map(lambda row: row.n) | "numbers" >> dm.io.Collect()
 
     return Stepped(build, folder / "checkpoint", rows=READ)
@@ -69,6 +71,44 @@ def test_a_file_that_was_replaced_while_the_stream_was_stopped_is_rejected(
     write(file, range(10))
     stepped.steps()
     assert collected(stepped) == list(range(10))
+
+
+@files
+@pytest.mark.parametrize("pattern", ["", "*", "**/a.*"])
+@pytest.mark.parametrize("other", [None, range(10)], ids=["alone", "beside a file of the same name"])
+def test_a_folder_that_was_removed_while_the_stream_was_stopped_is_named_and_no_other_read(
+    tmp_path: Path, kind: str, pattern: str, other: Sequence[int] | None
+) -> None:
+    file, stepped = tmp_path / "rows" / f"a.{kind}", stream(tmp_path, kind, pattern)
+    write(file, range(10))
+    stepped.steps(2)
+    before = file.rename(tmp_path / f"kept.{kind}")
+    file.parent.rmdir()
+    if other is not None:
+        write(tmp_path / file.name, other)  # in the folder above, where the name would be found too
+    with pytest.raises(SourceError, match=rf"^{re.escape(str(file))} cannot be read: No such file or directory"):
+        stepped.steps()
+    file.parent.mkdir()
+    before.rename(file)
+    stepped.steps()
+    assert collected(stepped) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("paths", "name", "path"),
+    [
+        (("/x/in",), "a.csv", "/x/in/a.csv"),
+        (("/x/in",), "sub/a.csv", "/x/in/sub/a.csv"),
+        (("/x/a.csv",), "a.csv", "/x/a.csv"),
+        (("/x/in/*.csv",), "a.csv", "/x/in/a.csv"),
+        (("/x/in", "/x/b.csv"), "in/a.csv", "/x/in/a.csv"),
+        (("/x/in", "/x/b.csv"), "b.csv", "/x/b.csv"),
+        (("/x/in", "/x/in/sub"), "a.csv", "/x/in/a.csv"),
+        (("/x/in", "/y/*/b.csv"), "y/1/b.csv", "/y/1/b.csv"),
+    ],
+)
+def test_the_path_of_a_file_that_is_gone_is_where_it_was_listed(paths: tuple[str, ...], name: str, path: str) -> None:
+    assert file_below(paths, name) == path
 
 
 @files

@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
@@ -21,68 +20,17 @@ from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
 from dataflow_model.io.table_sinks import TableSink
 from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.records import Record
-from dataflow_model.plan.sinks import Fence, Sink
+from dataflow_model.plan.sinks import Fence
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+from tests.support.crashing_commits import Crash, every_crash, written
 from tests.support.exactly_once.databases import rows as table_rows
 from tests.support.written_files import rows, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 PAIRS = pa.schema({"key": pa.string(), "value": pa.int64()})
-STEPS = ("replace", "unlink", "mkdir", "rmdir")
-"""The functions of `os` through which a commit changes a directory."""
-
-
-class Crash(BaseException):
-    """What nothing catches."""
-
-
-@attrs.define
-class Crashing:
-    """Crashes before the first change of a directory that follows `after` others, and remembers whether it did."""
-
-    after: int
-    happened: bool = False
-
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[None]:
-        steps = itertools.count()
-
-        def step(change: Any) -> Any:
-            def changed(*args: Any, **kwargs: Any) -> Any:
-                if next(steps) >= self.after:
-                    self.happened = True
-                    raise Crash
-                return change(*args, **kwargs)
-
-            return changed
-
-        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Crash):
-            for name in STEPS:
-                patch.setattr(os, name, step(getattr(os, name)))
-            yield
-
-
-def every_crash() -> Iterator[Crashing]:
-    """Yield a crash at each step in turn, until what was to crash is over before."""
-    for steps in itertools.count():
-        crash = Crashing(steps)
-        yield crash
-        if not crash.happened:
-            return
-
-
-def written(sink: Sink, commit: str, *tasks: Sequence[Any]) -> list[bytes]:
-    messages = []
-    for number, values in enumerate(tasks):
-        writer = sink.open(commit, str(number))
-        writer.write(
-            [Record(v, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(n,)) for n, v in enumerate(values, number)]
-        )
-        messages.append(writer.close())
-    return messages
 
 
 def dead_letters(sink: FileSink) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import stat
+import subprocess
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,11 @@ from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.progress import read_progress, write_progress
 from dataflow_model.runners.sharded.publishing import last_published, read_collected
+from dataflow_model.runners.sharded.starting import stream_program
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed, offset_of
 from dataflow_model.values import pickles
+from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,6 +138,26 @@ def test_a_file_that_cannot_be_written_whole_leaves_the_old_one_and_no_remains(
 
 def _no_space(*_: Any) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_what_a_killed_process_has_not_completed_is_removed_by_the_next_start(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(str(tmp_path), staged(), 2, HOST, is_input_over)
+    stream_program(checkpoint, staged(), {}, (0, 1))
+    before = set(modes(tmp_path))
+    code = (
+        "import os, pathlib, sys\n"
+        "from dataflow_model.runners.sharded.checkpoint.durable import write_file\n"
+        "os.fsync = lambda _: os._exit(3)\n"
+        "write_file(pathlib.Path(sys.argv[1]), b'half', sync=True)\n"
+    )
+    for name in ("progress.json", "requests/long.name.arrow"):
+        place = tmp_path / "dataflow" / name
+        assert subprocess.run([sys.executable, "-c", code, place], check=False, cwd=REPOSITORY).returncode == 3
+    assert len(modes(tmp_path).keys() - before) == 2
+    stream_program(checkpoint, staged(), {}, (0, 1))
+    assert {name for name in modes(tmp_path) if "sequencers/" not in name} == {
+        name for name in before if "sequencers/" not in name
+    }
 
 
 # Formats and damage.

@@ -33,7 +33,7 @@ sys.stdin.read()
 def test_a_lock_is_taken_once_at_a_time(tmp_path: Path) -> None:
     first, second = (RunLock.of(str(tmp_path), "local") for _ in range(2))
     first.take()
-    with pytest.raises(dm.CheckpointMismatch, match=f"is running, in process {os.getpid()}"):
+    with pytest.raises(dm.CheckpointInUse, match=f"is running, in process {os.getpid()}"):
         second.take()
     first.release()
     second.take()

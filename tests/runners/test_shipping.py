@@ -22,7 +22,6 @@ from dataflow_model.runners.sharded.program import PackedProgram, Program
 from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.runners.spark import shipping
 from dataflow_model.runners.spark.job import do_work, plan_work
-from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shipping import (
     MOST_ALONG,
     processor,
@@ -156,33 +155,6 @@ def test_a_session_that_did_not_get_the_package_gets_it_for_the_next_run(
     gc.collect()
     assert not Path(failed).exists()
     assert not Path(sent).exists()
-
-
-# The folder of a bounded job.
-
-
-def test_the_folder_of_a_job_goes_when_nobody_holds_it_any_more() -> None:
-    folder = RunFolder()
-    path = folder.path
-    (path / "collected").mkdir()
-    assert path.exists()
-    del folder
-    assert not path.exists()
-
-
-def test_the_folder_of_a_job_goes_when_its_process_ends_but_not_with_a_child() -> None:
-    code = (
-        "import os\n"
-        "from dataflow_model.runners.spark.run_folder import RunFolder\n"
-        "folder = RunFolder()\n"
-        "child = os.fork()\n"
-        "if child:\n"
-        "    os.waitpid(child, 0)\n"
-        "    print(folder.path)\n"
-        "    assert folder.path.exists()\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not Path(ran.stdout.strip()).exists()
 
 
 # What cannot be pickled.

@@ -119,7 +119,7 @@ def test_a_second_run_on_one_checkpoint_in_one_session_ends_the_first_as_superse
     with pytest.raises(dm.SupersededRun, match=r"was taken\s+over at .* by a newer start of the run \(process \d+"):
         older.wait_until_finish(PATIENCE)
     assert older.state is dm.RunnerState.FAILED
-    with pytest.raises(dm.CheckpointMismatch, match="is running, in process"):  # the newer one's mark is still there
+    with pytest.raises(dm.CheckpointInUse, match="is running, in process"):  # the newer one's mark is still there
         dm.upgrade(str(tmp_path / "checkpoint"), str(tmp_path / "next"), spark=spark)
     write_rows(tmp_path / "rows" / "b.parquet", 15, 25)
     newer.drain()

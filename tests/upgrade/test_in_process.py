@@ -97,7 +97,7 @@ def test_a_stream_in_a_micro_batch_that_takes_long_is_running(tmp_path: Path, mo
     checkpoint = tmp_path / "checkpoint"
     result = start(dm.LocalRunner(checkpoint=checkpoint), lambda p: p | dm.Create(["x"]) | dm.io.ForeachBundle(wait))
     assert entered.wait(PATIENCE)
-    with pytest.raises(dm.CheckpointMismatch, match=f"is running, in process {os.getpid()} on"):
+    with pytest.raises(dm.CheckpointInUse, match=f"is running, in process {os.getpid()} on"):
         upgrade(str(checkpoint), str(tmp_path / "new"))
     leave.set()
     result.wait_until_finish(PATIENCE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
+from dataflow_model.runners.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint import running
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
@@ -22,6 +25,7 @@ from dataflow_model.runners.spark.installation import Missing
 from dataflow_model.runners.spark.stopped import StoppedSparkRun
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen
+from tests.support.settings import REPOSITORY
 from tests.support.upgrade.pipelines import plain
 from tests.support.waiting import PATIENCE
 
@@ -69,10 +73,27 @@ def test_a_stopped_run_goes_on(old: Run, rows: Path) -> None:
     assert not difference(expected, seen(Run(plain(rows), upgrade(old), 61, shards=3).finish().collected("panes")))
 
 
+def test_what_a_killed_upgrade_has_left_is_removed_by_the_next_one(old: Run) -> None:
+    place = old.folder.with_name("new")
+    code = (
+        "import os, sys; from pathlib import Path; from dataflow_model.runners.run_folder import working_folder\n"
+        "with working_folder(Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'part').touch()\n"
+        "    os._exit(3)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, place], check=False, cwd=REPOSITORY).returncode == 3
+    [left] = place.parent.glob(".new.*")
+    with working_folder(place.with_name("new")) as alive:
+        assert list(place.parent.glob(".new.*")) == [alive] != [left]
+        assert upgrade(old) == place
+        assert alive.exists()
+    assert not list(place.parent.glob(".new.*"))
+
+
 def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old: Run) -> None:
     mark = RunningMark(str(old.folder / "dataflow"))
     mark.start()
-    with pytest.raises(dm.CheckpointMismatch, match=r"is running, in process \d+ on .*\nHint: stop it first"):
+    with pytest.raises(dm.CheckpointInUse, match=r"is running, in process \d+ on .*\nHint: stop it first"):
         upgrade(old)
     mark.end(superseded=True)
     path = old.folder / "dataflow" / "running"

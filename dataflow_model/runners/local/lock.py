@@ -10,19 +10,14 @@ from typing import Final, Self
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch, SinkError
+from dataflow_model.errors import CheckpointInUse, SinkError
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder
+from dataflow_model.runners.sharded.checkpoint.file_systems import MOUNTS, mount_of
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 __all__ = ["RunLock", "check_file_system", "who_holds"]
 
 _NAME: Final = "lock"
-_MOUNTS: Final = pathlib.Path("/proc/self/mounts")
-_NETWORK: Final = frozenset(
-    {"9p", "afs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs"}
-    | {"lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb", "smb2", "smb3", "smbfs"}
-)
-"""File systems on which locks and SQLite's shared memory do not work across machines."""
 
 
 @attrs.define(eq=False)
@@ -54,7 +49,7 @@ class RunLock:
         """Take the lock.
 
         Raises:
-            CheckpointMismatch: if another run holds it.
+            CheckpointInUse: if another run holds it.
             SinkError: if the folder cannot be written, or is on a network file system.
         """
         check_file_system(self.folder, self.path)
@@ -70,7 +65,7 @@ class RunLock:
         except BlockingIOError as error:
             who = _who(descriptor)
             os.close(descriptor)
-            raise CheckpointMismatch(
+            raise CheckpointInUse(
                 f"the run in {self.path!r} is running, in {who}",
                 hint="stop that run first: result.stop(); or pass another directory as checkpoint=",
             ) from error
@@ -133,7 +128,7 @@ def _who(descriptor: int) -> str:
         return "another process"
 
 
-def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = _MOUNTS) -> None:
+def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = MOUNTS) -> None:
     """Reject a folder on a network file system, if this machine lists its mounts.
 
     Args:
@@ -144,31 +139,10 @@ def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = _M
     Raises:
         SinkError: if the folder is on a network file system.
     """
-    try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:  # this system has no such file
-        return
-    place = folder.resolve()
-    nearest, kind = pathlib.Path("/"), ""
-    for line in lines:
-        _, mounted, name, *_ = line.split(" ")
-        at = pathlib.Path(_unescaped(mounted))
-        if place.is_relative_to(at) and len(at.parts) >= len(nearest.parts):  # a later mount hides an earlier one
-            nearest, kind = at, name
-    if kind in _NETWORK:
+    mount = mount_of(folder, mounts)
+    if mount.is_network:
         raise SinkError(
-            f"the checkpoint directory {path!r} is on a network file system ({kind}, mounted at {str(nearest)!r}), "
-            "on which no lock keeps two machines from going on with the same run",
+            f"the checkpoint directory {path!r} is on a network file system ({mount.kind}, mounted at "
+            f"{str(mount.place)!r}), on which no lock keeps two machines from going on with the same run",
             hint="pass a directory on a local disk as checkpoint=",
         )
-
-
-def _unescaped(text: str) -> str:
-    r"""Return the path of a mount point, in which blanks and some other characters are written in octal.
-
-    Example:
-        >>> _unescaped(r"/mnt/my\040disk")
-        '/mnt/my disk'
-    """
-    head, *tail = text.split("\\")
-    return head + "".join(chr(int(part[:3], 8)) + part[3:] for part in tail)

@@ -34,6 +34,9 @@ CREATE TABLE IF NOT EXISTS done (source, origin, entry, PRIMARY KEY (source, ori
 _PART: Final = "FROM parts WHERE depth = ? AND shard = ? AND sequence = ? AND part = ?"
 _GET_PART: Final = f"SELECT payload {_PART}"
 _REMOVE_PART: Final = f"DELETE {_PART}"
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_PRIMARY: Final = 0xFF
+"""The bits of an error code of SQLite that remain if its details are left out."""
 _PAGE_BYTES: Final = 16_384
 """Micro-batches write megabytes: with SQLite's 4,096, a transaction took half as long again."""
 
@@ -204,13 +207,13 @@ class RunFile:
         """Raise SQLite's errors as errors of this package."""
         try:
             yield
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _DAMAGED:
+                raise corrupt(repr(str(self.path)), str(error)) from error
             raise SinkError(
                 f"{str(self.path)!r} in the checkpoint directory cannot be used: {error}",
                 hint="check free space and permissions, and start the run again: it resumes where it stopped",
             ) from error
-        except sqlite3.DatabaseError as error:
-            raise corrupt(repr(str(self.path)), str(error)) from error
 
 
 @attrs.frozen

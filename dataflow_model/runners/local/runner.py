@@ -16,7 +16,14 @@ from dataflow_model.plan.runner import Clock
 from dataflow_model.runners.engine.bounded.execution import Execution
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
-from dataflow_model.runners.options import checkpoint_path, reject_options_of_streams, rows_per_batch, state_memory
+from dataflow_model.runners.options import (
+    checked_flag,
+    checkpoint_path,
+    reject_options_of_streams,
+    rows_per_batch,
+    state_memory,
+    trusts,
+)
 from dataflow_model.time import Duration, InstantLike, ProcessingTime, duration, duration_text, processing_time
 
 if TYPE_CHECKING:
@@ -63,11 +70,15 @@ class LocalRunner:
             this process. The results are the same for any number. With several, users' functions are pickled and run in
             processes of their own, which see none of this process's objects; each file sink writes a file per process.
             Only without a checkpoint.
+        trust_checkpoint: with a checkpoint, whether to use it even if other users may write to it, since a checkpoint
+            contains code. By default, one that everybody may write to is rejected, and one that belongs to another user
+            or that its group may write to is warned about.
 
     Raises:
         InvalidArgument: for an unknown mode, an interval that does not fit the mode, numbers out of range, options of a
             stream without a checkpoint, or several workers with one.
-        InvalidType: for a clock that is neither an instant nor a `Clock`, such as a class of clocks.
+        InvalidType: for a clock that is neither an instant nor a `Clock`, such as a class of clocks; for a
+            `trust_checkpoint` that is not true or false.
 
     Source: Beam's DirectRunner, which has no checkpoints.
 
@@ -94,7 +105,7 @@ class LocalRunner:
         [('UA', 4)]
     """
 
-    def __init__(  # noqa: PLR0913 - the options of bounded runs and of streams
+    def __init__(  # noqa: PLR0913 - the options of three hosts
         self,
         clock: InstantLike | Clock | None = None,
         *,
@@ -104,8 +115,9 @@ class LocalRunner:
         poll_interval: DurationLike | None = None,
         max_rows_per_batch: int | None = None,
         max_state_memory: int | str | None = None,
-        refresh_side_inputs: bool | None = None,
+        refresh_side_inputs: bool = False,
         workers: int = 1,
+        trust_checkpoint: bool = False,
     ) -> None:
         if mode not in _MODES:
             raise InvalidArgument(
@@ -117,12 +129,13 @@ class LocalRunner:
                 "poll_interval": poll_interval,
                 "max_rows_per_batch": max_rows_per_batch,
                 "max_state_memory": max_state_memory,
-                "refresh_side_inputs": refresh_side_inputs,
+                "refresh_side_inputs": refresh_side_inputs or None,
+                "trust_checkpoint": trust_checkpoint or None,
             }
             reject_options_of_streams(of_streams, "no checkpoint", "pass checkpoint='checkpoints/delays', for example")
         self._rows = rows_per_batch(max_rows_per_batch)
         self._state_memory = state_memory(max_state_memory)
-        self._refreshes = bool(refresh_side_inputs)
+        self._refreshes = checked_flag("refresh_side_inputs", refresh_side_inputs)
         self._workers = _number_of_workers(workers, checkpoint)
         self._poll = duration(_POLL if poll_interval is None else poll_interval)
         if self._poll <= Duration(0):
@@ -131,6 +144,7 @@ class LocalRunner:
                 hint="use poll_interval='1 second', for example",
             )
         self.checkpoint = None if checkpoint is None else checkpoint_path(checkpoint)
+        self._trusts_checkpoint = trusts(trust_checkpoint)
         self._clock = _checked_clock(clock)
         self._interval = check_interval(mode, interval)
 
@@ -141,7 +155,9 @@ class LocalRunner:
             PlanError: with a checkpoint, for a sink that does not accept a stream.
                 With several workers, for a function or a side input that cannot be pickled.
             UnsupportedOnRunner: for a feature that the runner does not support; see `runners.local.support`.
-            CheckpointMismatch: for a checkpoint of another pipeline or runner, or one that another process uses.
+            CheckpointMismatch: for a checkpoint of another pipeline or runner.
+            CheckpointInUse: for a checkpoint whose run is alive, in this process or another.
+            UntrustedCheckpoint: for a checkpoint that everybody may write to.
             SinkError: for an output or a checkpoint that cannot be written.
         """
         bounded = BOUNDED if self._workers == 1 else WORKERS
@@ -168,7 +184,15 @@ class LocalRunner:
         from dataflow_model.runners.local.streaming import Options, start
 
         clock = _StandingClock(self._clock) if isinstance(self._clock, ProcessingTime) else self._clock
-        options = Options(checkpoint, clock, self._rows, self._poll, self._state_memory, self._refreshes)
+        options = Options(
+            checkpoint,
+            clock,
+            self._rows,
+            self._poll,
+            self._state_memory,
+            refresh_side_inputs=self._refreshes,
+            trust_checkpoint=self._trusts_checkpoint,
+        )
         return start(plan, options, until=until)
 
     def __repr__(self) -> str:

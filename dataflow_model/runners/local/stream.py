@@ -69,6 +69,7 @@ class LocalStream:
     _last: Commit | None = attrs.field(init=False, default=None)
     _pending: Commit | None = attrs.field(init=False, default=None)
     _progress: dict[str, Any] = attrs.field(init=False, factory=dict)
+    _is_closed: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         """Load the last commit and its progress.
@@ -142,7 +143,10 @@ class LocalStream:
         return (self._last.moment - self.feed.wall()) / 1_000_000
 
     def close(self) -> None:
-        """Mark the last commit as published, if it is; then close the file and tear down the functions."""
+        """Mark the last commit as published, if it is; then close the file and tear down the functions, all once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             if self._pending is None:
                 self.file.note_published()

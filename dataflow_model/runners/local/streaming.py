@@ -23,6 +23,7 @@ from dataflow_model.runners.local.stream import LocalStream
 from dataflow_model.runners.sharded.checkpoint.ahead import ahead_of_stream
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
+from dataflow_model.runners.sharded.checkpoint.trust import check_trust
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.restoring import claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
@@ -58,6 +59,7 @@ class Options:
         poll_interval: the time between two polls of the sources while the stream is idle.
         max_state_memory: the bytes of memory for state by key; `None` for no bound.
         refresh_side_inputs: whether static side inputs are computed again although the checkpoint holds them.
+        trust_checkpoint: whether it is used whoever may write to it.
     """
 
     checkpoint: str
@@ -66,32 +68,34 @@ class Options:
     poll_interval: Duration
     max_state_memory: int | None = None
     refresh_side_inputs: bool = False
+    trust_checkpoint: bool = False
 
 
 def start(plan: Plan, options: Options, *, until: str | None) -> LocalStreamResult:
     """Start the stream of a plan in its own thread."""
     lock, stream = open_stream(plan, options, until=until)
-    with contextlib.ExitStack() as undone:
-        undone.callback(lock.release)
-        undone.callback(stream.close)
-        result = LocalStreamResult(stream, lock, int(options.poll_interval) / 1_000_000)
-        undone.pop_all()
-    return result
+    with contextlib.ExitStack() as held:
+        held.callback(lock.release)
+        held.callback(stream.close)
+        return LocalStreamResult(stream, held, int(options.poll_interval) / 1_000_000)
 
 
 def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tuple[RunLock, LocalStream]:
     """Lock a checkpoint, and return the lock with the stream as it was left; nothing runs yet.
 
     Raises:
-        CheckpointMismatch: if the checkpoint belongs to another pipeline or runner, or another process uses it.
+        CheckpointMismatch: if the checkpoint belongs to another pipeline or runner.
+        CheckpointInUse: if its run is alive, in this process or another.
+        UntrustedCheckpoint: if everybody may write to it.
         SinkError: if the directory cannot be written, or is on a network file system.
     """
     staged = cut_into_stages(plan, changing_sides(plan))
+    check_trust(options.checkpoint, is_trusted=options.trust_checkpoint)
     Checkpoint.check_place(options.checkpoint, HOST)
     lock = RunLock.of(options.checkpoint, HOST)
-    lock.take()
     with contextlib.ExitStack() as undone:
         undone.callback(lock.release)
+        lock.take()
         checkpoint = Checkpoint.open(options.checkpoint, staged, _SHARDS, HOST, is_input_over)
         request_end(checkpoint, staged, until)
         wall = None if options.clock is None else int(options.clock.now())
@@ -151,16 +155,23 @@ def _reading(program: Program, clock: Clock | None) -> Callable[[int], int]:
 
 
 class LocalStreamResult(StreamResult):
-    """The result of a stream on LocalRunner; see `PipelineResult`. The stream runs in a thread of this process."""
+    """The result of a stream on LocalRunner; see `PipelineResult`. The stream runs in a thread of this process.
 
-    def __init__(self, stream: LocalStream, lock: RunLock, poll_seconds: float) -> None:
+    Args:
+        stream: the stream.
+        held: what closes it and releases its lock. The run takes this over when it starts, so that nobody else closes
+            the file that it uses.
+        poll_seconds: the time between two polls of the sources while the stream is idle.
+    """
+
+    def __init__(self, stream: LocalStream, held: contextlib.ExitStack, poll_seconds: float) -> None:
         super().__init__(stream.checkpoint, stream.program.staged, "LocalRunner, stream", stream.counted)
         self._stream = stream
-        self._lock = lock
         self._poll_seconds = poll_seconds
         self._stopping = threading.Event()
         self._doorbell = Doorbell(stream.feed.alarms())
         self._mark = RunningMark(stream.checkpoint.common_part)
+        self._held = held.pop_all()
         self._start()
 
     def stop(self) -> None:
@@ -189,9 +200,8 @@ class LocalStreamResult(StreamResult):
         return self._finished() if self._stream.is_over else RunnerState.STOPPED
 
     def _release(self) -> None:
-        with contextlib.ExitStack() as released:
-            released.callback(self._lock.release)
-            released.callback(self._doorbell.close)
+        with self._held:
+            self._held.callback(self._doorbell.close)
             self._mark.end(superseded=isinstance(self._error, SupersededRun))
 
     def _run(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from dataflow_model.metrics.collecting import enter
 from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.records import JoinedRecords
-from dataflow_model.runners.removing import remove_all
+from dataflow_model.runners.removing import forget_commit, remove_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,6 +73,7 @@ class Output:
             sink = self._sinks[label].sink
             sink.commit(self._run_id, messages)
             self.counts[label] = Counter(sink.counts(messages))
+        forget_commit(self._sinks.values(), self._run_id)
 
 
 def write_task(node: Write, commit_id: str, task_id: str, records: JoinedRecords) -> bytes:

@@ -14,6 +14,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
     check_format,
     corrupt,
     make_folder,
+    read_file,
     write_file,
     writing,
 )
@@ -46,7 +47,7 @@ def read_progress(directory: str) -> dict[str, Any]:
     """Return the progress that the last commit wrote; empty before the first."""
     path = pathlib.Path(directory, _PROGRESS)
     try:
-        progress: dict[str, Any] = json.loads(path.read_bytes())
+        progress: dict[str, Any] = json.loads(read_file(path))
         check_format(progress.get("format"), repr(str(path)))
     except FileNotFoundError:
         return {}

@@ -13,11 +13,12 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.metrics.tally import BUNDLE_SIZE, Readings, Tally
 from dataflow_model.plan.record_columns import records_of_kept
-from dataflow_model.runners.removing import remove_all
+from dataflow_model.runners.removing import forget_commit, remove_all
 from dataflow_model.runners.sharded.checkpoint.durable import (
     corrupt,
     file_name,
     make_folder,
+    read_file,
     seal,
     unseal,
     write_file,
@@ -104,6 +105,8 @@ class Publisher:
             progress = self._progress_after(before, batch, pending, sink_counts, tally)
             check_newest(self.directory, self.program.fence)
             write_progress(self.directory, progress, sync=self.syncs)
+        if self.program.fence is None:
+            forget_commit(self.program.staged.sinks, commit_id(self.program, batch))
         self.program.fault.reach("after_progress", batch)
         return progress
 
@@ -147,7 +150,7 @@ def last_published(directory: str) -> int | None:
     """Return the last micro-batch whose output may have been published, even in part; `None` if there is none."""
     path = pathlib.Path(directory, _PUBLISHING)
     try:
-        return int(path.read_bytes())
+        return int(read_file(path))
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -169,7 +172,7 @@ def read_collected(directory: str, label: str) -> list[Record]:
     """Return the kept records of a sink, in emission order."""
     kept: list[Record | KeptRecords] = []
     for path in sorted(_collected(directory, label).glob("*.pickle")):
-        kept += unseal(path.read_bytes(), repr(str(path)))
+        kept += unseal(read_file(path), repr(str(path)))
     return records_of_kept(kept)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.checkpoint.columns import with_recorded_columns
-from dataflow_model.runners.sharded.checkpoint.durable import writing
+from dataflow_model.runners.sharded.checkpoint.durable import remove_incomplete, writing
 from dataflow_model.runners.sharded.checkpoint.requests import request_until_drained
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.program import Program
@@ -57,7 +57,7 @@ def stream_program(
     staged = with_recorded_columns(bound_plan(staged), checkpoint.common_part, upgrade)
     could_be_lifted = {} if max_state_memory is not None else lifts(staged, streaming=True)
     lifted, folded = checkpoint.feeding(staged, could_be_lifted)
-    return Program(
+    program = Program(
         staged,
         side_values,
         tuple(shard_ids),
@@ -71,3 +71,5 @@ def stream_program(
         seed=checkpoint.seed,
         max_state_memory=max_state_memory,
     )
+    remove_incomplete(checkpoint.common_part)  # an earlier start that is alive after all may not write any more
+    return program

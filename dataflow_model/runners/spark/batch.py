@@ -18,6 +18,7 @@ from dataflow_model.plan.message_sinks import DataFrameSink
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import CountedAhead, make_report
+from dataflow_model.runners.run_folder import RunFolder
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.kept_rows import kept_of_rows, read_kept
 from dataflow_model.runners.sharded.pending import Pending
@@ -31,7 +32,6 @@ from dataflow_model.runners.spark.dataframes import ROW_TYPE, spark_columns, wit
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
-from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.shipping import ship_package, ship_program
 from dataflow_model.runners.spark.support import BATCH

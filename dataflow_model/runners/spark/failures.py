@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import pathlib
 import re
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from dataflow_model import errors
 from dataflow_model.errors import DataflowError, SessionStopped, chain_of, encodable
+from dataflow_model.runners.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    import pathlib
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
@@ -36,6 +36,7 @@ _OURS: Final = re.compile(
 _BEGIN: Final = re.compile(r"dataflow_model\.errors\.(\w+): \Z")
 _END: Final = re.compile(r"\n\(the error message above has (\d+) characters\)")
 """The note with which a worker reports an error: only its length tells where a message with any text ends."""
+_PRIVATE: Final = 0o600
 _OTHER_PYTHON: Final = re.compile(r"No module named '|PYTHON_VERSION_MISMATCH")
 """What Spark reports when workers run a Python that lacks the packages of this one, or is of another version."""
 
@@ -89,18 +90,33 @@ def _reports(text: str) -> list[tuple[str, str]]:
 
 def _keep(error: BaseException) -> pathlib.Path | None:
     """Append an error to the log file; return the file, or `None` if it cannot be written."""
-    path = log_file()
     try:
-        with path.open("a", encoding="utf-8") as file:
+        path = log_file()
+        with open(path, "a", encoding="utf-8", opener=_open_private) as file:
             file.write(encodable("".join(traceback.format_exception(error))))
     except OSError:
         return None
     return path
 
 
+def _open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read, and no other file to which a link of this name leads."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW, _PRIVATE)
+    os.fchmod(descriptor, _PRIVATE)
+    return descriptor
+
+
 def log_file() -> pathlib.Path:
-    """Return the file to which this process writes Spark's full error messages."""
-    return pathlib.Path(tempfile.gettempdir(), f"dataflow_model-spark-{os.getpid()}.log")
+    """Return the file to which this process writes Spark's full error messages, which contain elements.
+
+    It is in a folder of its own that only the user can read.
+    """
+    return _log_folder().path / "spark.log"
+
+
+@functools.cache
+def _log_folder() -> RunFolder:
+    return RunFolder("log")
 
 
 def reported(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

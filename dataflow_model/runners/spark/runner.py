@@ -10,7 +10,14 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.weak import check_weak
-from dataflow_model.runners.options import checkpoint_path, reject_options_of_streams, rows_per_batch, state_memory
+from dataflow_model.runners.options import (
+    checked_flag,
+    checkpoint_path,
+    reject_options_of_streams,
+    rows_per_batch,
+    state_memory,
+    trusts,
+)
 from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.installation import check_pyspark
 from dataflow_model.runners.spark.session import active, shuffle_partitions
@@ -69,9 +76,13 @@ class SparkRunner:
         productions: in streaming modes, `"strong"` publishes the output of a micro-batch when all of its state is
             durable. `"weak"` publishes it earlier, from the tasks that produce it; but a task or micro-batch that fails
             is run again, and its output may be published twice. Use it only for idempotent output.
+        trust_checkpoint: in streaming modes, whether to use the checkpoint even if other users may write to it, since a
+            checkpoint contains code. By default, one that everybody may write to is rejected, and one that belongs to
+            another user or that its group may write to is warned about.
 
     Raises:
-        InvalidType: for something that is no Spark session; for `None` when it runs a pipeline.
+        InvalidType: for something that is no Spark session; for `None` when it runs a pipeline; for a
+            `trust_checkpoint` that is not true or false.
         InvalidArgument: for an unknown mode, a missing interval, a checkpoint that is missing or a URL, or numbers out
             of range; for options of streams with `mode="batch"`, weak productions among them: a bounded job publishes
             once, at its end.
@@ -99,8 +110,9 @@ class SparkRunner:
         shards: int | None = None,
         max_rows_per_batch: int | None = None,
         max_state_memory: int | str | None = None,
-        refresh_side_inputs: bool | None = None,
+        refresh_side_inputs: bool = False,
         productions: Literal["strong", "weak"] = "strong",
+        trust_checkpoint: bool = False,
     ) -> None:
         _check_session(spark, may_be_missing=True)
         if mode not in _MODES:
@@ -119,7 +131,8 @@ class SparkRunner:
                 "trigger_interval": trigger_interval,
                 "max_rows_per_batch": max_rows_per_batch,
                 "max_state_memory": max_state_memory,
-                "refresh_side_inputs": refresh_side_inputs,
+                "refresh_side_inputs": refresh_side_inputs or None,
+                "trust_checkpoint": trust_checkpoint or None,
             }
             reject_options_of_streams(of_streams, "mode='batch'", "use mode='streaming'")
         pause = 0 if trigger_interval is None else trigger_interval
@@ -140,9 +153,10 @@ class SparkRunner:
         self.mode = mode
         self.productions = productions
         self.checkpoint = path
+        self.trust_checkpoint = trusts(trust_checkpoint)
         self.max_rows_per_batch = rows_per_batch(max_rows_per_batch)
         self.max_state_memory = state_memory(max_state_memory)
-        self.refresh_side_inputs = bool(refresh_side_inputs)
+        self.refresh_side_inputs = checked_flag("refresh_side_inputs", refresh_side_inputs)
         self.interval = check_interval(mode, interval)
         self._shards = None if shards is None else positive_int("shards", shards, "use shards=8, for example")
 
@@ -155,6 +169,7 @@ class SparkRunner:
                 functions that cannot be pickled.
             UnsupportedOnRunner: for a feature that the mode does not support; see `runners.spark.support`.
             CheckpointMismatch: for a checkpoint of another pipeline.
+            UntrustedCheckpoint: for a checkpoint that everybody may write to.
             SessionStopped: if the session, or that of a DataFrame in a stream, was stopped.
         """
         from dataflow_model.runners.sharded.unpicklable import check_functions

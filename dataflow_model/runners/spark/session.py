@@ -135,7 +135,7 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
         app_name: the name of the application.
         cores: the number of threads that run tasks.
         log: a file for the output of Spark and its workers. By default they write to standard error, where an error of
-            Spark takes one line; its stack is in `dataflow_model-spark-PID.log` in the folder for temporary files.
+            Spark takes one line; its stack is in `dataflow_model-log-…/spark.log` in the folder for temporary files.
 
     Raises:
         ModuleNotFoundError: if PySpark is not installed.
@@ -190,7 +190,7 @@ def _standard_error_to(path: str | None) -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    kept, target = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    kept, target = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.dup2(target, 2)
         yield

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import attrs
 
+from dataflow_model.runners.run_folder import RunFolder
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
 from dataflow_model.runners.sharded.program import PackedProgram
-from dataflow_model.runners.spark.run_folder import RunFolder
 from dataflow_model.runners.spark.session import is_local
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def ship_package(spark: SparkSession) -> None:
     """Send the package to a session's executors, once per session; in local mode they already have it."""
     if spark in _shipped:
         return
-    folder = None if is_local(spark) else RunFolder()
+    folder = None if is_local(spark) else RunFolder("package")
     if folder is not None:
         archive = folder.path / "dataflow_model.zip"
         archive.write_bytes(_zipped())
@@ -168,8 +168,11 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
 
     def find() -> Any:
         import atexit
+        import contextlib
+        import fcntl
         import importlib
         import importlib.util
+        import os
         import pathlib
         import shutil
         import sys
@@ -177,7 +180,10 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
         import zlib
 
         if package and importlib.util.find_spec("dataflow_model") is None:
-            folder = tempfile.mkdtemp(prefix="dataflow_model-")
+            made = tempfile.mkdtemp(prefix="new-dataflow_model-package-")  # as `RunFolder` makes its own
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(os.open(made, os.O_RDONLY), fcntl.LOCK_SH)  # until the process ends
+            folder = str(pathlib.Path(made).rename(made.replace("new-dataflow_model-", "dataflow_model-")))
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             archive = pathlib.Path(folder, "dataflow_model.zip")
             archive.write_bytes(zlib.decompress(package))

@@ -7,7 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from dataflow_model.errors import CheckpointMismatch
-from dataflow_model.runners.sharded.checkpoint.durable import check_format, reading
+from dataflow_model.runners.sharded.checkpoint.durable import check_format, read_file, reading
 
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Offset
@@ -49,13 +49,15 @@ def offset_of(host_part: str, batch: int) -> tuple[Offset, int]:
     """Return the offset of our source after a micro-batch, and the number of Spark's other sources.
 
     Raises:
-        CheckpointMismatch: if the log cannot be read, or another version of the package wrote it in another format.
+        CheckpointMismatch: if the log is missing or makes no sense, or another version of the package wrote it in
+            another format.
+        SinkError: if it cannot be read.
     """
     path = pathlib.Path(host_part, "offsets", str(batch))
     own_offsets: list[Offset] = []
     others = 0
     try:
-        for line in path.read_text(encoding="utf-8").splitlines()[2:]:  # after the version and Spark's own metadata
+        for line in read_file(path).decode().splitlines()[2:]:  # after the version and Spark's own metadata
             offset = own_offset(line[line.index("{") :] if "{" in line else "null")
             if offset is None:
                 others += 1

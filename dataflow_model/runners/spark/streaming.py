@@ -18,6 +18,7 @@ from dataflow_model.runners.sharded.checkpoint.ahead import ahead_of_stream
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
+from dataflow_model.runners.sharded.checkpoint.trust import check_trust
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.restoring import check_ends, check_progress, check_rows_held, claim_sinks
@@ -87,6 +88,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_streaming(staged.sources, until=until)
     spark = runner.spark
     assert runner.checkpoint is not None  # noqa: S101 - checked at construction
+    check_trust(runner.checkpoint, is_trusted=runner.trust_checkpoint)
     checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards(), HOST, is_input_over)
     ship_package(spark)
     request_end(checkpoint, staged, until)
@@ -118,7 +120,11 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
     claim_sinks(program, runner.checkpoint)
     query = _start_query(runner, checkpoint, program)
-    return StreamingResult(spark, query, checkpoint, program, ahead.counted)
+    try:
+        return StreamingResult(spark, query, checkpoint, program, ahead.counted)
+    except BaseException:  # Ctrl-C too: nobody has a result that could stop the query
+        query.stop()
+        raise
 
 
 def _start_query(runner: SparkRunner, checkpoint: Checkpoint, program: Program) -> StreamingQuery:

@@ -8,7 +8,6 @@ has imported what tasks need.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import importlib.util
@@ -17,9 +16,10 @@ import shlex
 import shutil
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.runners.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,17 +96,15 @@ def _is_installed(package: str) -> bool:
 
 
 @functools.cache
+def _folder() -> RunFolder:
+    """Return the folder of the script, which exists until this process ends."""
+    return RunFolder("python")
+
+
+@functools.cache
 def _launcher(python: str) -> str | None:
     """Write the script that starts a Python; return its path, or `None` if the folder's files cannot be run."""
-    folder = tempfile.mkdtemp(prefix="dataflow_model-python-")
-    atexit.register(_remove, folder, os.getpid())
-    script = Path(folder, "python")
+    script = _folder().path / "python"
     script.write_text(_LAUNCHER % {"python": shlex.quote(python), "daemon": shlex.quote(_DAEMON)}, encoding="utf-8")
     script.chmod(0o700)
     return str(script) if os.access(script, os.X_OK) else None
-
-
-def _remove(folder: str, owner: int) -> None:
-    """Remove a folder at the end of the process that made it, but not at the end of a fork of it."""
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)

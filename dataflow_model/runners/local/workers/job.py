@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import sys
-import tempfile
 import uuid
 from typing import TYPE_CHECKING
 
@@ -21,6 +19,7 @@ from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of
 from dataflow_model.runners.local.workers.exchange import writing_in
 from dataflow_model.runners.local.workers.messages import PROGRAM_FILE, Assignment
+from dataflow_model.runners.run_folder import RunFolder
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.feed.slices import Slice
 from dataflow_model.runners.sharded.program import Program
@@ -50,7 +49,7 @@ class Job:
 
     program: Program
     counted: CountedAhead
-    folder: str
+    folder: RunFolder
     assignments: tuple[Assignment, ...]
 
     @classmethod
@@ -83,18 +82,14 @@ class Job:
         )
         packed = program.pack()
         listed = tuple(list_sources(inputs.rows, program.awaited))
-        folder = tempfile.mkdtemp(prefix="dataflow_model-workers-")
-        try:
-            with writing_in(pathlib.Path(folder)):
-                pathlib.Path(folder, PROGRAM_FILE).write_bytes(dump(packed))
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        folder = RunFolder("workers")
+        with writing_in(folder.path):
+            (folder.path / PROGRAM_FILE).write_bytes(dump(packed))
         assignments = tuple(
             Assignment(
                 number=number,
                 workers=workers,
-                folder=folder,
+                folder=str(folder.path),
                 listed=listed,
                 parts=parts,
                 path=tuple(sys.path),
@@ -104,10 +99,6 @@ class Job:
             for number, parts in enumerate(divided(listed, workers))
         )
         return cls(program, ahead.counted, folder, assignments)
-
-    def remove_folder(self) -> None:
-        """Remove the folder of the run."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _directory() -> str:

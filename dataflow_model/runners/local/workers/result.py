@@ -132,7 +132,7 @@ class WorkersResult(BoundedRun):
                     self._team.run()
                 finally:
                     self._team.end()  # no worker may write any more once its output is removed
-                    self._job.remove_folder()
+                    self._job.folder.remove()
                     self._take(output)
                 output.publish()
         except Stopped:

@@ -13,7 +13,7 @@ from dataflow_model.plan.ahead import KeptSource
 from dataflow_model.plan.fingerprint import fingerprint
 from dataflow_model.plan.nodes import Read
 from dataflow_model.runners.engine.ahead import Ahead
-from dataflow_model.runners.sharded.checkpoint.durable import reading, seal, unseal, write_file, writing
+from dataflow_model.runners.sharded.checkpoint.durable import read_file, seal, unseal, write_file, writing
 from dataflow_model.runners.sharded.unpicklable import unpicklable_ahead
 from dataflow_model.values.pickles import dump, load
 
@@ -86,12 +86,10 @@ def ahead_of_stream(common_part: str, staged: StagedPlan, compute: Callable[[], 
 
 
 def _stored(path: pathlib.Path) -> _Stored | None:
-    with reading(path.parent.parent):
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            return None
-    stored: _Stored = unseal(content, repr(str(path)))
+    try:
+        stored: _Stored = unseal(read_file(path), repr(str(path)))
+    except FileNotFoundError:
+        return None
     return stored
 
 

@@ -14,7 +14,14 @@ import pyarrow as pa
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.nodes import Read
-from dataflow_model.runners.sharded.checkpoint.durable import corrupt, file_name, make_folder, write_file, writing
+from dataflow_model.runners.sharded.checkpoint.durable import (
+    corrupt,
+    file_name,
+    make_folder,
+    read_file,
+    write_file,
+    writing,
+)
 from dataflow_model.runners.sharded.progress import read_progress
 
 if TYPE_CHECKING:
@@ -152,7 +159,7 @@ def carry_columns(old: pathlib.Path, new: pathlib.Path) -> None:
 
 def _read(path: pathlib.Path) -> pa.Schema | None:
     try:
-        return pa.ipc.read_schema(pa.py_buffer(path.read_bytes()))
+        return pa.ipc.read_schema(pa.py_buffer(read_file(path)))
     except FileNotFoundError:
         return None
     except pa.ArrowException as error:

@@ -159,7 +159,13 @@ class Checkpoint:
             edition=before.edition,
             upgraded=before.upgraded,
         )
-        if added or (checkpoint.record.parts, checkpoint.record.dataframes) != (before.parts, before.dataframes):
+        record = checkpoint.record
+        is_recorded = (record.parts, record.dataframes, record.destinations) == (
+            before.parts,
+            before.dataframes,
+            before.destinations,
+        )
+        if added or not is_recorded:
             checkpoint._write(path)
         return checkpoint
 
@@ -207,6 +213,7 @@ class Checkpoint:
         of_parts = now.changed_parts(before.parts)
         changed += [f"{label!r} {change}" for label, change in of_parts.items()]
         changed += now.changed_dataframes(before)
+        changed += [f"{label!r} {change}" for label, change in now.changed_destinations(before).items()]
         if before.percentiles != now.percentiles:
             changed.append(f"the watermark's percentiles were {before.percentiles}; they are now {now.percentiles}")
         if changed:

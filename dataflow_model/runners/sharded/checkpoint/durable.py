@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import re
 import uuid
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -29,7 +30,9 @@ __all__ = [
     "kept_rows",
     "make_folder",
     "open_new",
+    "read_file",
     "reading",
+    "remove_incomplete",
     "seal",
     "sync_all",
     "sync_to_disk",
@@ -55,6 +58,8 @@ _FOLDER_MODE: Final = 0o700
 _LONGEST_NAME: Final = 255
 """The most bytes that file systems allow in a name."""
 _DIGEST_BYTES: Final = 8
+_INCOMPLETE: Final = re.compile(r"\..+\.[0-9a-f]{8}")
+"""The names that files have until they are complete."""
 
 
 @contextlib.contextmanager
@@ -170,6 +175,18 @@ def _temporary(name: str) -> str:
     return f".{name}.{uuid.uuid4().hex[:8]}"
 
 
+def remove_incomplete(folder: str) -> None:
+    """Remove the files that killed processes have not completed, in a folder and those below it.
+
+    Args:
+        folder: the common part of a checkpoint; nobody else may be writing to it, or whoever is must not succeed.
+    """
+    for parent, _, names in os.walk(folder):
+        for name in filter(_INCOMPLETE.fullmatch, names):
+            with contextlib.suppress(OSError):  # it remains, as incomplete as it is
+                pathlib.Path(parent, name).unlink()
+
+
 def write_new(path: pathlib.Path, content: bytes, *, sync: bool) -> None:
     """Create a file that only its owner can read.
 
@@ -215,6 +232,24 @@ def open_new(path: pathlib.Path) -> BinaryIO:
     return file
 
 
+def read_file(path: pathlib.Path) -> bytes:
+    """Read a whole file of a checkpoint.
+
+    Raises:
+        FileNotFoundError: if it does not exist, which may be an ordinary condition or damage.
+        SinkError: if it cannot be read for another reason, such as missing permission: then nothing is damaged.
+    """
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise SinkError(
+            f"{str(path)!r} in the checkpoint directory cannot be read: {error}",
+            hint="check its permissions and the disk, and start the run again: it resumes where it stopped",
+        ) from error
+
+
 def touch(path: pathlib.Path) -> None:
     """Create an empty file that only its owner can read, unless it exists; it is on disk when this returns."""
     with contextlib.suppress(FileExistsError):
@@ -243,7 +278,7 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
 
     Raises:
         CheckpointMismatch: if another version of the package wrote it in another format, or if it refers to a class
-            that this program does not have.
+            that this program does not have, or that does not restore its values.
         StateCorruption: if it is damaged.
 
     Example:
@@ -262,11 +297,15 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
     check_format(int.from_bytes(body[:_FORMAT_BYTES], "big"), name)
     try:
         return load(body[_FORMAT_BYTES:])
-    except CheckpointMismatch as error:
+    except (CheckpointMismatch, MemoryError) as error:
         error.add_note(f"while reading {name}")
         raise
-    except Exception as error:
-        raise corrupt(name, f"{part} cannot be read: {type(error).__name__}: {error}") from error
+    except Exception as error:  # its checksum is right, so it is as it was written
+        cause = error.__cause__ or error
+        raise CheckpointMismatch(
+            f"{name} contains a value that its class does not restore: {type(cause).__name__}: {cause}",
+            hint="restore the class as it was when the value was stored, or start over with another checkpoint",
+        ) from error
 
 
 def check_format(format_number: Any, name: str) -> None:

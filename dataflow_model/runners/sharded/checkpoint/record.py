@@ -11,8 +11,9 @@ import attrs
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.fingerprint import definitions, fingerprint
+from dataflow_model.plan.sink_places import change_of_destination, destinations
 from dataflow_model.plan.state_parts import change_of_parts, parts_of_state
-from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, write_file
+from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, read_file, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["RunRecord"]
 
 _NAME: Final = "run.json"
-_LATER: Final = ("parts", "dataframes")
+_LATER: Final = ("parts", "dataframes", "destinations")
 """The fields that earlier versions did not record."""
 
 
@@ -40,6 +41,8 @@ class RunRecord:
         parts: the parts of the state of transforms that have several, by label; earlier versions did not record them.
         dataframes: the labels of the streaming DataFrames, in the order in which Spark numbers them: it takes up each
             where the one of that number stopped. `None` if an earlier version wrote the record.
+        destinations: what decides where the output of each sink goes and in which form, by label; earlier versions did
+            not record it.
         columns: whether each grouping keeps its state in columns; decided once.
         edition: with `run_id` it identifies the run's commits; each upgrade creates a new one, since micro-batches are
             numbered from 0 again.
@@ -57,6 +60,7 @@ class RunRecord:
     percentiles: list[float]
     parts: dict[str, Parts] = attrs.field(factory=dict)
     dataframes: list[str] | None = None
+    destinations: dict[str, dict[str, str]] = attrs.field(factory=dict)
     columns: dict[str, bool] = attrs.field(factory=dict)
     edition: str = ""
     upgraded: dict[str, Any] | None = None
@@ -75,6 +79,7 @@ class RunRecord:
             list(staged.percentiles),
             parts_of_state(staged),
             [read.label for read in frames if not read.source.is_bounded],
+            destinations(staged.whole),
         )
 
     @classmethod
@@ -85,17 +90,19 @@ class RunRecord:
             common_part: the part of a checkpoint that is the same for all hosts.
 
         Raises:
-            CheckpointMismatch: if it cannot be read, or another version of the package wrote it in another format.
+            CheckpointMismatch: if its content makes no sense, or another version of the package wrote it in another
+                format.
+            SinkError: if it cannot be read.
         """
         path = pathlib.Path(common_part, _NAME)
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(read_file(path))
             check_format(fields.get("format"), repr(str(path)))
             names = [name for name in attrs.fields_dict(cls) if name in fields or name not in _LATER]
             return cls(**{name: fields[name] for name in names})
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointMismatch(
                 f"{str(path)!r} cannot be read: {error!r}",
                 hint="restore it from a copy, or pass a new directory as checkpoint=",
@@ -111,6 +118,15 @@ class RunRecord:
             label: change_of_parts(parts, self.parts.get(label, []))
             for label, parts in before.items()
             if label in self.fingerprint
+        }
+        return {label: change for label, change in changes.items() if change is not None}
+
+    def changed_destinations(self, before: Self) -> dict[str, str]:
+        """Return how the destinations of sinks differ from those in an earlier start's record, by label."""
+        changes = {
+            label: change_of_destination(before.destinations[label], destination)
+            for label, destination in self.destinations.items()
+            if label in before.destinations
         }
         return {label: change for label, change in changes.items() if change is not None}
 

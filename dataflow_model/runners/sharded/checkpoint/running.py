@@ -33,7 +33,7 @@ class RunningMark:
 
     common_part: str
     _ended: threading.Event = attrs.field(init=False, factory=threading.Event)
-    _thread: threading.Thread = attrs.field(init=False)
+    _thread: threading.Thread | None = attrs.field(init=False, default=None)
 
     def start(self) -> None:
         """Record that the run is alive, now and regularly until `end`."""
@@ -42,8 +42,13 @@ class RunningMark:
         self._thread.start()
 
     def end(self, *, superseded: bool = False) -> None:
-        """Record that the run has ended, unless a newer start of it has taken over, to which the mark belongs now."""
+        """Record that the run has ended, unless a newer start of it has taken over, to which the mark belongs now.
+
+        A mark that has not started, which may be another run's, is left alone.
+        """
         self._ended.set()
+        if self._thread is None:
+            return
         self._thread.join()
         if not superseded:
             with contextlib.suppress(OSError):

@@ -18,7 +18,15 @@ import attrs
 from dataflow_model.errors import SupersededRun
 from dataflow_model.runners.engine.draws import Draws
 from dataflow_model.runners.engine.memoising import MemoMachine
-from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder, seal, unseal, write_file, writing
+from dataflow_model.runners.sharded.checkpoint.durable import (
+    corrupt,
+    make_folder,
+    read_file,
+    seal,
+    unseal,
+    write_file,
+    writing,
+)
 from dataflow_model.runners.sharded.commit_ids import commit_id
 from dataflow_model.runners.sharded.publishing import last_published
 
@@ -115,8 +123,8 @@ def _read(place: pathlib.Path) -> dict[str, Any]:
     path = place / _FILE
     name = f"the file of kept outputs, {str(path)!r},"
     try:
-        record = path.read_bytes()
-    except OSError as error:
+        record = read_file(path)
+    except FileNotFoundError as error:
         raise corrupt(name, f"it cannot be read: {error}") from error
     outputs: dict[str, Any] = unseal(record, name)
     return outputs

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
+from dataflow_model.errors import CheckpointInUse, CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.plan.stages import owner_of_cut
 from dataflow_model.runners.engine.resharding import count_keys
+from dataflow_model.runners.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint.ahead import AHEAD
 from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
@@ -82,20 +83,18 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         raise InvalidArgument(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it")
     batch, offset = _last_commit(str(old), before, stopped)
     _check_drop(record, offset, drop)
-    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        make_folder(fresh)
-        shards = stopped.shards(batch, record)
-        manifest = write_seed(shards, before, fresh, record, batch, offset, drop)
-        sync_all(fresh)
-        fresh.replace(target)
+        make_folder(target.parent)
+        with working_folder(target) as fresh:
+            shards = stopped.shards(batch, record)
+            manifest = write_seed(shards, before, fresh, record, batch, offset, drop)
+            sync_all(fresh)
+            fresh.replace(target)
         sync_to_disk(target.parent)
     except OSError as error:
         raise SinkError(
             f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
         ) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     rows = {label: rows_read(offset, label) for label in offset["begun"]}
     return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch)
 
@@ -105,7 +104,7 @@ def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[i
     folder = str(common_part(before))
     who = stopped.who_runs()
     if who is not None:
-        raise CheckpointMismatch(f"the run in {old!r} is running, in {who}", hint="stop it first: result.stop()")
+        raise CheckpointInUse(f"the run in {old!r} is running, in {who}", hint="stop it first: result.stop()")
     requests = common_part(before) / "requests"
     is_draining, _ = drain_requests(requests)
     if is_draining or is_drained(requests):

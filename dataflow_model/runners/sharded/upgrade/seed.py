@@ -21,6 +21,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
     check_format,
     file_name,
     make_folder,
+    read_file,
     seal,
     unseal,
     write_file,
@@ -96,10 +97,10 @@ class Manifest:
         if not path.exists():
             return None
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(read_file(path))
             check_format(fields["format"], repr(str(path)))
             return cls(**fields)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise _damaged(path, str(error)) from error
 
 
@@ -189,8 +190,8 @@ class Seed:
     def _read(self, manifest: Manifest, name: str) -> Any:
         path = pathlib.Path(self.folder, name)
         try:
-            content = path.read_bytes()
-        except OSError as error:
+            content = read_file(path)
+        except FileNotFoundError as error:
             raise _damaged(path, str(error)) from error
         if zlib.crc32(content) != manifest.checksums[name]:
             raise _damaged(path, "it fails its checksum")
