@@ -27,10 +27,8 @@ from dataflow_model.runners.run_folder import RunFolder
 
 folder = RunFolder(sys.argv[1])
 (folder.path / "part").touch()
-if "forks" in sys.argv and not os.fork():
-    print(os.getpid(), flush=True)
-else:
-    print(folder.path, flush=True)
+is_child = "forks" in sys.argv and not os.fork()
+os.write(1, f"{os.getpid() if is_child else folder.path}\\n".encode())  # a whole line at once
 sys.stdin.read()
 """
 SPARKS = "Job aborted\ndataflow_model.errors.UserCodeError: ValueError: card 4111-1111\n\tat org.apache.spark\n"
