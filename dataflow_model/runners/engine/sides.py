@@ -13,6 +13,7 @@ from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.order import by_window
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.values import checked_pairs, encode_key, interval, is_pair
+from dataflow_model.values.copies import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -67,7 +68,8 @@ class StaticSide:
     @classmethod
     def of(cls, plan: Plan, side: SideInput, records: Sequence[Record]) -> StaticSide:
         """Return a side input of a plan; the records are those of all its panes."""
-        return cls(side, records, plan.strategy(side.ref).window_fn, replaced_by_newer(plan, side.ref))
+        [window_fn] = copied((plan.strategy(side.ref).window_fn,)).value
+        return cls(side, records, window_fn, replaced_by_newer(plan, side.ref))
 
     def __call__(self, window: Window) -> Any:
         """Return the view of one main window."""

@@ -1,4 +1,4 @@
-"""Sources bound on the driver, so that every task reads the same files with the same columns."""
+"""A plan bound on the driver, so that every task reads the same files with the same columns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import attrs
 
 from dataflow_model.plan.ahead import without_input_ahead
 from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.own_objects import with_own_objects
 
 if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
@@ -16,9 +17,12 @@ __all__ = ["bound_plan"]
 
 
 def bound_plan(staged: StagedPlan) -> StagedPlan:
-    """Return a staged plan whose sources know their columns; those that run ahead are not read again."""
+    """Return a staged plan whose sources know their columns; those that run ahead are not read again.
+
+    The objects of the user's in it are copies, with which no other run and no other transform works.
+    """
     plan = without_input_ahead(staged.plan, staged.ahead)
     bound = plan.changed(
         lambda node: attrs.evolve(node, source=node.source.bound()) if isinstance(node, Read) else node
     )
-    return attrs.evolve(staged, plan=bound)
+    return with_own_objects(attrs.evolve(staged, plan=bound))

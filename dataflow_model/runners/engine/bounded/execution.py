@@ -17,6 +17,7 @@ from dataflow_model.plan.graph import Plan
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import MAIN, ParDo, Ref, SideInput, Write
+from dataflow_model.plan.own_objects import with_own_objects
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.triggering import awaited_percentiles
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, Size, chunks_of
@@ -80,7 +81,7 @@ class Execution:
         self.clock = clock
         self._size = Size(most, CHUNK.elements)
         staged = cut_into_stages(plan, changing_sides(plan))
-        self.staged = attrs.evolve(staged, plan=without_input_ahead(plan, staged.ahead))
+        self.staged = with_own_objects(attrs.evolve(staged, plan=without_input_ahead(plan, staged.ahead)))
         self.watermarks: dict[str, Watermarks] = {}
         self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in plan.nodes}
         self.tally = Tally()
@@ -88,7 +89,8 @@ class Execution:
         sides = static_sides(staged, clock)
         self._ahead = sides.counted
         self._fragments = {
-            read.label: Fragment(plan, read.label, self.staged.cuts, sides.values) for read in self.staged.sources
+            read.label: Fragment(self.staged.plan, read.label, self.staged.cuts, sides.values)
+            for read in self.staged.sources
         }
         self._awaited = Awaited(awaited_percentiles(plan), percentile_that_ends(plan))
         self._signals: deque[str] = deque()
