@@ -94,6 +94,10 @@ class TimestampedValue(Generic[ElementT_co]):
             )
 
 
+def _on_one_line(text: str) -> str:
+    return " ".join(filter(None, map(str.strip, text.splitlines())))
+
+
 @attrs.frozen
 class DeadLetter:
     """An element that could not be processed, and the reason.
@@ -115,7 +119,7 @@ class DeadLetter:
 
     element: Any
     label: str
-    reason: str
+    reason: str = attrs.field(converter=_on_one_line)
     traceback: str
 
 

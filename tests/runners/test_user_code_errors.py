@@ -14,6 +14,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
+from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 
 if TYPE_CHECKING:
@@ -166,6 +167,47 @@ def test_what_a_step_of_a_dofns_life_raises_carries_label_and_step(step: str, ra
     message = message_of(lambda c: c | "lives" >> dm.ParDo(Lives(Failing(step, raised))))
     assert message.startswith(f"{raised.__name__}: boom\n  in: ")
     assert f"transform: 'lives', in its {step}()" in message
+
+
+class Finishes(dm.DoFn):
+    def __init__(self, outputs: Any) -> None:
+        self.outputs = outputs
+
+    def process(self, element: Any) -> None:
+        pass
+
+    def finish_bundle(self) -> Any:
+        return self.outputs
+
+
+class FinishesByKey(Finishes):
+    count = dm.ValueStateSpec(default=0)
+
+
+@on_hosts("local", "workers", "process", slow=("batch", "streaming"))
+@pytest.mark.parametrize("by_key", [False, True])
+@pytest.mark.parametrize("outputs", ["abc", b"ab", {"total": 3}, 5, ""])
+def test_what_finish_bundle_returns_must_be_several_outputs(
+    outputs: Any, host: str, request: pytest.FixtureRequest, tmp_path: Path, *, by_key: bool
+) -> None:
+    p = dm.Pipeline(runner_on(host, request, tmp_path / "checkpoint"))
+    fn = FinishesByKey(outputs) if by_key else Finishes(outputs)
+    _ = p | dm.Create([("k", 1)]) | "totals" >> dm.ParDo(fn) | dm.io.Collect()
+    kind = type(outputs).__name__
+    with pytest.raises(
+        dm.InvalidType,
+        match=rf"'totals' must return an iterable of outputs, got .* of type {kind}\nHint: let finish_bundle return",
+    ):
+        p.run().wait_until_finish()
+
+
+@pytest.mark.parametrize("outputs", [None, [], (), iter([])])
+def test_finish_bundle_may_return_nothing(outputs: Any) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("k", 1)]) | dm.ParDo(Finishes(outputs)) | "kept" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    assert result.collected("kept") == []
 
 
 @RAISED
