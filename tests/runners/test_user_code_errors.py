@@ -184,21 +184,27 @@ class FinishesByKey(Finishes):
     count = dm.ValueStateSpec(default=0)
 
 
-@on_hosts("local", "workers", "process", slow=("batch", "streaming"))
-@pytest.mark.parametrize("by_key", [False, True])
-@pytest.mark.parametrize("outputs", ["abc", b"ab", {"total": 3}, 5, ""])
-def test_what_finish_bundle_returns_must_be_several_outputs(
-    outputs: Any, host: str, request: pytest.FixtureRequest, tmp_path: Path, *, by_key: bool
-) -> None:
-    p = dm.Pipeline(runner_on(host, request, tmp_path / "checkpoint"))
-    fn = FinishesByKey(outputs) if by_key else Finishes(outputs)
+def check_refused(runner: Any, fn: dm.DoFn, kind: str) -> None:
+    p = dm.Pipeline(runner)
     _ = p | dm.Create([("k", 1)]) | "totals" >> dm.ParDo(fn) | dm.io.Collect()
-    kind = type(outputs).__name__
     with pytest.raises(
         dm.InvalidType,
         match=rf"'totals' must return an iterable of outputs, got .* of type {kind}\nHint: let finish_bundle return",
     ):
         p.run().wait_until_finish()
+
+
+@pytest.mark.parametrize("fn", [Finishes, FinishesByKey])
+@pytest.mark.parametrize("outputs", ["abc", b"ab", {"total": 3}, 5, ""])
+def test_what_finish_bundle_returns_must_be_several_outputs(outputs: Any, fn: type[Finishes]) -> None:
+    check_refused(dm.LocalRunner(), fn(outputs), type(outputs).__name__)
+
+
+@on_hosts("workers", "process", slow=("batch", "streaming"))
+def test_a_text_that_finish_bundle_returns_is_refused_on_every_host(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    check_refused(runner_on(host, request, tmp_path / "checkpoint"), Finishes("abc"), "str")
 
 
 @pytest.mark.parametrize("outputs", [None, [], (), iter([])])
