@@ -228,6 +228,8 @@ def check_combine_fn(combiner: CombineFn[Any, Any, Any], *, further: bool = Fals
         for name, parameters in (_STEPS | (_OPTIONAL if combiner.can_subtract else {})).items():
             any_number = "; `accumulators` is an iterable of any number of them" if name == "merge_accumulators" else ""
             check_method(combiner, name, parameters[1:], any_number)
+    for name in ("setup", "teardown"):
+        check_method(combiner, name, ())
 
 
 class GroupFn(CombineFn[Any, list[Any], list[Any]]):

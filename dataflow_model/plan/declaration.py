@@ -10,7 +10,7 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan.dofn import DoFn
-from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, requested_by
+from dataflow_model.plan.parameters import EXPIRY_METADATA, METADATA, TIMER_METADATA, check_method, requested_by
 from dataflow_model.plan.state import TIMER_OF, StateSpec, TimerSpec, WatermarkHoldSpec, WatermarkSpec
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ EXPIRY: Final = "on_window_expiry"
 """The function that runs just before a window's state is cleared."""
 _STEPS: Final = ("setup", "start_bundle", "process", "process_batch", "finish_bundle", "teardown")
 """The other methods that the runner calls."""
+_WITHOUT_ARGUMENTS: Final = ("setup", "start_bundle", "finish_bundle", "teardown")
 _SPECS: Final = (StateSpec, TimerSpec, WatermarkSpec, WatermarkHoldSpec)
 
 
@@ -178,7 +179,8 @@ def check_callbacks(fn: DoFn, bound: Collection[str]) -> None:
         bound: the names of the keyword arguments given to `ParDo`.
 
     Raises:
-        InvalidArgument: if a timer's or the expiry's function has a parameter that nothing fills.
+        InvalidArgument: if a timer's or the expiry's function has a parameter that nothing fills, or a method such as
+            `finish_bundle`, which is called without arguments, has one.
         InvalidType: for an `async` method.
 
     Example:
@@ -197,6 +199,9 @@ def check_callbacks(fn: DoFn, bound: Collection[str]) -> None:
     declaration = declaration_of(type(fn))
     for name in (*_STEPS, *declaration.callbacks.values(), EXPIRY):
         refuse_async(getattr(fn, name, None), type(fn).__name__)
+    for name in _WITHOUT_ARGUMENTS:
+        if getattr(getattr(fn, name), "__func__", None) is not getattr(DoFn, name):
+            check_method(fn, name, ())
     for name in declaration.callbacks.values():
         _check(declaration, getattr(fn, name), TIMER_METADATA.union(declaration.specs, bound))
     if declaration.has_expiry:

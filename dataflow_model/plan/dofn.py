@@ -94,6 +94,10 @@ class TimestampedValue(Generic[ElementT_co]):
             )
 
 
+def _on_one_line(text: str) -> str:
+    return " ".join(filter(None, map(str.strip, text.splitlines())))
+
+
 @attrs.frozen
 class DeadLetter:
     """An element that could not be processed, and the reason.
@@ -115,7 +119,7 @@ class DeadLetter:
 
     element: Any
     label: str
-    reason: str
+    reason: str = attrs.field(converter=_on_one_line)
     traceback: str
 
 
@@ -146,7 +150,8 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
     a timer, `DynamicTimerTagParam`.
 
     `setup` runs once per worker before anything else, `start_bundle` and `finish_bundle` before and after each bundle,
-    and `teardown` when the worker has finished. `finish_bundle` may return outputs, as `process` does.
+    and `teardown` when the worker has finished. `finish_bundle` may return outputs, as `process` does. Each transform
+    of each run works on a copy of the object, whose attributes are at first as they were when the run started.
 
     Attributes:
         late_data_horizon: how far an output's event time may be before its input's; `None` means not at all.

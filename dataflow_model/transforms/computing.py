@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
@@ -50,16 +49,14 @@ class ComputationFn(DoFn):
         self.computation = computation
         self.streams = streams
         self.watermark_percentiles = tuple(computation.percentiles)
-        self._running = computation
 
     def setup(self) -> None:
-        """Copy the computation, since the copy holds the context of a callback while it runs."""
-        self._running = copy.copy(self.computation)
-        self._running.setup()
+        """Set the computation up."""
+        self.computation.setup()
 
     def teardown(self) -> None:
-        """Tear down the copy."""
-        self._running.teardown()
+        """Tear the computation down."""
+        self.computation.teardown()
 
     def title(self) -> str:
         """Name the user's class."""
@@ -80,7 +77,7 @@ class ComputationFn(DoFn):
         key, (stream, value) = element
         record = StreamRecord(key, value, timestamp, stream, timestamp < watermark.read())
         scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
-        return self._run(scope, lambda: self._running.process_record(record))
+        return self._run(scope, lambda: self.computation.process_record(record))
 
     @on_timer(low_watermark_timer)
     def at_low_watermark(  # noqa: PLR0913 - what the engine fills by name
@@ -99,7 +96,7 @@ class ComputationFn(DoFn):
         """Call the computation with a timer that the watermark has reached."""
         timer = FiredTimer(key, timer_tag, fire_timestamp, TimeDomain.EVENT_TIME, timestamp)
         scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
-        return self._run(scope, lambda: self._running.process_timer(timer))
+        return self._run(scope, lambda: self.computation.process_timer(timer))
 
     @on_timer(clock_timer)
     def at_clock(  # noqa: PLR0913 - as above
@@ -118,7 +115,7 @@ class ComputationFn(DoFn):
         """Call the computation with a timer that the clock has passed."""
         timer = FiredTimer(key, timer_tag, fire_timestamp, TimeDomain.PROCESSING_TIME, timestamp)
         scope = self._scope(key, timestamp, state, state_timestamp, watermark, low_watermark_timer, clock_timer)
-        return self._run(scope, lambda: self._running.process_timer(timer))
+        return self._run(scope, lambda: self.computation.process_timer(timer))
 
     def _scope(
         self,
@@ -130,16 +127,16 @@ class ComputationFn(DoFn):
         low_watermark_timer: Timer,
         clock_timer: Timer,
     ) -> Scope:
-        held = ComputationState(state, hold, self._running.coder, type(self._running).__name__)
+        held = ComputationState(state, hold, self.computation.coder, type(self.computation).__name__)
         timers = {TimeDomain.EVENT_TIME: low_watermark_timer, TimeDomain.PROCESSING_TIME: clock_timer}
         return Scope(self.name, key, held, timestamp, hold.read(), watermark, timers, self.streams)
 
     def _run(self, scope: Scope, callback: Callable[[], Any]) -> Iterable[Any]:
-        object.__setattr__(self._running, "_scope", scope)  # also where the user's class is frozen
+        object.__setattr__(self.computation, "_scope", scope)  # also where the user's class is frozen
         try:
             returned = callback()
         finally:
-            object.__setattr__(self._running, "_scope", None)
+            object.__setattr__(self.computation, "_scope", None)
         if returned is not None:
             raise InvalidType(
                 f"a callback of {self.name!r} must return None, got {returned!r}",

@@ -21,7 +21,7 @@ class AsView(Generic[ElementT]):
     """A collection as an argument of `Map`, `FlatMap`, `Filter` or `ParDo`; use one of the subclasses.
 
     An element sees the side window that contains its own window's `max_timestamp`, and waits until that window has a
-    pane or the side input's watermark has passed it.
+    pane or the side input's watermark has passed it. A function cannot change the lists, dicts and sets that it sees.
     """
 
     view: ClassVar[str]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import pickle
 import sys
 import types
+from collections import ChainMap
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import cloudpickle
@@ -15,9 +17,9 @@ from dataflow_model.errors import CheckpointMismatch, InvalidType
 from dataflow_model.values.main_classes import MAIN, SPAWNED_MAIN, is_named, is_of_main, named_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["MOVED", "dump", "dump_with_classes", "load", "load_with_classes"]
+__all__ = ["MOVED", "REDUCERS", "dump", "dump_by_value", "dump_with_classes", "load", "load_with_classes"]
 
 _PROTOCOL: Final = 5
 _REPLACED: Final = "<dynamic-code>"
@@ -49,6 +51,23 @@ elements, kept outputs), add a line here, and do not use the old name for anythi
 """
 
 
+def _reduced_file(file: io.TextIOWrapper) -> Any:
+    """Refer to the standard streams by name, and reject other files.
+
+    `cloudpickle` would replace a file by a `StringIO` with its content: each process would read all of the lines.
+    """
+    for name in ("stdout", "stderr"):
+        if file is getattr(sys, name):
+            return getattr, (sys, name)
+    raise TypeError(f"cannot pickle the open file {getattr(file, 'name', file)!r}")
+
+
+_CachedType: Final = type(functools.lru_cache(len))
+_OTHERS: Any = cloudpickle.Pickler.dispatch_table
+REDUCERS: Final[ChainMap[type, Callable[[Any], Any]]] = ChainMap({io.TextIOWrapper: _reduced_file}, _OTHERS)
+"""How objects of some types are pickled for another process."""
+
+
 def dump(value: Any) -> bytes:
     """Pickle a value; what cannot be referred to by name, such as a lambda, is pickled by value.
 
@@ -64,14 +83,18 @@ def dump(value: Any) -> bytes:
         return file.getvalue()
 
 
-def dump_with_classes(value: Any) -> bytes:
-    """Pickle a value for a process with another `__main__`, with what `__main__` defines by value.
+def dump_by_value(value: Any) -> bytes:
+    """Pickle a value for a process with another `__main__`, with what `__main__` defines by value."""
+    file = io.BytesIO()
+    _ByValue(file).dump(value)
+    return file.getvalue()
 
-    A list of the classes of `__main__` in it follows; see `load_with_classes`.
+
+def dump_with_classes(value: Any) -> bytes:
+    """Pickle a value as `dump_by_value` does; a list of the classes of `__main__` in it follows.
+
+    See `load_with_classes`.
     """
-    main = sys.modules[MAIN]
-    if main.__name__ == SPAWNED_MAIN:  # cloudpickle takes it for a module that other processes can import
-        cloudpickle.register_pickle_by_value(main)
     file = io.BytesIO()
     pickler = _ByValue(file)
     pickler.dump(value)
@@ -121,18 +144,42 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
         of_main: the classes of `__main__` that were pickled.
     """
 
+    dispatch_table = REDUCERS
+
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__(file, protocol=_PROTOCOL)
         self.of_main: list[type] = []
+        main = sys.modules[MAIN]
+        if main.__name__ == SPAWNED_MAIN:  # cloudpickle takes it for a module that other processes can import
+            cloudpickle.register_pickle_by_value(main)
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type) and is_of_main(obj):
             self.of_main.append(obj)
+        if isinstance(obj, _CachedType) and not _is_importable(obj):
+            return _cached, (obj.__wrapped__, obj.cache_parameters())
         if not isinstance(obj, types.CodeType):
             return super().reducer_override(obj)
         reduced: Any = self.dispatch_table[types.CodeType](obj)
         make, arguments = reduced
         return make, tuple(obj.co_filename if argument == _REPLACED else argument for argument in arguments)
+
+
+def _cached(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
+    """Return a function under `functools.lru_cache`, with an empty cache."""
+    return functools.lru_cache(**parameters)(function)
+
+
+def _is_importable(function: Any) -> bool:
+    """Return whether other processes find a function in a module, under its name."""
+    name = function.__module__
+    place: Any = sys.modules.get(name)
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    if name in {MAIN, SPAWNED_MAIN} or any(f"{name}.".startswith(f"{module}.") for module in by_value):
+        return False
+    for part in function.__qualname__.split("."):
+        place = getattr(place, part, None)
+    return place is function
 
 
 class _NamedWherePossible(_ByValue):

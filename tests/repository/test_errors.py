@@ -27,6 +27,7 @@ OTHERS: Final = {
     "NotImplementedError": "a method that a subclass must define",
     "OverflowError": "caught by the engine, which goes on with Python's numbers",
     "SystemExit": "the end of a command",
+    "TypeError": "part of the message of an error of ours, as those of pickle",
     "ValueError": "part of the message of an error of ours, or of a table that is wrong in this package",
     "argparse.ArgumentTypeError": "becomes a message of the command line",
 }

@@ -91,6 +91,29 @@ def test_the_reason_of_a_dead_letter_can_be_written_to_a_file() -> None:
     letter.traceback.encode()
 
 
+def test_the_reason_of_a_dead_letter_is_one_line() -> None:
+    def broken(x: int) -> None:
+        raise ValueError(f"first\n  second\r\n\nthird\u2028{x}")
+
+    def rejected(_: int) -> str:
+        return "text"
+
+    p = dm.Pipeline()
+    numbers = p | dm.Create([1])
+    transforms: dict[str, Any] = {"raised": dm.Map(broken), "rejected": dm.FlatMap(rejected)}
+    for name, transform in transforms.items():
+        _, dead = numbers | name >> transform.with_exception_handling()
+        _ = dead | f"dead {name}" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    reasons = [result.collected(f"dead {name}")[0].value.reason for name in ("raised", "rejected")]
+    assert reasons[0] == "ValueError: first second third 1"
+    assert reasons[1].startswith(
+        "InvalidType: 'rejected' must return an iterable of outputs, got 'text' of type str Hint:"
+    )
+    assert dm.DeadLetter("x", "read", "row 1: bad\nvalue", "").reason == "row 1: bad value"
+
+
 SPARKS = (
     'Job aborted\nTraceback (most recent call last):\n  File "elementwise.py", line 327, in _map\n'
     "dataflow_model.errors.UserCodeError: ZeroDivisionError: division by zero\n  transform: 'ratios'\n"

@@ -139,7 +139,7 @@ def test_a_combiner_that_never_has_an_element_is_not_set_up(tmp_path: pathlib.Pa
     assert counted(tmp_path) == {}
 
 
-def test_one_combiner_of_two_groupings_is_set_up_once(tmp_path: pathlib.Path) -> None:
+def test_one_combiner_of_two_groupings_is_set_up_once_for_each(tmp_path: pathlib.Path) -> None:
     def build(p: dm.Pipeline) -> None:
         combine = CountedSum(str(tmp_path))
         pairs = p | dm.Create([("a", 1), ("b", 2)])
@@ -147,7 +147,7 @@ def test_one_combiner_of_two_groupings_is_set_up_once(tmp_path: pathlib.Path) ->
         _ = pairs | "other" >> dm.CombinePerKey(combine) | "second" >> dm.io.Collect()
 
     run_locally(build)
-    assert counted(tmp_path) == {"setup": 1, "teardown": 1}
+    assert counted(tmp_path) == {"setup": 2, "teardown": 2}
 
 
 def test_the_parts_of_together_are_set_up_and_torn_down(tmp_path: pathlib.Path) -> None:

@@ -218,33 +218,31 @@ def test_a_failed_run_has_failed_and_publishes_nothing() -> None:
 class Traced(dm.DoFn):
     """Notes its life."""
 
-    seen: list[str]
-
-    def __init__(self, seen: list[str]) -> None:
-        self.seen = seen
+    def __init__(self, note: Callable[[str], Any]) -> None:
+        self.note = note
 
     def setup(self) -> None:
-        self.seen.append("setup")
+        self.note("setup")
 
     def start_bundle(self) -> None:
-        self.seen.append("start")
+        self.note("start")
 
     def process(self, element: Any) -> Iterable[Any]:
-        self.seen.append(f"process {element}")
+        self.note(f"process {element}")
         yield element
 
     def finish_bundle(self) -> Iterable[dm.TimestampedValue]:
-        self.seen.append("finish")
+        self.note("finish")
         return [dm.TimestampedValue("end of bundle", 0)]
 
     def teardown(self) -> None:
-        self.seen.append("teardown")
+        self.note("teardown")
 
 
 def test_a_dofn_is_set_up_once_and_told_of_each_bundle() -> None:
     seen: list[str] = []
     stream = TestStream().bundle([(1, 0), (2, 0)]).add(3, 0)
-    given = values(lambda p: p | stream | dm.ParDo(Traced(seen)))
+    given = values(lambda p: p | stream | dm.ParDo(Traced(seen.append)))
     assert seen[0] == "setup"
     assert seen[-1] == "teardown"
     assert seen.count("setup") == seen.count("teardown") == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
+import re
 import subprocess
 import sys
 import threading
@@ -32,6 +34,7 @@ from dataflow_model.runners.spark.shipping import (
 )
 from dataflow_model.runners.spark.sink import StreamWriter
 from dataflow_model.runners.spark.stages import KeyedStage, StreamReader, program_options
+from tests.support.hosts import on_hosts, runner_on
 from tests.support.micro_batches import Run
 
 SPARK: Any = types.SimpleNamespace(conf={"spark.master": "local[2]"})
@@ -189,6 +192,67 @@ def test_an_element_that_cannot_be_pickled_is_refused_with_the_source_s_label() 
         p.run()
 
 
+@pytest.mark.parametrize("runner", [dm.LocalRunner(workers=2), dm.SparkRunner(SPARK, mode="batch")])
+def test_a_function_that_refers_to_an_open_file_is_refused(runner: Any, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("1\n2\n")
+    with (tmp_path / "lines").open() as file:
+        p = dm.Pipeline(runner=runner)
+        _ = p | dm.Create([1, 2]) | "next" >> dm.Map(lambda _: file.readline()) | dm.io.Collect()
+        with pytest.raises(dm.PlanError, match=r"'next' cannot be sent to workers: .*cannot pickle the open file"):
+            p.run()
+
+
+def test_an_element_that_holds_an_open_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("1\n2\n")
+    p = dm.Pipeline(runner=dm.LocalRunner(workers=2))
+    files = p | dm.Create([tmp_path / "lines"]) | dm.Map(lambda path: ("k", path.open()))
+    _ = files | "group" >> dm.GroupByKey() | dm.Map(str) | dm.io.Collect()
+    with pytest.raises(dm.InvalidType, match=r"cannot pickle the open file(?s:.*)transform: 'group'"):
+        p.run().wait_until_finish()
+
+
+@on_hosts("local", "workers", "process", "batch", slow=("streaming",))
+def test_a_cached_function_of_the_program_runs_on_every_host(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    @functools.lru_cache
+    def double(number: int) -> int:
+        return number * 2
+
+    p = dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint"))
+    _ = p | dm.Create([1, 2, 2]) | dm.Map(double) | "kept" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    assert sorted(record.value for record in result.collected("kept")) == [2, 4, 4]
+
+
+NAMED = """
+import dataflow_model as dm
+
+class Missing:
+    def __reduce__(self):
+        return "MISSING"  # found by its name in the module
+
+MISSING = Missing()
+
+if __name__ == "__main__":
+    p = dm.Pipeline(runner=dm.LocalRunner(workers=2))
+    _ = p | dm.Create([1]) | dm.Map(lambda n: n or MISSING) | dm.io.Collect()
+    try:
+        p.run().wait_until_finish()
+    except dm.PlanError as error:
+        print(error)
+"""
+
+
+def test_what_a_worker_does_not_find_by_its_name_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "named.py").write_text(NAMED)
+    ran = subprocess.run(
+        [sys.executable, tmp_path / "named.py"], capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path
+    )
+    assert re.match(r"a worker does not have what .* refer to by name: .*MISSING.*\nHint: define it", ran.stdout)
+
+
 @attrs.frozen
 class Guarded:
     """An element that is bound to its process."""
@@ -239,6 +303,25 @@ def test_state_that_cannot_be_pickled_is_named_with_its_transform(tmp_path: Path
         match=r"the state of a transform cannot be pickled: TypeError: .*\n  transform: 'locks'\nHint: keep",
     ):
         Run(build, tmp_path / "checkpoint", rows=1).finish()
+
+
+class Files(Locks):
+    """Keeps an open file."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def create_accumulator(self) -> Any:
+        return self.file
+
+
+def test_state_with_an_open_file_is_refused_with_its_transform(tmp_path: Path) -> None:
+    p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1))
+    stream = dm.testing.TestStream().add(("a", 1), event_time=1).add(("a", 2), event_time=2)
+    with Path(__file__).open() as file:
+        _ = p | stream | "files" >> dm.CombinePerKey(Files(file)) | dm.io.Collect()
+        with pytest.raises(dm.InvalidType, match=r"state of a transform .*the open file .*\n  transform: 'files'\n"):
+            p.run().wait_until_finish()
 
 
 # Text that cannot be encoded.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +12,11 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
+from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Shape: TypeAlias = Callable[[Any], Any]
 Elements: TypeAlias = list[tuple[str, int, int]]
@@ -192,3 +197,126 @@ def test_sessions_that_merge_have_to_take_back_what_they_have_emitted() -> None:
         with pytest.raises(dm.PlanError, match=r"replace each other, but its windows merge\nHint: use \.accumulating"):
             seen(windowing)
     assert seen(sessions.accumulating_and_retracting()) == [("k", 3)]
+
+
+# Values that functions must not change --------------------------------------------------------------------------------
+
+HOSTS = on_hosts("local", "workers", "process", "batch", slow=("streaming",))
+
+
+def attempt(element: Any, change: Callable[[Any], Any], side: Any) -> str:
+    """Return what a change of a side input raises; the tests pickle it, so it is at the top level."""
+    del element
+    try:
+        change(side)
+    except TypeError as error:
+        return str(error).partition("\n")[0]
+    return "changed"
+
+
+def append(values: Any) -> None:
+    values.append(1)
+
+
+def append_inside(values: Any) -> None:
+    values["rows"].append(1)
+
+
+def set_default(values: Any) -> None:
+    values.setdefault("b", 1)
+
+
+def add(values: Any) -> None:
+    values.add(1)
+
+
+def sort_pair(values: Any) -> None:
+    values[0][1].sort()
+
+
+def copy_and_change(values: Any) -> None:
+    copied = copy.deepcopy(values)
+    copied["rows"] += [1]
+    assert len(copied["rows"]) == len(values["rows"]) + 1
+
+
+@HOSTS
+def test_a_side_input_cannot_be_changed_on_any_host(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.Create([("rows", [2, 1])])
+        empty = rows | "none" >> dm.Filter(lambda _: False)
+        sets = rows | "sets" >> dm.Map(lambda pair: set(pair[1]))
+        for name, (change, side) in {
+            "append": (append, dm.AsList(rows)),
+            "sort_pair": (sort_pair, dm.AsIter(rows)),
+            "set_default": (set_default, dm.AsDict(rows)),
+            "append_inside": (append_inside, dm.AsDict(rows)),
+            "add": (add, dm.AsSingleton(sets)),
+            "default": (append, dm.AsSingleton(empty, default=[])),
+            "copy": (copy_and_change, dm.AsDict(rows)),
+        }.items():
+            numbers = p | f"numbers {name}" >> dm.Create([1, 2, 3])
+            texts = numbers | name >> dm.Map(attempt, change, side) | f"one {name}" >> dm.Distinct()
+            _ = (
+                texts
+                | f"key {name}" >> dm.Map(lambda text, name: (name, text), name)
+                | f"out {name}" >> dm.io.Collect()
+            )
+
+    result = run(runner_on(host, request, tmp_path / "checkpoint"), build)
+    refused = "cannot be changed, but a function calls"
+    for name, expected in {
+        "append": f"the side input 'rows' {refused} append() on it",
+        "sort_pair": f"the side input 'rows' {refused} sort() on it",
+        "set_default": f"the side input 'rows' {refused} setdefault() on it",
+        "append_inside": f"the side input 'rows' {refused} append() on it",
+        "add": f"the side input 'sets' {refused} add() on it",
+        "default": f"the side input 'none' {refused} append() on it",
+        "copy": "changed",
+    }.items():
+        assert [record.value for record in result.collected(f"out {name}")] == [(name, expected)]
+
+
+def test_a_side_input_that_changes_during_the_run_cannot_be_changed_by_a_function() -> None:
+    def build(p: dm.Pipeline) -> None:
+        side = p | "side" >> TestStream().add(("a", [1]), 0).watermark_to_infinity()
+        main = p | "main" >> TestStream().processing_time(10).add(0, 200)
+        _ = main | dm.Map(attempt, append, dm.AsList(side)) | "out" >> dm.io.Collect()
+
+    [record] = run(dm.LocalRunner(), build).collected("out")
+    assert record.value == "the side input 'side' cannot be changed, but a function calls append() on it"
+
+
+def test_an_object_that_is_the_default_of_a_side_input_is_the_same_in_each_run() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self.count = 0
+
+        def next(self) -> int:
+            self.count += 1
+            return self.count
+
+    p = dm.Pipeline(runner=dm.LocalRunner())
+    empty = p | "none" >> dm.Create([1]) | dm.Filter(lambda _: False)
+    view = dm.AsSingleton(empty, default=Counter())
+    _ = p | "main" >> dm.Create([0]) | dm.Map(lambda _, side: side.next(), view) | "out" >> dm.io.Collect()
+    for _run in range(2):
+        result = p.run()
+        result.wait_until_finish()
+        assert [record.value for record in result.collected("out")] == [1]
+
+
+def test_the_values_of_a_side_input_are_elements_like_others() -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.Create([("a", {"n": 1, "tags": ["x"]}), ("b", {"n": 2, "tags": []})])
+        found = p | "keys" >> dm.Create(["a", "b", "a"]) | dm.Map(lambda key, rows: rows[key], dm.AsDict(rows))
+        _ = found | "out" >> dm.io.Collect()
+        _ = found | "n" >> dm.Map(lambda row: (row["n"], row["tags"])) | dm.GroupByKey() | "groups" >> dm.io.Collect()
+
+    result = run(dm.LocalRunner(), build)
+    assert result.table("out").arrow.to_pylist() == [
+        {"n": 1, "tags": ["x"]},
+        {"n": 2, "tags": []},
+        {"n": 1, "tags": ["x"]},
+    ]
+    assert sorted(record.value for record in result.collected("groups")) == [(1, [["x"], ["x"]]), (2, [[]])]

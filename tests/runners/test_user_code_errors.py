@@ -14,6 +14,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
+from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 
 if TYPE_CHECKING:
@@ -166,6 +167,53 @@ def test_what_a_step_of_a_dofns_life_raises_carries_label_and_step(step: str, ra
     message = message_of(lambda c: c | "lives" >> dm.ParDo(Lives(Failing(step, raised))))
     assert message.startswith(f"{raised.__name__}: boom\n  in: ")
     assert f"transform: 'lives', in its {step}()" in message
+
+
+class Finishes(dm.DoFn):
+    def __init__(self, outputs: Any) -> None:
+        self.outputs = outputs
+
+    def process(self, element: Any) -> None:
+        pass
+
+    def finish_bundle(self) -> Any:
+        return self.outputs
+
+
+class FinishesByKey(Finishes):
+    count = dm.ValueStateSpec(default=0)
+
+
+def check_refused(runner: Any, fn: dm.DoFn, kind: str) -> None:
+    p = dm.Pipeline(runner)
+    _ = p | dm.Create([("k", 1)]) | "totals" >> dm.ParDo(fn) | dm.io.Collect()
+    with pytest.raises(
+        dm.InvalidType,
+        match=rf"'totals' must return an iterable of outputs, got .* of type {kind}\nHint: let finish_bundle return",
+    ):
+        p.run().wait_until_finish()
+
+
+@pytest.mark.parametrize("fn", [Finishes, FinishesByKey])
+@pytest.mark.parametrize("outputs", ["abc", b"ab", {"total": 3}, 5, ""])
+def test_what_finish_bundle_returns_must_be_several_outputs(outputs: Any, fn: type[Finishes]) -> None:
+    check_refused(dm.LocalRunner(), fn(outputs), type(outputs).__name__)
+
+
+@on_hosts("workers", "process", slow=("batch", "streaming"))
+def test_a_text_that_finish_bundle_returns_is_refused_on_every_host(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    check_refused(runner_on(host, request, tmp_path / "checkpoint"), Finishes("abc"), "str")
+
+
+@pytest.mark.parametrize("outputs", [None, [], (), iter([])])
+def test_finish_bundle_may_return_nothing(outputs: Any) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("k", 1)]) | dm.ParDo(Finishes(outputs)) | "kept" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    assert result.collected("kept") == []
 
 
 @RAISED

@@ -333,3 +333,35 @@ def test_none_from_an_empty_pane_is_explained() -> None:
     ):
         greatest(windowing)
     assert greatest(windowing.on_time("fire_if_non_empty"))[-1] == 7
+
+
+@pytest.mark.parametrize("name", ["setup", "start_bundle", "finish_bundle", "teardown"])
+def test_a_step_of_a_dofns_life_with_a_parameter_is_rejected_when_the_pipeline_is_built(name: str) -> None:
+    def step(self: Any, bundle: Any) -> None: ...
+
+    kind = type("Lives", (dm.DoFn,), {"process": lambda self, element: [element], name: step})
+    with pytest.raises(
+        dm.InvalidArgument,
+        match=rf"`{name}\(bundle.*\).*` of Lives cannot be called with \(\): missing a required argument: 'bundle'\n"
+        rf"Hint: define {name}\(self\)",
+    ):
+        dm.ParDo(kind())
+
+
+@pytest.mark.parametrize("name", ["setup", "teardown"])
+def test_a_step_of_a_combiners_life_with_a_parameter_is_rejected_when_the_pipeline_is_built(name: str) -> None:
+    def step(self: Any, worker: Any) -> None: ...
+
+    kind = type("Sums", (dm.Sum,), {name: step})
+    with pytest.raises(dm.InvalidArgument, match=rf"`{name}\(worker.*` of Sums cannot be called with \(\)"):
+        dm.CombinePerKey(kind())
+
+
+def test_a_step_of_a_dofns_life_may_have_parameters_with_defaults() -> None:
+    class Lives(dm.DoFn):
+        def process(self, element: Any) -> Any:
+            yield element
+
+        def finish_bundle(self, *_: Any, final: bool = True) -> None: ...
+
+    dm.ParDo(Lives())

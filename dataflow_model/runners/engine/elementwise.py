@@ -52,7 +52,7 @@ from dataflow_model.runners.engine.lanes import Lane, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import numbered_by_cause
 from dataflow_model.runners.engine.record_ids import record_hashes, record_ids
-from dataflow_model.runners.engine.user_code import dead_letter, life_cycle, listed, user_error
+from dataflow_model.runners.engine.user_code import FINISH_HINT, dead_letter, life_cycle, listed, user_error
 from dataflow_model.runners.engine.value_lanes import Pairs, columns_of, in_columns, split
 from dataflow_model.runners.engine.vectorized import run_on_columns
 from dataflow_model.time import EventTime, ProcessingTime
@@ -286,7 +286,7 @@ class Fragment:
     def _finish_bundle(self, node: ParDo, flow: Flow, outputs: dict[str, Flow]) -> dict[str, Flow]:
         """End the bundle `flow`, and return its outputs with those that the function emits at the end."""
         with life_cycle(node.label, "finish_bundle"):
-            finished: list[Any] = list(node.fn.finish_bundle() or ())
+            finished = listed(node.fn.finish_bundle(), node.label, FINISH_HINT)
         if not finished:
             return outputs
         at_end = {tag: Outputs() for tag in outputs}

@@ -11,8 +11,10 @@ from dataflow_model.errors import InvalidArgument, KeyEncodingError, shown
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.order import by_window
+from dataflow_model.runners.engine.read_only import read_only
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.values import checked_pairs, encode_key, interval, is_pair
+from dataflow_model.values.copies import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -67,7 +69,8 @@ class StaticSide:
     @classmethod
     def of(cls, plan: Plan, side: SideInput, records: Sequence[Record]) -> StaticSide:
         """Return a side input of a plan; the records are those of all its panes."""
-        return cls(side, records, plan.strategy(side.ref).window_fn, replaced_by_newer(plan, side.ref))
+        [window_fn] = copied((plan.strategy(side.ref).window_fn,)).value
+        return cls(side, records, window_fn, replaced_by_newer(plan, side.ref))
 
     def __call__(self, window: Window) -> Any:
         """Return the view of one main window."""
@@ -205,11 +208,15 @@ def owner_of(value: Any, replaced: Replaced) -> Any:
 
 
 def view_of(side: SideInput, values: list[Any]) -> Any:
-    """Return values in the form of the side input's view.
+    """Return values in the form of the side input's view, in which nothing can be changed; see `read_only`.
 
     Raises:
         InvalidArgument: for a singleton of several values, or of none without a default; for a dict of non-pairs.
     """
+    return read_only(_view_of(side, values), side.ref.label)
+
+
+def _view_of(side: SideInput, values: list[Any]) -> Any:
     if side.view == "iter":
         return values
     if side.view == "dict":
@@ -231,7 +238,7 @@ def view_of(side: SideInput, values: list[Any]) -> Any:
             f"the side input {side.ref.label!r} of AsSingleton has no value in the window",
             hint="pass default=… to dm.AsSingleton",
         )
-    return side.default
+    return copied((side.default,)).value[0]
 
 
 def _no_dict(side: SideInput, values: list[Any]) -> InvalidArgument:

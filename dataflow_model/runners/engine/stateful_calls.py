@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.core.calls import CurrentCall, ElementCalls
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import Emissions
 from dataflow_model.runners.engine.stateful_cells import Hold, PendingTimer
-from dataflow_model.runners.engine.user_code import check_tag, dead_letter, life_cycle, listed, user_error
+from dataflow_model.runners.engine.user_code import FINISH_HINT, check_tag, dead_letter, life_cycle, listed, user_error
 from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime, ProcessingTime, format_instant
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import NO_FIRING
@@ -328,7 +328,7 @@ class UserCalls:
         if self.elements.has_begun:
             self.elements.has_begun = False
             with life_cycle(self._node.label, "finish_bundle"):
-                outputs = list(self._node.fn.finish_bundle() or ())
+                outputs = listed(self._node.fn.finish_bundle(), self._node.label, FINISH_HINT)
             if outputs:
                 raise InvalidType(
                     f"{self._node.label!r} is stateful, so its outputs must belong to a key and a window, "

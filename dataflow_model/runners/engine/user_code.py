@@ -24,7 +24,19 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import Window
 
-__all__ = ["at_window", "batch_error", "check_tag", "column_error", "dead_letter", "life_cycle", "listed", "user_error"]
+__all__ = [
+    "FINISH_HINT",
+    "at_window",
+    "batch_error",
+    "check_tag",
+    "column_error",
+    "dead_letter",
+    "life_cycle",
+    "listed",
+    "user_error",
+]
+
+FINISH_HINT: Final = "let finish_bundle return a list of outputs, yield them, or return nothing"
 
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})

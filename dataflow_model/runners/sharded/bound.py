@@ -1,4 +1,4 @@
-"""Sources bound on the driver, so that every task reads the same files with the same columns."""
+"""A plan bound on the driver, so that every task reads the same files with the same columns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.own_objects import with_own_objects
 
 if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
@@ -15,8 +16,11 @@ __all__ = ["bound_plan"]
 
 
 def bound_plan(staged: StagedPlan) -> StagedPlan:
-    """Return a staged plan whose sources know their columns."""
+    """Return a staged plan whose sources know their columns.
+
+    The objects of the user's in it are copies, with which no other run and no other transform works.
+    """
     bound = staged.plan.changed(
         lambda node: attrs.evolve(node, source=node.source.bound()) if isinstance(node, Read) else node
     )
-    return attrs.evolve(staged, plan=bound)
+    return with_own_objects(attrs.evolve(staged, plan=bound))

@@ -211,7 +211,7 @@ class PackedProgram:
         """Return the program.
 
         Raises:
-            PlanError: if a module is missing here.
+            PlanError: if a module is missing here, or something in it.
             SourceError: if the file cannot be read.
             StateCorruption: if the file has another content.
         """
@@ -224,6 +224,11 @@ class PackedProgram:
                 f"a worker cannot import {error.name!r}, which the pipeline's functions or values refer to",
                 hint="install it for the workers, or, on Spark, ship a module of your own with "
                 "spark.addArtifacts('module.py', pyfile=True)",
+            ) from error
+        except AttributeError as error:
+            raise PlanError(
+                f"a worker does not have what the pipeline's functions or values refer to by name: {error}",
+                hint="define it in a module that the workers can import, or refer to it in a function only",
             ) from error
         return attrs.evolve(program, digest=self.digest, main_classes=main_classes)
 

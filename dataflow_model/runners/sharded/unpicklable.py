@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import cloudpickle
-
 from dataflow_model.errors import InvalidType, PlanError, shown
-from dataflow_model.values.pickles import dump
+from dataflow_model.values.pickles import dump, dump_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +31,7 @@ def check_functions(plan: Plan) -> None:
     """
     for node in plan.nodes:
         try:
-            cloudpickle.dumps(node)
+            dump_by_value(node)
         except Exception as error:
             raise PlanError(f"{node.label!r} cannot be sent to workers: {_said(error)}", hint=_INSTEAD) from error
 

@@ -14,6 +14,7 @@ from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.nodes import MAIN
+from dataflow_model.plan.own_objects import with_own_objects
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.ahead import run_ahead
 from dataflow_model.runners.engine.bounded.inputs import Size, chunks_of
@@ -84,7 +85,7 @@ class Execution:
         *,
         most: int = CHUNK.instants,
     ) -> None:
-        self.staged = staged = ahead.filled(staged)
+        self.staged = staged = with_own_objects(ahead.filled(staged))
         self.clock = clock
         self._size = Size(most, CHUNK.elements)
         self._ahead = ahead.counted
