@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import concurrent.futures.thread  # noqa: F401 - it cannot be imported any more while a run ends with the program
 import contextlib
+import os
 import sys
 import threading
 import weakref
@@ -73,6 +74,7 @@ class BackgroundRun(abc.ABC):
         self._problem = ""
         self._is_error_seen = False
         self._thread = threading.Thread(target=self._work, name=runner, daemon=True)
+        self._process = os.getpid()
         self._ending = threading.Event()
         self._over = threading.Event()
 
@@ -85,9 +87,16 @@ class BackgroundRun(abc.ABC):
         """Wait for the end of the run, at most for `timeout`; if the run failed, each call raises its error.
 
         Raises:
-            InvalidArgument: in a function of the run itself, which would wait for itself.
+            InvalidArgument: in a function of the run itself, which would wait for itself; in a process that was forked
+                from that of the run, which would wait forever.
         """
-        if self._is_own_thread():
+        if not self._is_here:
+            raise InvalidArgument(
+                f"wait_until_finish() was called in process {os.getpid()}, but {self._runner} runs in process "
+                f"{self._process}, from which this one was forked",
+                hint="wait for the end in the process that has started the run",
+            )
+        if threading.current_thread() is self._thread:
             raise InvalidArgument(
                 f"wait_until_finish() was called in a function of the run that it waits for, {self._runner}",
                 hint="call stop() or drain() there, which return at once, and wait for the end elsewhere",
@@ -101,7 +110,7 @@ class BackgroundRun(abc.ABC):
 
     def drain(self) -> None:
         """Wait for the end, except in a function of the run itself: a bounded run drains by itself."""
-        if not self._is_own_thread():
+        if self._may_wait():
             self.wait_until_finish()
 
     @abc.abstractmethod
@@ -142,9 +151,14 @@ class BackgroundRun(abc.ABC):
 
     # ------------------------------------------------------------------------------------------- beginning and end
 
-    def _is_own_thread(self) -> bool:
-        """Return whether a function of the run itself is calling, which must not wait for the end of the run."""
-        return threading.current_thread() is self._thread
+    @property
+    def _is_here(self) -> bool:
+        """Whether this is the process of the run, and not a fork of it, which has none of the threads of the run."""
+        return os.getpid() == self._process
+
+    def _may_wait(self) -> bool:
+        """Return whether the caller may wait for the end: not in a function of the run itself, nor in a fork."""
+        return self._is_here and threading.current_thread() is not self._thread
 
     @abc.abstractmethod
     def _execute(self) -> RunnerState:
@@ -219,7 +233,7 @@ class BackgroundRun(abc.ABC):
 
     def _log_unseen_error(self) -> None:
         """Log the error with which the run has failed, unless `wait_until_finish` has raised it."""
-        if self._error is not None and not self._is_error_seen:
+        if self._error is not None and not self._is_error_seen and self._is_here:
             self._is_error_seen = True
             LOG.error("%s has failed:", self._runner, exc_info=self._error.with_traceback(self._trace))
 
@@ -255,9 +269,12 @@ class BackgroundRun(abc.ABC):
 
 
 def _leave_runs() -> None:
-    """End all runs at the end of the program, and log the errors of those that nobody has waited for."""
+    """End all runs at the end of the program, and log the errors of those that nobody has waited for.
+
+    A process that a function has forked also ends here, in a copy of the thread of a run that goes on elsewhere.
+    """
     for run in tuple(_RUNS):
-        if run._thread.is_alive():  # noqa: SLF001 - it is not in a forked process
+        if run._is_here and run._thread.is_alive():  # noqa: SLF001
             run._leave()  # noqa: SLF001
         run._log_unseen_error()  # noqa: SLF001
 

@@ -173,7 +173,7 @@ class BatchResult(BackgroundRun):
     def stop(self) -> None:
         """Cancel the job; nothing is published, unless publishing has begun: then the run ends as if not stopped."""
         self._stop.set()
-        while self._thread.is_alive() and not self._is_own_thread():
+        while self._thread.is_alive() and self._may_wait():
             self._spark.interruptTag(self._tag)
             self._thread.join(_INTERRUPTED_EVERY)
 

@@ -170,6 +170,7 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
         import atexit
         import importlib
         import importlib.util
+        import os
         import pathlib
         import shutil
         import sys
@@ -178,7 +179,13 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
 
         if package and importlib.util.find_spec("dataflow_model") is None:
             folder = tempfile.mkdtemp(prefix="dataflow_model-")
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            owner = os.getpid()
+
+            def remove() -> None:
+                if os.getpid() == owner:  # a process that a function forks calls this at its end too
+                    shutil.rmtree(folder, ignore_errors=True)
+
+            atexit.register(remove)
             archive = pathlib.Path(folder, "dataflow_model.zip")
             archive.write_bytes(zlib.decompress(package))
             sys.path.insert(0, str(archive))

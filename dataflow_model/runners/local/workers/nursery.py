@@ -40,7 +40,6 @@ class _Nursery:
     """The nursery as its parent sees it; it ends with its parent."""
 
     def __init__(self) -> None:
-        self.owner = os.getpid()
         self._requests, theirs = socket.socketpair()
         with theirs:
             # A session of its own: Ctrl-C in a terminal reaches this process only, which then ends the workers.
@@ -67,11 +66,13 @@ class _Nursery:
                 socket.send_fds(self._requests, [_REQUEST], [theirs.fileno()])
             return Connection(ours.detach())
 
+    def leave(self) -> None:
+        """Close the connection to the nursery, which ends once no process has one; its workers do not."""
+        self._requests.close()
+
     def close(self) -> None:
         """End the nursery, which has no effect on its workers."""
-        self._requests.close()
-        if os.getpid() != self.owner:
-            return  # a fork of the owner
+        self.leave()
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -96,7 +97,7 @@ def fork_worker() -> Connection:
             hint="use dm.LocalRunner() without workers",
         )
     with _lock:
-        if _nursery and (_nursery[0].owner != os.getpid() or not _nursery[0].is_alive()):
+        if _nursery and not _nursery[0].is_alive():
             _nursery.pop().close()
         if not _nursery:
             _nursery.append(_Nursery())
@@ -108,6 +109,17 @@ def _close() -> None:
     with _lock:
         while _nursery:
             _nursery.pop().close()
+
+
+def _leave_in_child() -> None:
+    """Leave the nursery to the process that has started it; another thread of that one may have held the lock."""
+    _lock._at_fork_reinit()  # type: ignore[attr-defined] # noqa: SLF001 - as the modules of Python do
+    while _nursery:
+        _nursery.pop().leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_in_child)
 
 
 def serve(descriptor: int) -> None:
