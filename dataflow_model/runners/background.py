@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import concurrent.futures.thread  # noqa: F401 - it cannot be imported any more while a run ends with the program
 import contextlib
+import contextvars
 import os
 import sys
 import threading
@@ -19,6 +20,8 @@ from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.message_sinks import TabularSink
 from dataflow_model.plan.records import Records
 from dataflow_model.plan.runner import RunnerState, is_observed
+from dataflow_model.runners.engine.ambient import Ambient
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.progress import live_progress, progress_board
 from dataflow_model.runners.run_log import RunLog
 from dataflow_model.time import duration
@@ -73,7 +76,9 @@ class BackgroundRun(abc.ABC):
         self._trace: TracebackType | None = None
         self._problem = ""
         self._is_error_seen = False
-        self._thread = threading.Thread(target=self._work, name=runner, daemon=True)
+        self._ambient = Ambient.here()
+        work = contextvars.Context().run
+        self._thread = threading.Thread(target=work, args=(self._work,), name=runner, daemon=True)
         self._process = os.getpid()
         self._ending = threading.Event()
         self._over = threading.Event()
@@ -184,8 +189,10 @@ class BackgroundRun(abc.ABC):
 
     def _work(self) -> None:
         ended_as = RunnerState.FAILED
+        self._ambient.apply()
         try:
-            ended_as = self._execute()
+            with exits_reported():
+                ended_as = self._execute()
         except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
             self._fail(self._reported(error))
         try:

@@ -24,7 +24,7 @@ from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.rows import Kind, arrow_batches, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, spark_columns, with_dataframes
-from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
+from dataflow_model.runners.spark.failures import find_our_error, is_stopped, lost_worker, reported, session_stopped
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
 from dataflow_model.runners.spark.run_folder import RunFolder
@@ -243,6 +243,8 @@ class BatchResult(BackgroundRun):
 
     def _reported(self, error: BaseException) -> BaseException:
         ours = find_our_error(error)
-        if ours is error and is_stopped(self._spark):
+        if ours is not error:
+            return ours
+        if is_stopped(self._spark):
             return session_stopped("nothing was published; create a new session and run the pipeline again", error)
-        return ours
+        return lost_worker(error)
