@@ -189,8 +189,8 @@ class BackgroundRun(abc.ABC):
 
     def _work(self) -> None:
         ended_as = RunnerState.FAILED
-        self._ambient.apply()
         try:
+            self._ambient.apply()
             with exits_reported():
                 ended_as = self._execute()
         except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import decimal
+import multiprocessing
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +48,28 @@ def test_a_worker_of_spark_that_ends_is_an_error_that_names_the_task(
     ) as lost:
         pipeline.run().wait_until_finish(PATIENCE)
     assert "\tat org.apache" not in str(lost.value)
+
+
+def in_a_process(x: int) -> list[int | None]:
+    """Return the exit statuses of two processes."""
+    by_multiprocessing = multiprocessing.get_context("fork").Process(target=abs, args=(x,))
+    by_multiprocessing.start()
+    by_multiprocessing.join()
+    child = os.fork()
+    if not child:
+        sys.exit(3)
+    return [by_multiprocessing.exitcode, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]
+
+
+@WORKERS_ALIKE
+def test_processes_that_a_function_on_spark_forks_end_and_the_run_goes_on(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Create([1]) | dm.Map(in_a_process) | "out" >> dm.io.Collect()
+
+    result = run(runner_on(host, request, tmp_path / "checkpoint"), build)
+    assert [record.value for record in result.collected("out")] == [[0, 3]]
 
 
 @WORKERS_ALIKE
