@@ -34,6 +34,7 @@ __all__ = [
     "chain_of",
     "encodable",
     "explain",
+    "is_interrupt",
     "refuse_async",
     "shown",
 ]
@@ -77,6 +78,18 @@ def encodable(text: str) -> str:
         'no such file: caf\\udce9'
     """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an error is Ctrl-C, by itself or in a group, which is no fault of the code that it interrupts.
+
+    Example:
+        >>> is_interrupt(KeyboardInterrupt()), is_interrupt(SystemExit(0))
+        (True, False)
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
 
 
 class _ShortRepr(reprlib.Repr):
@@ -201,7 +214,7 @@ class StateCorruption(DataflowError, RuntimeError):
 
 
 class WorkerLost(DataflowError, RuntimeError):
-    """A worker process that ended before its work was done; raised by a run on `LocalRunner(workers=n)`."""
+    """A worker process that ended before its work was done, on `LocalRunner(workers=n)` or on Spark."""
 
 
 def refuse_async(fn: object, label: str) -> None:

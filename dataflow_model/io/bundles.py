@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidType, SinkError, UserCodeError, shown
+from dataflow_model.errors import InvalidType, SinkError, UserCodeError, is_interrupt, shown
 from dataflow_model.io.schemas import checked_schema, full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
 from dataflow_model.plan.parameters import called_signature, check_plain, misfit_of
+from dataflow_model.runners.engine.forks import end_fork
 from dataflow_model.transforms.code_names import code_name
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ class ForeachBundleSink(MessageSink):
                 self.fn(values, commit_id)
             else:
                 self.fn(values)
-        except Exception as error:
+        except BaseException as error:
+            end_fork(error)
+            if is_interrupt(error):
+                raise
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise UserCodeError(
                 f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}\n"

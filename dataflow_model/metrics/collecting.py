@@ -32,6 +32,7 @@ __all__ = [
     "enter",
     "in_scratch",
     "key_times",
+    "leave_task",
 ]
 
 _T = TypeVar("_T")
@@ -41,6 +42,11 @@ _CURRENT: Final[ContextVar[Tally | None]] = ContextVar("dataflow_model_tally", d
 def current() -> Tally | None:
     """Return the tally of the current task; `None` outside of a run, and in threads that users' functions start."""
     return _CURRENT.get()
+
+
+def leave_task() -> None:
+    """Count nothing more in the current context, which is a copy of one in which a task runs."""
+    _CURRENT.set(None)
 
 
 @contextlib.contextmanager

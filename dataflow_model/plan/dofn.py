@@ -149,9 +149,10 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
     likewise `WindowParam`, `PaneInfoParam`, `KeyParam`, `StateParam(spec)`, `TimerParam(spec)` and, in the function of
     a timer, `DynamicTimerTagParam`.
 
-    `setup` runs once per worker before anything else, `start_bundle` and `finish_bundle` before and after each bundle,
-    and `teardown` when the worker has finished. `finish_bundle` may return outputs, as `process` does. Each transform
-    of each run works on a copy of the object, whose attributes are at first as they were when the run started.
+    `setup` runs once per worker, or once per task of a batch job on Spark, before anything else. `start_bundle` and
+    `finish_bundle` run before and after each bundle, and `teardown` when the worker or the task has finished.
+    `finish_bundle` may return outputs, as `process` does. Each transform of each run works on a copy of the object,
+    whose attributes are at first as they were when the run started.
 
     Attributes:
         late_data_horizon: how far an output's event time may be before its input's; `None` means not at all.

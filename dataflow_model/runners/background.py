@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 import concurrent.futures.thread  # noqa: F401 - it cannot be imported any more while a run ends with the program
 import contextlib
+import contextvars
+import os
 import sys
 import threading
 import weakref
@@ -18,6 +20,8 @@ from dataflow_model.plan.collecting import check_collected, table_of_collected
 from dataflow_model.plan.message_sinks import TabularSink
 from dataflow_model.plan.records import Records
 from dataflow_model.plan.runner import RunnerState, is_observed
+from dataflow_model.runners.engine.ambient import Ambient
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.progress import live_progress, progress_board
 from dataflow_model.runners.run_log import RunLog
 from dataflow_model.time import duration
@@ -72,9 +76,12 @@ class BackgroundRun(abc.ABC):
         self._trace: TracebackType | None = None
         self._problem = ""
         self._is_error_seen = False
-        self._thread = threading.Thread(target=self._work, name=runner, daemon=True)
+        self._ambient = Ambient.here()
+        work = contextvars.Context().run
+        self._thread = threading.Thread(target=work, args=(self._work,), name=runner, daemon=True)
         self._beginning = threading.Lock()
         """Taken once: by the thread when it begins to run, or by `_start` if it gives up before that."""
+        self._process = os.getpid()
         self._ending = threading.Event()
         self._over = threading.Event()
 
@@ -87,9 +94,16 @@ class BackgroundRun(abc.ABC):
         """Wait for the end of the run, at most for `timeout`; if the run failed, each call raises its error.
 
         Raises:
-            InvalidArgument: in a function of the run itself, which would wait for itself.
+            InvalidArgument: in a function of the run itself, which would wait for itself; in a process that was forked
+                from that of the run, which would wait forever.
         """
-        if self._is_own_thread():
+        if not self._is_here:
+            raise InvalidArgument(
+                f"wait_until_finish() was called in process {os.getpid()}, but {self._runner} runs in process "
+                f"{self._process}, from which this one was forked",
+                hint="wait for the end in the process that has started the run",
+            )
+        if threading.current_thread() is self._thread:
             raise InvalidArgument(
                 f"wait_until_finish() was called in a function of the run that it waits for, {self._runner}",
                 hint="call stop() or drain() there, which return at once, and wait for the end elsewhere",
@@ -103,7 +117,7 @@ class BackgroundRun(abc.ABC):
 
     def drain(self) -> None:
         """Wait for the end, except in a function of the run itself: a bounded run drains by itself."""
-        if not self._is_own_thread():
+        if self._may_wait():
             self.wait_until_finish()
 
     @abc.abstractmethod
@@ -148,9 +162,14 @@ class BackgroundRun(abc.ABC):
 
     # ------------------------------------------------------------------------------------------- beginning and end
 
-    def _is_own_thread(self) -> bool:
-        """Return whether a function of the run itself is calling, which must not wait for the end of the run."""
-        return threading.current_thread() is self._thread
+    @property
+    def _is_here(self) -> bool:
+        """Whether this is the process of the run, and not a fork of it, which has none of the threads of the run."""
+        return os.getpid() == self._process
+
+    def _may_wait(self) -> bool:
+        """Return whether the caller may wait for the end: not in a function of the run itself, nor in a fork."""
+        return self._is_here and threading.current_thread() is not self._thread
 
     @abc.abstractmethod
     def _execute(self) -> RunnerState:
@@ -197,7 +216,9 @@ class BackgroundRun(abc.ABC):
             return
         ended_as = RunnerState.FAILED
         try:
-            ended_as = self._execute()
+            self._ambient.apply()
+            with exits_reported():
+                ended_as = self._execute()
         except BaseException as error:  # noqa: BLE001 - whatever it is, wait_until_finish raises it in the caller's thread
             self._fail(self._reported(error))
         try:
@@ -245,7 +266,7 @@ class BackgroundRun(abc.ABC):
 
     def _log_unseen_error(self) -> None:
         """Log the error with which the run has failed, unless `wait_until_finish` has raised it."""
-        if self._error is not None and not self._is_error_seen:
+        if self._error is not None and not self._is_error_seen and self._is_here:
             self._is_error_seen = True
             LOG.error("%s has failed:", self._runner, exc_info=self._error.with_traceback(self._trace))
 
@@ -281,9 +302,12 @@ class BackgroundRun(abc.ABC):
 
 
 def _leave_runs() -> None:
-    """End all runs at the end of the program, and log the errors of those that nobody has waited for."""
+    """End all runs at the end of the program, and log the errors of those that nobody has waited for.
+
+    A process that a function has forked also ends here, in a copy of the thread of a run that goes on elsewhere.
+    """
     for run in tuple(_RUNS):
-        if run._thread.is_alive():  # noqa: SLF001 - it is not in a forked process
+        if run._is_here and run._thread.is_alive():  # noqa: SLF001
             run._leave()  # noqa: SLF001
         run._log_unseen_error()  # noqa: SLF001
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.errors import LOG
+from dataflow_model.runners.engine.user_code import exits_reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +26,8 @@ def remove_all(steps: Iterable[tuple[str, Callable[[], None]]]) -> None:
     """
     for label, remove in steps:
         try:
-            remove()
+            with exits_reported(label):
+                remove()
         except Exception:  # noqa: BLE001 - a sink of the user's may raise anything
             LOG.exception("output of %r that was not published could not be removed", label)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import io
 import pickle
@@ -13,8 +14,9 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import cloudpickle
 
-from dataflow_model.errors import CheckpointMismatch, InvalidType
+from dataflow_model.errors import CheckpointMismatch, InvalidType, is_interrupt
 from dataflow_model.values.main_classes import MAIN, SPAWNED_MAIN, is_named, is_of_main, named_classes
+from dataflow_model.values.variables import ModuleVariables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -118,7 +120,9 @@ def load(pickled: bytes) -> Any:
     """
     try:
         return pickle.loads(pickled)
-    except Exception:  # noqa: BLE001 - a moved name, or a class that fails; all other pickles take the fast path above
+    except BaseException as error:  # a moved name, or a class that fails; all other pickles take the fast path above
+        if is_interrupt(error):
+            raise
         with _explained():
             return _Renaming(io.BytesIO(pickled)).load()
 
@@ -130,7 +134,9 @@ def _explained() -> Iterator[None]:
         yield
     except (CheckpointMismatch, ImportError, AttributeError):  # a class that cannot be found
         raise
-    except Exception as error:
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise InvalidType(
             f"a value was pickled, but its class does not restore it: {type(error).__name__}: {error}",
             hint="emit plain values, such as str(error) in place of an exception, or define __reduce__ in the class",
@@ -158,6 +164,8 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
             self.of_main.append(obj)
         if isinstance(obj, _CachedType) and not _is_importable(obj):
             return _cached, (obj.__wrapped__, obj.cache_parameters())
+        if isinstance(obj, contextvars.ContextVar):
+            return ModuleVariables().reduced(obj) or super().reducer_override(obj)
         if not isinstance(obj, types.CodeType):
             return super().reducer_override(obj)
         reduced: Any = self.dispatch_table[types.CodeType](obj)

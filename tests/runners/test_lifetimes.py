@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import threading
+import time
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,9 +19,10 @@ import dataflow_model as dm
 from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all, torn_down
 from dataflow_model.testing import TestStream
 from tests.support.micro_batches import Streamed
+from tests.support.waiting import PATIENCE, wait_for_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
 
@@ -328,6 +331,92 @@ def runner(spark: SparkSession, mode: str, tmp_path: pathlib.Path) -> dm.SparkRu
     if mode == "batch":
         return dm.SparkRunner(spark, mode="batch")
     return dm.SparkRunner(spark, mode="streaming", checkpoint=str(tmp_path / "checkpoint"))
+
+
+@attrs.frozen
+class NotingFn(dm.DoFn):
+    """Leaves a file for each step of its life, calls a function with each element, and raises for a negative number."""
+
+    folder: str
+    wait: Callable[[int], None] = attrs.field(default=lambda _: None)
+
+    def setup(self) -> None:
+        pathlib.Path(self.folder, f"setup-{uuid.uuid4().hex}").touch()
+
+    def teardown(self) -> None:
+        pathlib.Path(self.folder, f"teardown-{uuid.uuid4().hex}").touch()
+
+    def process(self, element: int) -> Iterable[int]:
+        self.wait(element)
+        if element < 0:
+            raise ValueError("negative")
+        yield element
+
+
+@pytest.mark.parametrize("ends", ["fails", "is stopped"])
+def test_the_other_workers_are_torn_down_when_one_fails_or_the_run_is_stopped(
+    tmp_path: pathlib.Path, ends: str
+) -> None:
+    def wait(element: int) -> None:
+        if element >= 0 or ends == "is stopped":
+            (tmp_path / f"waits-{element}").touch()
+            threading.Event().wait()
+        while not list(tmp_path.glob("waits-*")):
+            time.sleep(0.01)
+
+    p = dm.Pipeline(dm.LocalRunner(workers=2))
+    _ = p | dm.Create([-1, 1]) | "note" >> dm.ParDo(NotingFn(str(tmp_path), wait)) | dm.io.Collect()
+    result = p.run()
+    if ends == "fails":
+        with pytest.raises(dm.UserCodeError, match="negative"):
+            result.wait_until_finish(PATIENCE)
+    else:
+        while len(list(tmp_path.glob("waits-*"))) < 2:
+            time.sleep(0.01)
+        result.stop()
+    steps = counted(tmp_path)
+    assert (steps["setup"], steps["teardown"]) == (2, 2)
+
+
+@pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fails", [False, True])
+def test_on_spark_a_dofn_behind_a_source_is_torn_down(
+    spark: SparkSession, tmp_path: pathlib.Path, mode: str, fails: bool
+) -> None:
+    steps = tmp_path / "steps"
+    steps.mkdir()
+    p = dm.Pipeline(runner(spark, mode, tmp_path))
+    frame = spark.createDataFrame([(-1 if fails else 1,)], "value long") if mode == "batch" else None
+    first = p | "elements" >> dm.Create([-1 if fails else 1]) | "note" >> dm.ParDo(NotingFn(str(steps)))
+    _ = first | "first" >> dm.io.Collect()
+    if frame is not None:
+        rows = p | dm.io.ReadDataFrame(frame, event_time=dm.ARRIVAL) | dm.Map(lambda row: row.value)
+        _ = rows | "note rows" >> dm.ParDo(NotingFn(str(steps))) | "second" >> dm.io.Collect()
+    with pytest.raises(dm.UserCodeError, match="negative") if fails else contextlib.nullcontext():
+        p.run().wait_until_finish(PATIENCE)
+    actual = counted(steps)
+    assert actual["setup"] == actual["teardown"] >= 1
+
+
+@pytest.mark.slow
+def test_on_spark_the_workers_of_a_stream_are_torn_down_when_it_is_stopped(
+    spark: SparkSession, tmp_path: pathlib.Path
+) -> None:
+    steps, rows = tmp_path / "steps", tmp_path / "rows"
+    steps.mkdir()
+    rows.mkdir()
+    (rows / "a.json").write_text("".join(f'{{"n": {number}}}\n' for number in range(40)))
+    p = dm.Pipeline(dm.SparkRunner(spark, mode="streaming", checkpoint=tmp_path / "checkpoint", max_rows_per_batch=8))
+    schema = pa.schema({"n": pa.int64()})
+    numbers = p | dm.io.ReadJson(rows, event_time=dm.ARRIVAL, schema=schema, follow=True) | dm.Map(lambda row: row.n)
+    noted = numbers | dm.ParDo(NotingFn(str(steps))).with_output_types(int)
+    keyed = noted | dm.WithKeys(lambda n: n % 5) | dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1)))
+    _ = keyed | "sum" >> dm.CombinePerKey(CountedSum(str(steps))) | dm.io.Collect()
+    result = p.run()
+    wait_for_batch(result, 2)
+    result.stop()
+    actual = counted(steps)
+    assert actual["setup"] == actual["teardown"] >= 2
 
 
 @pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])

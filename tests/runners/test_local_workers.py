@@ -197,14 +197,42 @@ def test_an_exception_of_a_users_function_has_its_label_and_the_original_traceba
     assert "in fails_at_33" in str(cause.__cause__)
 
 
-def test_a_worker_that_is_killed_is_an_error() -> None:
-    def dies_at_33(pair: tuple[int, int]) -> tuple[int, int]:
+def ending(way: Callable[[], object]) -> Any:
+    """Return a function that ends its process at one element."""
+
+    def end_at_33(pair: Any) -> Any:
         if pair[1] == 33:
-            os.kill(os.getpid(), signal.SIGKILL)
+            way()
         return pair
 
-    with pytest.raises(dm.WorkerLost, match=r"^worker 1 \(process \d+\) of LocalRunner\(workers=…\) ended before"):
-        run(dm.LocalRunner(workers=2), doing(dies_at_33))
+    return end_at_33
+
+
+@pytest.mark.parametrize(
+    ("way", "ended", "way_out"),
+    [
+        (lambda: os._exit(3), "exited with status 3", "such as by os._exit: raise an exception"),
+        (lambda: os._exit(0), "exited with status 0", "such as by os._exit: raise an exception"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "was ended by the signal SIGKILL", "short of memory"),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "was ended by the signal SIGSEGV", "PYTHONFAULTHANDLER=1"),
+    ],
+)
+def test_a_worker_that_ends_is_named_with_its_status_and_the_transforms_that_it_ran(
+    way: Callable[[], object], ended: str, way_out: str
+) -> None:
+    place = rf"^worker 1 \(process \d+\) of LocalRunner\(workers=…\) {ended} before its work was done\n"
+    with pytest.raises(dm.WorkerLost, match=place + r"  transforms: 'Create', 'do'\nHint: ") as raised:
+        run(dm.LocalRunner(workers=2), doing(ending(way)))
+    assert way_out in str(raised.value)
+
+
+def test_a_worker_that_ends_in_a_later_stage_is_named_with_the_transforms_of_that_stage() -> None:
+    def build(p: dm.Pipeline) -> None:
+        sums = p | dm.Create([("a", 33)]) | dm.Sum.per_key()
+        _ = sums | "then" >> dm.Map(ending(lambda: os._exit(3))) | dm.io.Collect()
+
+    with pytest.raises(dm.WorkerLost, match=r"exited with status 3 (.|\n)*transforms: 'Sum.*', 'then'\n"):
+        run(dm.LocalRunner(workers=2), build)
 
 
 @pytest.mark.parametrize("is_forked", [False, True])

@@ -49,7 +49,7 @@ def with_windows(node: AssignWindows, flow: Flow) -> Flow:
             as_pair(value, node.label)
         try:
             windows.append(_checked_windows(assign(EventTime(time), value), node))
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, node.label, value) from error
     return Flow(flow.values, flow.causes, flow.times, windows)
 
@@ -60,7 +60,7 @@ def with_timestamps(node: AssignTimestamps, flow: Flow) -> Flow:
     for value, before in zip(flow.values, flow.times, strict=True):
         try:
             after = int(event_time(node.fn(value)))
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, node.label, value) from error
         times.append(checked_move(before, after, node))
     return Flow(flow.values, flow.causes, Integers(np.array(times, np.int64)), flow.windows)
@@ -77,7 +77,7 @@ def with_pairs(node: ToPairs, flow: Flow) -> Flow:
     for element in flow.values:
         try:
             pairs.append((key(element), value(element)))
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, node.label, element) from error
     return Flow(pairs, flow.causes, flow.times, flow.windows)
 

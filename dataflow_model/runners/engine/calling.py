@@ -27,7 +27,7 @@ def mapped(fn: Callable[[Any], Any], values: Iterable[Any], label: str) -> list[
     try:
         for value in values:
             results.append(fn(value))
-    except Exception as error:
+    except BaseException as error:
         raise user_error(error, label, value) from error
     return results
 
@@ -48,6 +48,6 @@ def places_kept(fn: Callable[[Any], Any], values: Iterable[Any], label: str) -> 
         for place, value in enumerate(values):
             if fn(value):
                 places.append(place)
-    except Exception as error:
+    except BaseException as error:
         raise user_error(error, label, value) from error
     return places

@@ -182,7 +182,7 @@ class ColumnarMachine(WithoutState):
                     first, accumulator = self._folded.get(place) or (shown_key(key), self.combine.create_accumulator())
                     self._folded[place] = (first, self.combine.add_input(accumulator, inner))
                     self._first_end = min(self._first_end, end)
-            except Exception as error:
+            except BaseException as error:
                 raise user_error(error, self.label, value, hint=None) from error
 
     def advance_watermarks(self, watermarks: Watermarks) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import numpy as np
@@ -131,18 +132,28 @@ class Fragment:
         tear_down_all(self._lifetimes.values())
         self._lifetimes.clear()
 
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the transforms."""
+        return [node.label for node in self._nodes]
+
+    @functools.cached_property
+    def _nodes(self) -> list[Node]:
+        """The transforms, each after those before it."""
+        nodes: dict[str, Node] = {}
+        refs = deque(outputs_of(self._plan[self._producer]))
+        while refs:
+            for node in self._consumers(refs.popleft()):
+                if node.label not in self._cuts and node.label not in nodes:
+                    nodes[node.label] = node
+                    refs += outputs_of(node)
+        return list(nodes.values())
+
     @functools.cached_property
     def _sees_bundles(self) -> bool:
         """Whether a function of the fragment is called at the beginning or the end of a bundle."""
-        refs = list(outputs_of(self._plan[self._producer]))
-        while refs:
-            for node in self._consumers(refs.pop()):
-                if node.label in self._cuts:
-                    continue
-                if isinstance(node, ParDo) and any(_overrides(node.fn, name) for name in _AROUND):
-                    return True
-                refs += outputs_of(node)
-        return False
+        functions = [node.fn for node in self._nodes if isinstance(node, ParDo)]
+        return any(_overrides(fn, name) for fn in functions for name in _AROUND)
 
     def _consumers(self, ref: Ref) -> list[Node]:
         return [node for node in self._plan.consumers(ref) if node.label not in self._skip]
@@ -230,7 +241,7 @@ class Fragment:
             given = fn.parts(pairs, flow.times, hashes_of, coded_keys)
             if not isinstance(given, np.ndarray):
                 parts.extend(given)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, label, pairs[len(parts)]) from error
         in_parts = split(pairs, given if isinstance(given, np.ndarray) else parts)
         return Flow(in_parts, flow.causes, flow.times, flow.windows)
@@ -277,7 +288,7 @@ class Fragment:
                     causes += itertools.repeat(row, len(results))
                 else:
                     add_outputs(node, outputs, results, row, seen.times[row])
-            except Exception as error:
+            except BaseException as error:
                 if node.dead_letters is None:
                     raise user_error(error, node.label, value) from error
                 outputs[node.dead_letters].add(dead_letter(error, node.label, value), row)

@@ -50,11 +50,11 @@ def flat_map_flow(node: ParDo, flow: Flow) -> dict[str, Flow]:
     if inspect.isgeneratorfunction(fn):
         as_list = list
     results: list[list[Any]] = []
-    failure: Exception | None = None
+    failure: BaseException | None = None
     try:
         for value in flow.values:
             results.append(as_list(fn(value)))  # noqa: PERF401 - those before an exception count
-    except Exception as error:  # noqa: BLE001 - it is raised below, unless an earlier output is rejected
+    except BaseException as error:  # noqa: BLE001 - it is raised below, unless an earlier output is rejected
         failure = error
     values = list(itertools.chain.from_iterable(results))
     rows = np.repeat(np.arange(len(results)), np.fromiter(map(len, results), np.int64, len(results)))
@@ -66,7 +66,7 @@ def flat_map_flow(node: ParDo, flow: Flow) -> dict[str, Flow]:
         try:
             tag, values[place], at = _unmarked(values[place], flow.times[row], node)
             check_tag(tag, outputs, node.label)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, node.label, flow.values[row]) from error
         if tag != MAIN:
             outputs[tag].add(values[place], row, at)

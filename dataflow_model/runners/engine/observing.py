@@ -15,7 +15,7 @@ from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -184,19 +184,20 @@ class Observer:
         self._times.append(times)
         estimator, by = self._source.watermark, self._source.watermark_origins.by_column
         if isinstance(estimator, Explicit):
-            is_mark = np.fromiter(self._punctuations(estimator, rows.elements()), np.bool_, len(ticks))
+            is_mark = np.array(self._punctuations(estimator, rows.elements()), np.bool_)
             self._marks.append(np.where(is_mark, times, _NONE))
         if by is not None:
             self._names.append([str(name) for name in rows.column(by)])
 
-    def _punctuations(self, estimator: Explicit, rows: Iterable[Any]) -> Iterator[bool]:
-        """Yield for each row whether it is a punctuation, as the user's function says."""
-        row = None
+    def _punctuations(self, estimator: Explicit, rows: Iterable[Any]) -> list[bool]:
+        """Return for each row whether it is a punctuation, as the user's function says."""
+        row, marks = None, []
         try:
             for row in rows:
-                yield bool(estimator.punctuation(row))
-        except Exception as error:
+                marks.append(bool(estimator.punctuation(row)))
+        except BaseException as error:
             raise user_error(error, self._label, row, hint=_PUNCTUATION) from error
+        return marks
 
     def pass_over(self, ticks: NDArray[np.int64]) -> None:
         """Observe the clock values of rows that are not records."""

@@ -224,6 +224,11 @@ class StageShard:
                 placed.bundle.orders = pass_stages(orders, self.staged.depth_of(cut) - 1 - self.depth)
                 add_arrived(arrivals, cut, placed)
 
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the transforms that it runs."""
+        return [label for node, fragment in self._fragments.items() for label in (node, *fragment.labels)]
+
     def tear_down(self) -> None:
         """Tear down the DoFns and combiners."""
         tear_down_all([*self.machines.values(), *self._fragments.values()])

@@ -287,7 +287,7 @@ class UserCalls:
         if filed:
             self._file(filed, self.call)
 
-    def fail(self, error: Exception, value: Any, journal: StateJournal | None) -> None:
+    def fail(self, error: BaseException, value: Any, journal: StateJournal | None) -> None:
         """Raise an error for an element, or emit its dead letter; an element that fails must not change anything.
 
         Args:
@@ -296,10 +296,10 @@ class UserCalls:
             journal: what the call has changed; `None` without dead letters.
 
         Raises:
-            UserCodeError: without dead letters, and for state that cannot be copied.
+            UserCodeError: without dead letters, for what is no `Exception`, and for state that cannot be copied.
         """
         node, call = self._node, self.call
-        if node.dead_letters is None or journal is None:
+        if node.dead_letters is None or journal is None or not isinstance(error, Exception):
             raise user_error(error, node.label, value) from error
         if journal.uncopied is not None:
             problem = InvalidType(
@@ -350,7 +350,7 @@ class UserCalls:
         try:
             arguments = self._arguments_of[function].of(call)
             filed = self._checked(getattr(node.fn, function)(**arguments), call)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, node.label, self._event(function), hint=None) from error
         if filed:
             self._file(filed, call)

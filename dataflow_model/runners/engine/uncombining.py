@@ -199,7 +199,7 @@ def key_of_value(label: str, value: Any) -> bytes:
     """
     try:
         encoded = encode_value(value)
-    except Exception as error:
+    except BaseException as error:
         raise user_error(error, label, value, hint=None) from error
     return encoded if len(encoded) <= _LONG else b"#" + hashlib.blake2b(encoded, digest_size=32).digest()
 

@@ -1,4 +1,8 @@
-"""Errors raised by user code: reported with the user's own line, the label and the element, not the engine's stack."""
+"""Errors raised by user code: reported with the user's own line, the label and the element, not the engine's stack.
+
+Whatever user code raises is such an error, including `SystemExit` and others that are no `Exception`. Only Ctrl-C
+passes: the functions here raise it in place of the error that they would return.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,17 @@ import pathlib
 import sysconfig
 import traceback
 import types
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, encodable, shown
+from dataflow_model.errors import DataflowError, InvalidType, UserCodeError, encodable, is_interrupt, shown
 from dataflow_model.plan.dofn import DeadLetter
+from dataflow_model.runners.engine.forks import end_fork
 from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Iterator
     from types import FrameType, TracebackType
 
     import numpy as np
@@ -31,6 +36,8 @@ __all__ = [
     "check_tag",
     "column_error",
     "dead_letter",
+    "each_reported",
+    "exits_reported",
     "life_cycle",
     "listed",
     "user_error",
@@ -38,6 +45,7 @@ __all__ = [
 
 FINISH_HINT: Final = "let finish_bundle return a list of outputs, yield them, or return nothing"
 
+_T = TypeVar("_T")
 _PACKAGE: Final = __name__.split(".", maxsplit=1)[0]
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY: Final = pathlib.PurePath(sysconfig.get_path("stdlib"))
@@ -47,20 +55,24 @@ _HINT: Final = (
     "add .with_exception_handling() to the dm.Map, dm.FlatMap, dm.Filter or dm.ParDo that fails, or to one that checks "
     "its input, to send such elements to a separate output"
 )
+_EXIT_HINT: Final = (
+    "a function cannot end the program: catch this in it, or raise an Exception such as ValueError instead, which "
+    ".with_exception_handling() can send to a separate output"
+)
 
 
-def user_error(error: Exception, label: str, element: Any, *, hint: str | None = _HINT) -> UserCodeError:
+def user_error(error: BaseException, label: str, element: Any, *, hint: str | None = _HINT) -> UserCodeError:
     """Return the error to raise in place of an exception of user code for an element; its own hint takes precedence."""
     return _report(error, f"  transform: {label!r}\n  element: {shown(element)}", hint)
 
 
-def column_error(error: Exception, label: str, times: NDArray[np.int64]) -> UserCodeError:
+def column_error(error: BaseException, label: str, times: NDArray[np.int64]) -> UserCodeError:
     """Return the error to raise in place of an exception of user code for a column of event times."""
     span = f", from {format_instant(int(times.min()))} to {format_instant(int(times.max()))}" if len(times) else ""
     return _report(error, f"  transform: {label!r}\n  event times: {len(times)}{span}", None)
 
 
-def batch_error(error: Exception, label: str, count: int, first: Any, *, hint: str | None = _HINT) -> UserCodeError:
+def batch_error(error: BaseException, label: str, count: int, first: Any, *, hint: str | None = _HINT) -> UserCodeError:
     """Return the error to raise in place of an exception of user code for a batch; its own hint takes precedence.
 
     Args:
@@ -90,15 +102,20 @@ class at_window:  # noqa: N801 - a context manager
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Raise a `UserCodeError` in place of the exception."""
-        if isinstance(error, Exception) and not isinstance(error, UserCodeError):
+        if error is not None and not isinstance(error, UserCodeError):
             place = f"  transform: {self.label!r}\n  key: {shown(self.key)}, window: {self.window!r}"
             raise _report(error, place, None) from error
 
 
-def _report(error: Exception, place: str, hint: str | None) -> UserCodeError:
+def _report(error: BaseException, place: str, hint: str | None) -> UserCodeError:
+    end_fork(error)
+    if is_interrupt(error):
+        raise error
     text, _, own_hint = _where(error).partition("\nHint: ")
     own_hint, _, line = own_hint.partition("\n")
     text = f"{text}\n{line}" if line else text
+    if not isinstance(error, Exception):
+        hint = _EXIT_HINT
     reported = UserCodeError(f"{text}\n{place}", hint=own_hint or hint)
     reported.__cause__ = error.with_traceback(_from_user_code(error.__traceback__))
     return reported
@@ -121,12 +138,53 @@ class life_cycle:  # noqa: N801 - a context manager
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Raise a `UserCodeError` in place of an exception that is not ours."""
-        if isinstance(error, Exception) and not isinstance(error, DataflowError):
+        if error is not None:
+            end_fork(error)
+        if error is not None and not isinstance(error, DataflowError) and not is_interrupt(error):
             text = encodable(_where(error))
             raise UserCodeError(
                 f"{text}\n  transform: {self.label!r}, in its {self.step}()",
                 hint="fix the function; such a step has no element that could be sent to the dead letters",
             ) from error
+
+
+@attrs.frozen
+class exits_reported:  # noqa: N801 - a context manager
+    """Report what would end the program, such as `SystemExit`; all other exceptions pass.
+
+    It stands around user code that has no element, such as sources and sinks, and around everything that a run does. A
+    generator must not yield in it, since it would report that it is closed.
+
+    Attributes:
+        label: the label of the transform, if it is known.
+    """
+
+    label: str | None = None
+
+    def __enter__(self) -> None:
+        """Enter the context."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise a `UserCodeError` in place of what is no `Exception`."""
+        if error is not None:
+            end_fork(error)
+        if error is not None and not isinstance(error, Exception) and not is_interrupt(error):
+            place = "" if self.label is None else f"\n  transform: {self.label!r}"
+            raise UserCodeError(encodable(_where(error)) + place, hint=_EXIT_HINT) from error
+
+
+def each_reported(items: Iterable[_T], label: str) -> Iterator[_T]:
+    """Yield what user code yields, such as the batches of a source, and report in it what would end the program."""
+    iterator = iter(items)
+    while True:
+        with exits_reported(label):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
 
 
 def listed(results: Any, label: str, hint: str) -> list[Any]:
@@ -152,8 +210,15 @@ def check_tag(tag: str, tags: Collection[str], label: str) -> None:
         )
 
 
-def dead_letter(error: Exception, label: str, element: Any) -> DeadLetter:
-    """Return the dead letter for an element for which user code raised an exception."""
+def dead_letter(error: BaseException, label: str, element: Any) -> DeadLetter:
+    """Return the dead letter for an element for which user code raised an exception.
+
+    Raises:
+        UserCodeError: in place of what is no `Exception`, which is not about the element.
+    """
+    end_fork(error)
+    if not isinstance(error, Exception):
+        raise user_error(error, label, element) from error
     frames = traceback.format_list(_user_frames(error.__traceback__))
     lines = [*frames, *traceback.format_exception_only(error)]
     reason = f"{type(error).__name__}: {_message(error)}"
@@ -192,9 +257,12 @@ def _library(frame: FrameType) -> str | None:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)
+        text = str(error)
     except Exception as another:  # noqa: BLE001 - the user's class may raise anything
         return f"(its __str__ raised {type(another).__name__})"
+    if isinstance(error, BaseExceptionGroup):
+        return f"{text}: {'; '.join(f'{type(part).__name__}: {_message(part)}' for part in error.exceptions)}"
+    return text
 
 
 def _from_user_code(trace: TracebackType | None) -> TracebackType | None:

@@ -100,9 +100,9 @@ class _Calls:
             with in_scratch() as keep:  # rows for which the function is called again count once
                 given = _given(node, batch)
                 keep()
-        except Exception as error:
+        except BaseException as error:
             first = self._rows[start]
-            if node.dead_letters is None:
+            if node.dead_letters is None or not isinstance(error, Exception):
                 raise batch_error(error, node.label, count, self._values[first]) from error
             if count == 1:
                 self.failed.append((first, error))

@@ -45,7 +45,7 @@ class LocalResult(BoundedRun):
         In a function of the run itself it returns at once.
         """
         self._stop.set()
-        if not self._is_own_thread():
+        if self._may_wait():
             self._thread.join()
 
     def signal(self, name: str) -> None:

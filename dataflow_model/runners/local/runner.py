@@ -14,6 +14,7 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock
 from dataflow_model.runners.engine.bounded.execution import Execution
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
 from dataflow_model.runners.options import (
@@ -165,6 +166,10 @@ class LocalRunner:
         plan = self.rewritten(plan)
         support.check(plan)
         check_sinks(plan, streaming=self.checkpoint is not None)
+        with exits_reported():
+            return self._start(plan, until)
+
+    def _start(self, plan: Plan, until: str | None) -> PipelineResult:
         if self.checkpoint is not None:
             return self._stream(plan, self.checkpoint, until)
         clock = self._clock.now() if isinstance(self._clock, Clock) else self._clock

@@ -181,7 +181,7 @@ class LocalStreamResult(StreamResult):
         """
         self._stopping.set()
         self._doorbell.ring()
-        if not self._is_own_thread():
+        if self._may_wait():
             self._over.wait()
 
     def _pending_since(self) -> int | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from dataflow_model.metrics.collecting import enter
 from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.records import JoinedRecords
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.removing import forget_commit, remove_all
 
 if TYPE_CHECKING:
@@ -71,18 +72,21 @@ class Output:
         for label, messages in self._messages.items():
             enter(label)
             sink = self._sinks[label].sink
-            sink.commit(self._run_id, messages)
-            self.counts[label] = Counter(sink.counts(messages))
+            with exits_reported(label):
+                sink.commit(self._run_id, messages)
+                self.counts[label] = Counter(sink.counts(messages))
         forget_commit(self._sinks.values(), self._run_id)
 
 
 def write_task(node: Write, commit_id: str, task_id: str, records: JoinedRecords) -> bytes:
     """Write all records of one task to a place where readers do not see them yet, and return the message."""
     enter(node.label)
-    writer = node.sink.open(commit_id, task_id)
+    with exits_reported(node.label):
+        writer = node.sink.open(commit_id, task_id)
     try:
-        _write(writer, node.sink, records)
-        return writer.close()
+        with exits_reported(node.label):
+            _write(writer, node.sink, records)
+            return writer.close()
     except BaseException:
         remove_all([(node.label, writer.abort)])
         raise

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.runners.engine.kept import Kept
 from dataflow_model.runners.engine.lanes import Repeated
-from dataflow_model.runners.engine.order import at_instant, of_rows
+from dataflow_model.runners.engine.lifetimes import torn_down
+from dataflow_model.runners.engine.order import at_instant, name_of_origin, of_rows
 from dataflow_model.runners.sharded.feed.slices import FIRST
 from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import PackedBundle, PackedPanes, unpacked
@@ -38,11 +39,12 @@ def read_kept(task: Task, ref: Ref, payloads: Iterable[bytes]) -> Iterator[Row]:
         payloads: the rows.
     """
     with PendingWriter(task) as writer:
-        for payload in payloads:
-            bundle, instants = _elements(payload)
-            places = map(at_instant, instants, bundle.orders)
-            bundle.orders = of_rows(f"{ref.label}:{ref.tag}", places)
-            yield from run_through(task, ref.label, ref.tag, bundle, FIRST, writer=writer)
+        with torn_down(task):
+            for payload in payloads:
+                bundle, instants = _elements(payload)
+                places = map(at_instant, instants, bundle.orders)
+                bundle.orders = of_rows(name_of_origin(ref.label, ref.tag), places)
+                yield from run_through(task, ref.label, ref.tag, bundle, FIRST, writer=writer)
         yield from writer.finish()
 
 

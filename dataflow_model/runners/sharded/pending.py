@@ -10,6 +10,7 @@ import attrs
 from dataflow_model.metrics.collecting import collecting, count_received
 from dataflow_model.plan.nodes import Write
 from dataflow_model.runners.engine.records import records_of
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.removing import remove_all
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commit_ids import commit_id
@@ -82,16 +83,19 @@ class PendingWriter:
     def write(self, label: str, records: Sequence[Record]) -> None:
         """Write records for a sink."""
         count_received(label, len(records))
-        self._writer(label).write(records)
+        with exits_reported(label):
+            self._writer(label).write(records)
 
     def write_panes(self, packed: PackedPanes) -> None:
         """Write panes in columns, if the sink takes columns."""
-        writer, records = self._writer(packed.cut), packed.records()
+        records = packed.records()
         count_received(packed.cut, len(records))
-        if writer.takes_columns:
-            writer.write_columns(records.panes.columns(panes=self._sink(packed.cut).panes))
-        else:
-            writer.write(records)
+        with exits_reported(packed.cut):
+            writer = self._writer(packed.cut)
+            if writer.takes_columns:
+                writer.write_columns(records.panes.columns(panes=self._sink(packed.cut).panes))
+            else:
+                writer.write(records)
 
     def close(self) -> Pending:
         """Finish writing, publish weak productions, and return the sinks' messages."""
@@ -108,12 +112,13 @@ class PendingWriter:
 
     def _close(self, label: str) -> bytes:
         writer = self._writers[label]
-        try:
-            return writer.close()
-        except Exception as error:
-            if not writer.kept:
-                raise
-            raise unpicklable_element(label, [record.value for record in writer.kept], error) from error
+        with exits_reported(label):
+            try:
+                return writer.close()
+            except BaseException as error:
+                if not writer.kept:
+                    raise
+                raise unpicklable_element(label, [record.value for record in writer.kept], error) from error
 
     def _writer(self, label: str) -> SinkWriter:
         if label not in self._writers:

@@ -15,6 +15,7 @@ from dataflow_model.errors import PlanError, SourceError
 from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.plan.nodes import ParDo, Ref, ToPairs
 from dataflow_model.plan.sinks import Fence
+from dataflow_model.runners.engine.ambient import Ambient
 from dataflow_model.runners.engine.timeline import Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
 from dataflow_model.runners.sharded.faults import Fault, armed
@@ -56,6 +57,7 @@ class Program:
         edition: distinguishes the run's commits from those before an upgrade.
         folded: the groupings that keep their state in columns although they get elements.
         seed: the initial state of the shards, if the run was upgraded from an older one.
+        ambient: the settings of the program's thread when the run started, which users' functions see in workers.
         max_state_memory: the bytes of memory for state by key, over all shards; `None` for no bound.
         digest: identifies the program in this worker.
         main_classes: in a worker, the classes of the program's `__main__` by name; see `values.main_classes`.
@@ -76,6 +78,7 @@ class Program:
     edition: str = ""
     folded: Mapping[str, Lift] = attrs.field(factory=dict)
     seed: Seed | None = None
+    ambient: Ambient = attrs.field(factory=Ambient.here)
     max_state_memory: int | None = None
     digest: str = ""
     main_classes: Mapping[str, type] = attrs.field(factory=dict)
@@ -89,7 +92,7 @@ class Program:
         needed = attrs.evolve(self, staged=attrs.evolve(self.staged, whole=self.staged.plan, passes=()))
         try:
             blob = dump_with_classes(needed)
-        except Exception as error:
+        except BaseException as error:
             raise unpicklable_program(error) from error
         return PackedProgram(hashlib.sha256(blob).hexdigest(), blob, folders=_own_folders())
 

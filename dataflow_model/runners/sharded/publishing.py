@@ -13,6 +13,7 @@ from dataflow_model.errors import SupersededRun
 from dataflow_model.metrics.collecting import collecting, enter
 from dataflow_model.metrics.tally import BUNDLE_SIZE, Readings, Tally
 from dataflow_model.plan.record_columns import records_of_kept
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.removing import forget_commit, remove_all
 from dataflow_model.runners.sharded.checkpoint.durable import (
     corrupt,
@@ -90,7 +91,7 @@ class Publisher:
         self.program.fault.reach("before_publishing", batch)
         for write in self.program.staged.sinks:
             messages = _messages(pending, write.label)
-            with collecting(tally):
+            with collecting(tally), exits_reported(write.label):
                 enter(write.label)
                 fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
             published = [part.published[write.label] for part in pending if write.label in part.published]

@@ -71,7 +71,7 @@ class StreamResult(BackgroundRun, abc.ABC):
         if self._state is RunnerState.RUNNING:
             with writing(self._checkpoint.requests):
                 request_drain(self._checkpoint.requests)
-        if not self._is_own_thread() and self.wait_until_finish() is RunnerState.STOPPED:
+        if self._may_wait() and self.wait_until_finish() is RunnerState.STOPPED:
             raise InvalidArgument(
                 f"the run in {str(self._checkpoint.path)!r} was stopped before it was drained",
                 hint="start the pipeline again with the same checkpoint: it reads nothing more and is drained",

@@ -27,6 +27,7 @@ from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import routed
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.uniform import uniform
+from dataflow_model.runners.engine.user_code import each_reported
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, in_columns
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row
@@ -82,7 +83,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     version = source.version_of(part.origin) if part.version is None else part.version
     if part.version is not None:
         source.check_version(part.origin, part.version)
-    for batch in in_large_batches(source.read(part.origin, part.start, part.stop)):
+    for batch in in_large_batches(each_reported(source.read(part.origin, part.start, part.stop), part.label)):
         columns = source.columns_of(batch)
         rows = GoodRows.of(columns, program.wall if wall is None else wall, row + part.base)
         observer.take(rows.clock, rows.event_times, rows)
@@ -275,7 +276,7 @@ def _instants(bundle: Bundle, at: Sequence[At] | At | None) -> Sequence[At] | At
 def _packed_elements(task: Task, packed: PackedBundle) -> Any:
     try:
         return task.packed(packed)
-    except Exception as error:
+    except BaseException as error:
         raise unpicklable_element(owner_of_cut(packed.cut), packed.bundle.values, error) from error
 
 

@@ -10,6 +10,7 @@ import attrs
 from dataflow_model.runners.engine.columns.allocation import keep_freed_memory
 from dataflow_model.runners.engine.columns.ipc import to_narrow_ipc
 from dataflow_model.runners.engine.elementwise import Fragment
+from dataflow_model.runners.engine.lifetimes import tear_down_all
 from dataflow_model.runners.sharded.compact import dump_compact
 from dataflow_model.runners.sharded.rows import Row
 
@@ -76,12 +77,15 @@ class ProcessCache:
         for place in [place for place in self._shards if digest in {None, place[0]}]:
             self._shards.pop(place).discard()
 
+    def forget_fragments(self, digest: str) -> None:
+        """Discard the fragments after the sources of a program, and tear down their functions."""
+        tear_down_all([self._fragments.pop(place) for place in list(self._fragments) if place[0] == digest])
+
     def forget(self, digest: str) -> None:
         """Discard a program and everything that belongs to it, and tear down its functions."""
         self._programs.pop(digest, None)
         self.forget_shards(digest)
-        for place in [place for place in self._fragments if place[0] == digest]:
-            self._fragments.pop(place).tear_down()
+        self.forget_fragments(digest)
 
 
 @attrs.frozen(eq=False)
@@ -110,6 +114,10 @@ class Task:
     def fragment(self, producer: str, skip: frozenset[str] = frozenset()) -> Fragment:
         """Return the fragment after a source, without some nodes."""
         return self.cache.fragment(self.program, producer, skip)
+
+    def tear_down(self) -> None:
+        """Tear down the functions after the sources, which the cache keeps for the next task of this process."""
+        self.cache.forget_fragments(self.program.digest)
 
     def packed(self, value: Any) -> Any:
         """Return a value as the payload of a row."""

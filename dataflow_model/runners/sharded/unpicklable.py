@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidType, PlanError, shown
+from dataflow_model.errors import InvalidType, PlanError, is_interrupt, shown
 from dataflow_model.values.pickles import dump, dump_by_value
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ def check_functions(plan: Plan) -> None:
     for node in plan.nodes:
         try:
             dump_by_value(node)
-        except Exception as error:
+        except BaseException as error:
             raise PlanError(f"{node.label!r} cannot be sent to workers: {_said(error)}", hint=_INSTEAD) from error
 
 
-def unpicklable_program(error: Exception) -> PlanError:
+def unpicklable_program(error: BaseException) -> PlanError:
     """Return the error for a program that cannot be pickled although each of its transforms can."""
     return PlanError(f"the values of a side input cannot be sent to workers: {_said(error)}", hint=_INSTEAD)
 
 
-def unpicklable_element(label: str, values: Iterable[Any], error: Exception) -> InvalidType:
+def unpicklable_element(label: str, values: Iterable[Any], error: BaseException) -> InvalidType:
     """Return the error for elements one of which cannot be pickled.
 
     Args:
@@ -57,7 +57,7 @@ def unpicklable_element(label: str, values: Iterable[Any], error: Exception) -> 
     )
 
 
-def unpicklable_ahead(outputs: Mapping[Ref, Kept], error: Exception) -> PlanError:
+def unpicklable_ahead(outputs: Mapping[Ref, Kept], error: BaseException) -> PlanError:
     """Return the error for collections that were computed ahead of a stream, one of which cannot be pickled.
 
     Args:
@@ -75,7 +75,7 @@ def unpicklable_ahead(outputs: Mapping[Ref, Kept], error: Exception) -> PlanErro
     )
 
 
-def unpicklable_state(label: str, error: Exception) -> InvalidType:
+def unpicklable_state(label: str, error: BaseException) -> InvalidType:
     """Return the error for a transform whose state cannot be pickled."""
     return InvalidType(
         f"the state of a transform cannot be pickled: {_said(error)}\n  transform: {label!r}",
@@ -86,10 +86,15 @@ def unpicklable_state(label: str, error: Exception) -> InvalidType:
 def _fails(value: Any) -> bool:
     try:
         dump(value)
-    except Exception:  # noqa: BLE001 - any error of `__reduce__`
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         return True
     return False
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
+    """Return what the user's `__reduce__` has raised; Ctrl-C is raised again."""
+    if is_interrupt(error):
+        raise error
     return f"{type(error).__name__}: {error}"

@@ -29,7 +29,7 @@ from dataflow_model.runners.sharded.rows import Kind, arrow_batches, rows_of_bat
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.ahead import run_ahead_on_spark
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, spark_columns, with_dataframes
-from dataflow_model.runners.spark.failures import find_our_error, is_stopped, reported, session_stopped
+from dataflow_model.runners.spark.failures import find_our_error, is_stopped, lost_worker, reported, session_stopped
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
 from dataflow_model.runners.spark.shard_ids import shard_ids
@@ -214,7 +214,7 @@ class BatchResult(BackgroundRun):
     def stop(self) -> None:
         """Cancel the job; nothing is published, unless publishing has begun: then the run ends as if not stopped."""
         self._stop.set()
-        while self._thread.is_alive() and not self._is_own_thread():
+        while self._thread.is_alive() and self._may_wait():
             self._spark.interruptTag(self._tag)
             self._thread.join(_INTERRUPTED_EVERY)
 
@@ -300,6 +300,8 @@ class BatchResult(BackgroundRun):
 
     def _reported(self, error: BaseException) -> BaseException:
         ours = find_our_error(error)
-        if ours is error and is_stopped(self._spark):
+        if ours is not error:
+            return ours
+        if is_stopped(self._spark):
             return session_stopped("nothing was published; create a new session and run the pipeline again", error)
-        return ours
+        return lost_worker(error)

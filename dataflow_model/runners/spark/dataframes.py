@@ -14,6 +14,7 @@ from dataflow_model.plan.features import Feature
 from dataflow_model.plan.nodes import MAIN, Read, Write
 from dataflow_model.plan.rows import values_of
 from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.lifetimes import torn_down, torn_down_if_failed
 from dataflow_model.runners.engine.observing import NamedRows, Observer
 from dataflow_model.runners.engine.order import Unnumbered, name_of_origin, of_rows, origin_of
 from dataflow_model.runners.engine.shard import routed
@@ -25,7 +26,7 @@ from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.collected import numbered_columns
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.support import STREAMING
-from dataflow_model.runners.spark.tasks import this_task
+from dataflow_model.runners.spark.tasks import CachedFunctions, this_task
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values import NO_FIRING
 
@@ -137,10 +138,12 @@ def _stage_0(
 def _rows_of(task: Task, label: str, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     """Yield the rows for later stages; in a bounded job, output to sinks is written immediately."""
     if not task.program.staged.source(label).is_bounded:
-        yield from frame_rows(task, label, batches)
+        with torn_down_if_failed(CachedFunctions(task)):
+            yield from frame_rows(task, label, batches)
         return
     with PendingWriter(task) as writer:
-        yield from frame_rows(task, label, batches, writer)
+        with torn_down(task):
+            yield from frame_rows(task, label, batches, writer)
         yield from writer.finish()
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from dataflow_model import errors
-from dataflow_model.errors import DataflowError, SessionStopped, chain_of, encodable
+from dataflow_model.errors import DataflowError, SessionStopped, WorkerLost, chain_of, encodable
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["find_our_error", "is_stopped", "log_file", "reported", "session_stopped"]
+__all__ = ["find_our_error", "is_stopped", "log_file", "lost_worker", "reported", "session_stopped"]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -37,6 +39,8 @@ _BEGIN: Final = re.compile(r"dataflow_model\.errors\.(\w+): \Z")
 _END: Final = re.compile(r"\n\(the error message above has (\d+) characters\)")
 """The note with which a worker reports an error: only its length tells where a message with any text ends."""
 _PRIVATE: Final = 0o600
+_CRASH: Final = re.compile(r"Lost (task [^\n]*?): [^\n]*?Python worker exited unexpectedly")
+"""What Spark reports when a worker has ended, with the task that it ran."""
 _OTHER_PYTHON: Final = re.compile(r"No module named '|PYTHON_VERSION_MISMATCH")
 """What Spark reports when workers run a Python that lacks the packages of this one, or is of another version."""
 
@@ -61,7 +65,36 @@ def find_our_error(error: BaseException) -> BaseException:
     kind = getattr(errors, name, None)
     if not isinstance(kind, type) or not issubclass(kind, DataflowError):
         return error
-    own_error = kind(message)
+    return _without_stack(kind(message), error)
+
+
+def lost_worker(error: BaseException) -> BaseException:
+    r"""Return the error to raise in place of Spark's, if a Python worker has ended; otherwise Spark's own.
+
+    Spark knows the task, but neither the exit status nor the signal.
+
+    Example:
+        >>> said = "Lost task 1.0 in stage 4.0 (TID 9) (host): Python worker exited unexpectedly (crashed)"
+        >>> print(lost_worker(RuntimeError(said)))
+        a Python worker of Spark ended unexpectedly, in task 1.0 in stage 4.0 (TID 9) (host)
+        Hint: the system ends processes if it is short of memory, and functions must not call os._exit; set
+        spark.python.worker.faulthandler.enabled=true to see where compiled code has crashed
+    """
+    crash = _CRASH.search(str(error))
+    if crash is None:
+        return error
+    return _without_stack(
+        WorkerLost(
+            f"a Python worker of Spark ended unexpectedly, in {crash[1]}",
+            hint="the system ends processes if it is short of memory, and functions must not call os._exit; set "
+            "spark.python.worker.faulthandler.enabled=true to see where compiled code has crashed",
+        ),
+        error,
+    )
+
+
+def _without_stack(own_error: BaseException, error: BaseException) -> BaseException:
+    """Return an error of this package that replaces one of Spark's, whose stack a file keeps."""
     own_error.__context__, own_error.__suppress_context__ = error, True
     kept = _keep(error)
     if kept is not None:
@@ -120,7 +153,10 @@ def _log_folder() -> RunFolder:
 
 
 def reported(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorate a function or generator that Spark's workers call, so that any error it raises can be reported.
+    """Decorate a function or generator that Spark's workers call: it runs in a context of its own, and reports errors.
+
+    What it sets in its context, such as the decimal context of a program, is not seen by other functions of the worker.
+    What would end the process, such as `SystemExit`, is reported as an error of a user's function.
 
     A worker sends the traceback as UTF-8. A lone surrogate in it, as in file names that are not valid text, would kill
     the worker while it reports the error, and the JVM would wait forever.
@@ -128,23 +164,33 @@ def reported(function: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
     @functools.wraps(function)
     def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        context = contextvars.copy_context()
         with _encodable_errors():
-            result = function(*arguments, **options)
-        guarded: Any = _guarded(result) if isinstance(result, Iterator) else result
+            result = context.run(function, *arguments, **options)
+        guarded: Any = _guarded(result, context) if isinstance(result, Iterator) else result
         return guarded  # type: ignore[no-any-return] # of the same type
 
     return call
 
 
-def _guarded(results: Iterator[Any]) -> Iterator[Any]:
-    with _encodable_errors():
-        yield from results
+def _guarded(results: Iterator[Any], context: contextvars.Context) -> Iterator[Any]:
+    with contextlib.ExitStack() as closed:
+        if isinstance(results, Generator):
+            closed.callback(context.run, results.close)
+        while True:
+            with _encodable_errors():
+                try:
+                    result = context.run(next, results)
+                except StopIteration:
+                    return
+            yield result
 
 
 @contextlib.contextmanager
 def _encodable_errors() -> Iterator[None]:
     try:
-        yield
+        with exits_reported():
+            yield
     except Exception as error:
         text = "".join(traceback.format_exception(error))
         if encodable(text) == text:

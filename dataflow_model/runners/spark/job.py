@@ -15,6 +15,7 @@ from dataflow_model.runners.engine.chunk import Bucket
 from dataflow_model.runners.engine.in_program import script_bundle
 from dataflow_model.runners.engine.lifetimes import torn_down
 from dataflow_model.runners.engine.shard import StageShard
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.pending import PendingWriter
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row
@@ -54,7 +55,8 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
     for read in program.staged.sources:
         columns = read.source.as_columns
         if columns is not None:
-            origins += [(read.label, origin) for origin in columns.counted_origins()]
+            with exits_reported(read.label):
+                origins += [(read.label, origin) for origin in columns.counted_origins()]
         elif read.source.as_dataframe is None:
             static.append(read.label)
     fair = max(_WORTH_A_TASK, -(-sum(origin.row_count for _, origin in origins) // parallelism))
@@ -77,17 +79,18 @@ def do_work(task: Task, work: JobWork) -> Iterator[Row]:
     """Yield the rows of one task, packed by shard and bucket."""
     counts: dict[str, Counter[str]] = {}
     with PendingWriter(task) as writer:
-        if work.label is not None:
-            yield from _elements(task, work.label, writer)
-            counts[work.label] = Counter(elements_out=task.program.staged.source(work.label).row_count() or 0)
-        for part in work.parts:
-            seen: dict[str, int] = {}
-            for row in read_slice(task, part, None, writer):
-                if row.kind == Kind.SEEN:  # only the number of rows is used here, not the watermarks
-                    seen = load(row.payload)[1]
-                else:
-                    yield row
-            counts.setdefault(part.label, Counter()).update(seen)
+        with torn_down(task):
+            if work.label is not None:
+                yield from _elements(task, work.label, writer)
+                counts[work.label] = Counter(elements_out=task.program.staged.source(work.label).row_count() or 0)
+            for part in work.parts:
+                seen: dict[str, int] = {}
+                for row in read_slice(task, part, None, writer):
+                    if row.kind == Kind.SEEN:  # only the number of rows is used here, not the watermarks
+                        seen = load(row.payload)[1]
+                    else:
+                        yield row
+                counts.setdefault(part.label, Counter()).update(seen)
         if counts:
             yield _metrics(task, {}, counts)
         yield from writer.finish()

@@ -10,6 +10,7 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.weak import check_weak
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.options import (
     checked_flag,
     checkpoint_path,
@@ -190,11 +191,11 @@ class SparkRunner:
         if self.mode == "batch":
             from dataflow_model.runners.spark import batch
 
-            with quick_workers(self.spark):
+            with exits_reported(), quick_workers(self.spark):
                 return batch.start(self, cut_into_stages(plan))
         from dataflow_model.runners.spark import streaming  # a PySpark that supports only batch cannot import it
 
-        with quick_workers(self.spark), active(self.spark):
+        with exits_reported(), quick_workers(self.spark), active(self.spark):
             return streaming.start(self, cut_into_stages(plan, changing_sides(plan)), until=until)
 
     def rewritten(self, plan: Plan) -> Plan:

@@ -184,7 +184,13 @@ def _finder(owner: type, package: bytes) -> Callable[[], Any]:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(os.open(made, os.O_RDONLY), fcntl.LOCK_SH)  # until the process ends
             folder = str(pathlib.Path(made).rename(made.replace("new-dataflow_model-", "dataflow_model-")))
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            owner = os.getpid()
+
+            def remove() -> None:
+                if os.getpid() == owner:  # a process that a function forks calls this at its end too
+                    shutil.rmtree(folder, ignore_errors=True)
+
+            atexit.register(remove)
             archive = pathlib.Path(folder, "dataflow_model.zip")
             archive.write_bytes(zlib.decompress(package))
             sys.path.insert(0, str(archive))

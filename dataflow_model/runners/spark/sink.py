@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from dataflow_model.runners.engine.garbage import leave_out
+from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.sharded.pending import Pending, write_pending
 from dataflow_model.runners.sharded.publishing import Publisher
 from dataflow_model.runners.sharded.rows import rows_of_batches
 from dataflow_model.runners.spark.failures import reported
 from dataflow_model.runners.spark.stages import value_of
-from dataflow_model.runners.spark.tasks import this_program, this_task
+from dataflow_model.runners.spark.tasks import CachedFunctions, this_program, this_task
 from dataflow_model.runners.spark.worker_memory import returning_memory
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class StreamWriter:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Return the pending output of a task."""
         with returning_memory():
-            return _Message(write_pending(this_task(self.packed), rows_of_batches(iterator)))
+            task = this_task(self.packed)
+            with torn_down_if_failed(CachedFunctions(task)):
+                return _Message(write_pending(task, rows_of_batches(iterator)))
 
     @reported
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803

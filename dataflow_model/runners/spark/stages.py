@@ -11,6 +11,7 @@ import attrs
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
+from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
 from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, forget_signals, pending_signals
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
@@ -21,7 +22,7 @@ from dataflow_model.runners.sharded.rows import Row, arrow_batches
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.sharded.work import has_work, plan_work, read_work
 from dataflow_model.runners.spark.failures import reported
-from dataflow_model.runners.spark.tasks import this_program, this_task
+from dataflow_model.runners.spark.tasks import CachedFunctions, this_program, this_task
 from dataflow_model.runners.spark.worker_memory import returning_memory
 from dataflow_model.values.pickles import dump, load
 
@@ -123,7 +124,7 @@ class StreamReader:
         """Return the rows of a task for the first keyed stage or the sink."""
         assert isinstance(partition, _Part)  # noqa: S101 - `partitions` creates it
         task = attrs.evolve(this_task(self.packed), part=partition.number)
-        with returning_memory():
+        with returning_memory(), torn_down_if_failed(CachedFunctions(task)):
             yield from arrow_batches(counting(task, read_work(task, partition.work)))
 
     @reported
@@ -183,8 +184,9 @@ class KeyedStage:
     def _output(self, shard: int, rows: Iterator[pd.DataFrame]) -> pd.DataFrame:
         import pandas as pd  # other processes that load this module do not need it
 
-        store = _SparkStore(self.head, self.log)
-        out = list(run_shard(this_task(self.packed), self.depth, shard, _rows_of(rows), store))
+        task, store = this_task(self.packed), _SparkStore(self.head, self.log)
+        with torn_down_if_failed(CachedFunctions(task)):
+            out = list(run_shard(task, self.depth, shard, _rows_of(rows), store))
         return pd.DataFrame(
             {
                 "shard": pd.array([row.shard for row in out], "int32"),

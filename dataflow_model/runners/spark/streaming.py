@@ -27,7 +27,8 @@ from dataflow_model.runners.sharded.starting import request_end, stream_program
 from dataflow_model.runners.spark.ahead import run_ahead_on_spark
 from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, check_streaming, with_dataframes
-from dataflow_model.runners.spark.failures import find_our_error, is_stopped, session_stopped
+from dataflow_model.runners.spark.end_of_stream import has_teardown, tear_down_workers
+from dataflow_model.runners.spark.failures import find_our_error, is_stopped, lost_worker, session_stopped
 from dataflow_model.runners.spark.session import SHUFFLE_PARTITIONS, settings_of, stream_settings
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.shipping import (
@@ -52,6 +53,7 @@ from dataflow_model.runners.spark.stages import (
     StreamReader,
     program_options,
 )
+from dataflow_model.runners.spark.worker_python import quick_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,13 +63,13 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.reporting import CountedAhead
-    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.program import PackedProgram, Program
     from dataflow_model.runners.spark.runner import SparkRunner
 
 __all__ = ["StreamingResult", "start"]
 
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-_SHORT_TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+_OF_WORKERS: Final = {"spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false"}
 """By default on for stateful processors and off for sources and sinks; with one value, all share their workers."""
 _REPORTS_KEPT: Final = "spark.sql.streaming.numRecentProgressUpdates"
 _LEAST_REPORTS: Final = 2
@@ -119,19 +121,21 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_ends(staged.sources, checkpoint.begins if started is None else started[1], runner.checkpoint)
     check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
     claim_sinks(program, runner.checkpoint)
-    query = _start_query(runner, checkpoint, program)
+    packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.common_part, _PROGRAMS), shared=True)
+    query = _start_query(runner, checkpoint, program, packed)
     try:
-        return StreamingResult(spark, query, checkpoint, program, ahead.counted)
+        return StreamingResult(spark, query, checkpoint, attrs.evolve(program, digest=packed.digest), ahead.counted)
     except BaseException:  # Ctrl-C too: nobody has a result that could stop the query
         query.stop()
         raise
 
 
-def _start_query(runner: SparkRunner, checkpoint: Checkpoint, program: Program) -> StreamingQuery:
+def _start_query(
+    runner: SparkRunner, checkpoint: Checkpoint, program: Program, packed: PackedProgram
+) -> StreamingQuery:
     """Build the query from source to sink, with a stateful processor for each stage, and start it."""
     spark = runner.spark
     staged = program.staged
-    packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.common_part, _PROGRAMS), shared=True)
     options = program_options(
         packed,
         rows_per_batch=str(runner.max_rows_per_batch),
@@ -140,7 +144,7 @@ def _start_query(runner: SparkRunner, checkpoint: Checkpoint, program: Program) 
         directory=checkpoint.common_part,
         begin=json.dumps(checkpoint.begins),
     )
-    settings = {**stream_settings(spark), SHUFFLE_PARTITIONS: str(checkpoint.shards), _SHORT_TRACEBACKS: "false"}
+    settings = {**stream_settings(spark), SHUFFLE_PARTITIONS: str(checkpoint.shards), **_OF_WORKERS}
     named = not checkpoint.record.dataframes
     if named:  # if one source has a name, Spark requires one for each, and streaming DataFrames have none
         settings[_NAMES] = "true"
@@ -177,7 +181,7 @@ class StreamingResult(StreamResult):
         self.query = query
         self._spark = spark
         self._is_stopping = False
-        self._fence = program.fence
+        self._program = program
         self._mark = RunningMark(checkpoint.common_part)
         self._mark.start()
         self._start()
@@ -226,17 +230,22 @@ class StreamingResult(StreamResult):
         except SupersededRun as superseded:
             return superseded
         ours = find_our_error(error)
-        if ours is error and is_stopped(self._spark):
+        if ours is not error:
+            return ours
+        if is_stopped(self._spark):
             return session_stopped(_WAY_ON, error)
-        return ours
+        return lost_worker(error)
 
     def _check_newest(self) -> None:
         """Raise an error if a newer start has taken over: in the same session Spark stops the older query silently."""
         with contextlib.suppress(SinkError):  # the checkpoint is gone; the query's own failure is more informative
-            check_newest(self._checkpoint.common_part, self._fence)
+            check_newest(self._checkpoint.common_part, self._program.fence)
 
     def _release(self) -> None:
         self._mark.end(superseded=isinstance(self._error, SupersededRun))
+        if has_teardown(self._staged.plan) and not is_stopped(self._spark):
+            with settings_of(self._spark, _OF_WORKERS), quick_workers(self._spark):
+                tear_down_workers(self._spark, self._program.digest, self._checkpoint.shards)
 
     def _pending_since(self) -> int | None:
         """Return when the current micro-batch started, which is when Spark logged its offsets."""

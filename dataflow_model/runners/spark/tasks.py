@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from dataflow_model.runners.engine.garbage import collect_rarely, leave_out
 from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.values.main_classes import stand_in_for_main
@@ -11,16 +13,36 @@ from dataflow_model.values.main_classes import stand_in_for_main
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import PackedProgram, Program
 
-__all__ = ["CACHE", "this_program", "this_task"]
+__all__ = ["CACHE", "CachedFunctions", "this_program", "this_task"]
 
 CACHE: Final = ProcessCache()
 """The cache of this Python process; Spark has no other place to keep anything between tasks."""
 
 
+@attrs.frozen
+class CachedFunctions:
+    """The functions of a task's program that this process keeps for its next tasks; it ends if a task fails.
+
+    Attributes:
+        task: the task.
+    """
+
+    task: Task
+
+    def tear_down(self) -> None:
+        """Tear them down: those after the sources, and those of the shards."""
+        self.task.cache.forget_shards(self.task.program.digest)
+        self.task.tear_down()
+
+
 def this_program(packed: PackedProgram) -> Program:
-    """Return a program, whose classes of `__main__` this process can refer to by name from now on."""
+    """Return a program, whose classes of `__main__` this process can refer to by name from now on.
+
+    Its settings apply in the current context, which `reported` has made for the call.
+    """
     program = CACHE.program(packed)
     stand_in_for_main(program.main_classes)
+    program.ambient.apply()
     return program
 
 

@@ -20,6 +20,7 @@ from dataflow_model.runners.engine.observing import WHOLE, GoodRows, Observation
 from dataflow_model.runners.engine.order import name_of_origin
 from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.engine.timeline import ReplayProgress
+from dataflow_model.runners.engine.user_code import each_reported, exits_reported
 from dataflow_model.runners.engine.value_lanes import RowValues
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def list_sources(reads: Sequence[Read], awaited: Awaited) -> list[ListedSource]:
     listed = []
     for read in reads:
         source = _columns_of(read)
-        origins = tuple(source.counted_origins())
+        with exits_reported(read.label):
+            origins = tuple(source.counted_origins())
         count = len(origins)
         if source.watermark_origins.by == "file" and source.processing_time is None:
             count = next((done for done in range(count) if _is_enough(source, origins, done, awaited)), count)
@@ -128,7 +130,7 @@ class RowReader:
         name = name_of_origin(read.label, origin)
         bad_rows = BadRows(read, source, origin, self._clock)
         row = start
-        for batch in source.read(origin, start, stop):
+        for batch in each_reported(source.read(origin, start, stop), read.label):
             columns = source.columns_of(batch)
             rows = GoodRows.of(columns, self._clock, row)
             orders: Any = RowOrders.of_origin(name, rows.positions)

@@ -89,7 +89,7 @@ def assigned_columns(window_fn: WindowFn, times: NDArray[np.int64], label: str) 
     """
     try:
         return _checked_column(window_fn.assign_many(times), len(times), window_fn)
-    except Exception as error:
+    except BaseException as error:
         raise column_error(error, label, times) from error
 
 

@@ -94,7 +94,7 @@ class _Outcomes(Protocol):
         """Check and emit what a function has returned."""
         ...
 
-    def fail(self, error: Exception, value: Any, journal: StateJournal | None) -> None:
+    def fail(self, error: BaseException, value: Any, journal: StateJournal | None) -> None:
         """Raise an error for an element, or emit its dead letter.
 
         Args:
@@ -158,7 +158,7 @@ class ElementCalls:
             results = self.fn.process(value, *positional, **self.arguments)
             if results is not None and results is not _NOTHING:
                 self.outcomes.emit(results)
-        except Exception as error:  # noqa: BLE001 - users' functions may raise anything
+        except BaseException as error:  # noqa: BLE001 - users' functions may raise anything
             self.outcomes.fail(error, value, journal)
 
 

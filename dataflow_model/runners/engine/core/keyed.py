@@ -208,7 +208,7 @@ class CoreMachine(WithoutState):
             panes = run(columns)
         except UserCodeError:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise self._reported(error, bundle.values) from error
         self._count("elements_in", len(bundle) - int(retracted(bundle.updates, len(bundle)).sum()))
         for name, count in machine.counts().items():
@@ -313,7 +313,7 @@ class CoreMachine(WithoutState):
 
     # Errors --------------------------------------------------------------------------------------------------------
 
-    def _reported(self, error: Exception, elements: Sequence[Any]) -> Exception:
+    def _reported(self, error: BaseException, elements: Sequence[Any]) -> BaseException:
         """Return the error to raise in place of another, which names the current element or window."""
         core, emission = self._core, self._core.machine.emission
         log, failed = emission.log, core.fold.failed
@@ -332,11 +332,11 @@ class CoreMachine(WithoutState):
         for element in elements:
             try:
                 encode_key(element[0])
-            except Exception as refused:  # noqa: BLE001 - it is reported
+            except BaseException as refused:  # noqa: BLE001 - it is reported
                 return user_error(refused, self.label, element, hint=None)
         return error
 
-    def _at_window(self, error: Exception, pane: int) -> Exception:
+    def _at_window(self, error: BaseException, pane: int) -> BaseException:
         panes = self._core.machine.emission.panes
         window = self._core.window(panes.start[pane], panes.end[pane], panes.kind[pane])
         try:

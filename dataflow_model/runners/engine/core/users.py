@@ -99,7 +99,7 @@ class UserTriggers:
             context.signal = self._signals[self._core.machine.trees.signal]
         try:
             result = self._machine.invoke(place, context)
-        except Exception as error:  # noqa: BLE001 - it is reported
+        except BaseException as error:  # noqa: BLE001 - it is reported
             self._report(slot, error)
         self._leave(place, slot, context.state)
         if context.cleared:
@@ -134,7 +134,7 @@ class UserTriggers:
         context = self._context(_EVENTS[number], place, slot, row, event_time)
         try:
             self._machine.reset(place, context)
-        except Exception as error:  # noqa: BLE001 - it is reported
+        except BaseException as error:  # noqa: BLE001 - it is reported
             self._report(slot, error)
         self._leave(place, slot, context.state)
 
@@ -278,7 +278,7 @@ class UserTriggers:
             self._timed.discard((slot, place))
             machine.trees.take(slot, SET, place)
 
-    def _report(self, slot: int, error: Exception) -> NoReturn:
+    def _report(self, slot: int, error: BaseException) -> NoReturn:
         """Raise what a callback has raised, with key and window where no element is at hand."""
         core = self._core
         if core.machine.emission.phase != ELEMENT and core.fold.failed < 0:

@@ -109,7 +109,7 @@ def writing_in(folder: pathlib.Path) -> Iterator[None]:
 def _pickled(row: Row) -> bytes:
     try:
         return dump_compact(row.payload)
-    except Exception as error:
+    except BaseException as error:
         if row.kind != Kind.DATA:
             raise
         elements: PlacedElements = row.payload

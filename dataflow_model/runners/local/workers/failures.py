@@ -42,7 +42,7 @@ def unpack_error(packed: bytes) -> BaseException:
 
 def _pickled(error: BaseException) -> bytes:
     """Return an exception as a pickle; one that cannot be pickled and restored is sent by its name and text."""
-    with contextlib.suppress(Exception):  # any error of the user's `__reduce__` or `__init__`
+    with contextlib.suppress(BaseException):  # any error of the user's `__reduce__` or `__init__`
         pickled = dump(error)
         if type(load(pickled)) is type(error):
             return pickled

@@ -26,6 +26,7 @@ __all__ = [
     "Go",
     "Progress",
     "Report",
+    "Running",
     "Stop",
     "receive",
     "send",
@@ -67,6 +68,17 @@ class Began:
     """
 
     process: int
+
+
+@attrs.frozen
+class Running:
+    """A worker runs some transforms from now on.
+
+    Attributes:
+        labels: the labels of the transforms.
+    """
+
+    labels: tuple[str, ...]
 
 
 @attrs.define
@@ -138,7 +150,7 @@ class Stop:
 Report: TypeAlias = Began | Arrived | Done | Failed
 
 
-def send(connection: Connection, message: Report | Assignment | Go | Stop) -> None:
+def send(connection: Connection, message: Report | Running | Assignment | Go | Stop) -> None:
     """Send a message; what plain pickle cannot refer to by name is sent by value."""
     connection.send_bytes(dump(message))
 

@@ -14,6 +14,7 @@ import contextlib
 import gc
 import importlib
 import importlib.util
+import multiprocessing
 import os
 import pickle
 import signal
@@ -21,12 +22,17 @@ import socket
 import subprocess
 import sys
 import threading
-from multiprocessing.connection import Connection
-from typing import Final
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from dataflow_model.errors import UnsupportedOnRunner
 
-__all__ = ["fork_worker", "serve"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ForkedWorker", "fork_worker", "serve"]
 
 _BOOT: Final = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
@@ -34,13 +40,40 @@ _BOOT: Final = (
 )
 _REQUEST: Final = b"\0"
 _END_SECONDS: Final = 5.0
+_MOST_ENDED: Final = 4_096
+
+
+@attrs.define(eq=False)
+class ForkedWorker:
+    """A worker as the process sees it that has asked for it.
+
+    Attributes:
+        connection: the connection to the worker.
+    """
+
+    connection: Connection
+    _status: Connection
+
+    def ended_with(self) -> int | None:
+        """Return the exit status of a worker that has ended, or the number of the signal that ended it, negated.
+
+        It is `None` if the nursery has ended too, and so cannot say it.
+        """
+        with contextlib.suppress(OSError, EOFError):
+            if self._status.poll(_END_SECONDS):
+                return int(self._status.recv_bytes())
+        return None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.connection.close()
+        self._status.close()
 
 
 class _Nursery:
     """The nursery as its parent sees it; it ends with its parent."""
 
     def __init__(self) -> None:
-        self.owner = os.getpid()
         self._requests, theirs = socket.socketpair()
         with theirs:
             # A session of its own: Ctrl-C in a terminal reaches this process only, which then ends the workers.
@@ -59,19 +92,22 @@ class _Nursery:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def fork(self) -> Connection:
-        """Fork a worker, and return the connection to it; if that fails, the connection has no other end."""
+    def fork(self) -> ForkedWorker:
+        """Fork a worker; if that fails, the connection to it has no other end."""
         ours, theirs = socket.socketpair()
-        with theirs:
+        status, status_writer = multiprocessing.Pipe(duplex=False)
+        with theirs, status_writer:
             with contextlib.suppress(BrokenPipeError):
-                socket.send_fds(self._requests, [_REQUEST], [theirs.fileno()])
-            return Connection(ours.detach())
+                socket.send_fds(self._requests, [_REQUEST], [theirs.fileno(), status_writer.fileno()])
+            return ForkedWorker(Connection(ours.detach()), status)
+
+    def leave(self) -> None:
+        """Close the connection to the nursery, which ends once no process has one; its workers do not."""
+        self._requests.close()
 
     def close(self) -> None:
         """End the nursery, which has no effect on its workers."""
-        self._requests.close()
-        if os.getpid() != self.owner:
-            return  # a fork of the owner
+        self.leave()
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -84,8 +120,8 @@ _nursery: list[_Nursery] = []
 """The nursery of this process, once a run has needed it."""
 
 
-def fork_worker() -> Connection:
-    """Fork a worker of this process, and return the connection to it.
+def fork_worker() -> ForkedWorker:
+    """Fork a worker of this process.
 
     Raises:
         UnsupportedOnRunner: on a platform without `fork`.
@@ -96,7 +132,7 @@ def fork_worker() -> Connection:
             hint="use dm.LocalRunner() without workers",
         )
     with _lock:
-        if _nursery and (_nursery[0].owner != os.getpid() or not _nursery[0].is_alive()):
+        if _nursery and not _nursery[0].is_alive():
             _nursery.pop().close()
         if not _nursery:
             _nursery.append(_Nursery())
@@ -110,31 +146,76 @@ def _close() -> None:
             _nursery.pop().close()
 
 
+def _leave_in_child() -> None:
+    """Leave the nursery to the process that has started it; another thread of that one may have held the lock."""
+    _lock._at_fork_reinit()  # type: ignore[attr-defined] # noqa: SLF001 - as the modules of Python do
+    while _nursery:
+        _nursery.pop().leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_in_child)
+
+
 def serve(descriptor: int) -> None:
     """Fork workers for as long as the parent asks for them; the main loop of the nursery.
 
     Args:
-        descriptor: the file descriptor of the socket by which requests arrive, each with the socket for the worker.
+        descriptor: the file descriptor of the socket by which requests arrive, each with the socket for the worker and
+            the pipe for its exit status.
     """
     from dataflow_model.runners.local.workers.worker import flush_output, work
 
     if importlib.util.find_spec("pandas") is not None:  # where it is installed, Arrow imports it to convert columns
         importlib.import_module("pandas")
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the workers, so they leave no zombies
-    with socket.socket(fileno=descriptor) as requests:
+    statuses: dict[int, Connection] = {}
+    with socket.socket(fileno=descriptor) as requests, _ended_children() as ended:
         while True:
-            request, descriptors, _, _ = socket.recv_fds(requests, len(_REQUEST), 1)
+            ready = wait([requests, ended])
+            if ended in ready:
+                ended.recv(_MOST_ENDED)
+                _send_statuses(statuses)
+            if requests not in ready:
+                continue
+            request, descriptors, _, _ = socket.recv_fds(requests, len(_REQUEST), 2)
             if not request:
                 return
-            [theirs] = descriptors
-            if os.fork():
+            theirs, status = descriptors
+            process = os.fork()
+            if process:
                 os.close(theirs)
+                statuses[process] = Connection(status, readable=False)
                 continue
             try:
-                requests.close()
+                signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.close(status)
+                requests.close()
+                ended.close()
+                for other in statuses.values():
+                    other.close()
                 work(Connection(theirs))
             finally:
                 flush_output()
                 os._exit(0)  # the parent knows from the worker's messages how it ended
+
+
+@contextlib.contextmanager
+def _ended_children() -> Iterator[socket.socket]:
+    """Yield a socket that can be read when a child of this process has ended."""
+    ended, wakeup = socket.socketpair()
+    with ended, wakeup:
+        wakeup.setblocking(False)
+        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        yield ended
+
+
+def _send_statuses(statuses: dict[int, Connection]) -> None:
+    """Send the exit status of each worker that has ended to the process that has asked for the worker."""
+    for process, status in list(statuses.items()):
+        ended, code = os.waitpid(process, os.WNOHANG)
+        if ended:
+            with statuses.pop(process), contextlib.suppress(BrokenPipeError):
+                status.send_bytes(str(os.waitstatus_to_exitcode(code)).encode())

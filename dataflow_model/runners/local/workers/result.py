@@ -62,7 +62,7 @@ class WorkersResult(BoundedRun):
             if self._may_stop:
                 self._may_stop = False
                 self._stop_request.send_bytes(b"")
-        if not self._is_own_thread():
+        if self._may_wait():
             self._thread.join()
 
     def signal(self, name: str) -> None:

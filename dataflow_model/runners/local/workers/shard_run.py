@@ -27,7 +27,7 @@ from dataflow_model.runners.reporting import state_sizes
 from dataflow_model.runners.sharded.rows import Kind, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dataflow_model.plan.records import Record
     from dataflow_model.runners.engine.bundle import Bundle
@@ -49,13 +49,17 @@ class ShardRun:
         program: the program.
         assignment: what this worker does.
         exchange: what carries elements and watermarks between the workers.
+        note: takes the labels of the transforms that run next.
 
     Attributes:
         tally: the counts of the run, if the worker collects them.
     """
 
-    def __init__(self, program: Program, assignment: Assignment, exchange: Exchange) -> None:
+    def __init__(
+        self, program: Program, assignment: Assignment, exchange: Exchange, note: Callable[[Sequence[str]], None]
+    ) -> None:
         staged = program.staged
+        self._note = note
         self._program, self._staged, self._assignment, self._exchange = program, staged, assignment, exchange
         self._number, self._workers = exchange.number, exchange.workers
         self.tally = Tally()
@@ -75,9 +79,12 @@ class ShardRun:
     def run(self) -> dict[str, JoinedRecords]:
         """Return the records that reach each sink from this shard, in order."""
         with torn_down(*self._stages, *self._fragments.values()):
+            fragments = self._fragments.items()
+            self._note([label for read, fragment in fragments for label in (read, *fragment.labels)])
             self._chunks = list(cut_up(self._read(), CHUNK, deque()))
             self._panes = [{} for _ in self._chunks]
             for stage in self._stages:
+                self._note(stage.labels)
                 self._run_stage(stage)
         return {sink.label: JoinedRecords(list(self._records(sink))) for sink in self._staged.sinks}
 

@@ -5,24 +5,36 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.errors import WorkerLost
 from dataflow_model.runners.local.workers.failures import unpack_error
-from dataflow_model.runners.local.workers.messages import Arrived, Began, Done, Failed, Go, Stop, receive, send
+from dataflow_model.runners.local.workers.messages import Arrived, Began, Done, Failed, Go, Running, Stop, receive, send
 from dataflow_model.runners.local.workers.nursery import fork_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
 
     from dataflow_model.runners.local.workers.messages import Assignment, Progress, Report
+    from dataflow_model.runners.local.workers.nursery import ForkedWorker
 
 __all__ = ["Stopped", "Team"]
 
 _END_SECONDS: Final = 5.0
+_MOST_SHOWN: Final = 8
+_OF_CRASHES: Final = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}
+_EXITED: Final = (
+    "a function, or a library that it calls, has ended the process, such as by os._exit: raise an exception instead"
+)
+_CRASHED: Final = "compiled code has crashed: set the environment variable PYTHONFAULTHANDLER=1 to see where"
+_MEMORY: Final = (
+    "the system ends processes if it is short of memory: use fewer workers or read less data; "
+    "anything that the worker has written is in the output of this process"
+)
 
 
 class Stopped(Exception):
@@ -35,15 +47,21 @@ class _Worker:
 
     Attributes:
         number: its number.
-        connection: the connection to it.
+        forked: its process.
         process: the id of its process, once it has begun.
+        running: the labels of the transforms that it runs.
         report: its last report since it began or passed a barrier, or `None`.
     """
 
     number: int
-    connection: Connection
+    forked: ForkedWorker
     process: int | None = None
+    running: tuple[str, ...] = ()
     report: Report | None = None
+
+    @property
+    def connection(self) -> Connection:
+        return self.forked.connection
 
     @property
     def is_over(self) -> bool:
@@ -59,10 +77,13 @@ class _Worker:
             message = receive(self.connection)
         except (EOFError, OSError):
             raise self._lost() from None
-        if isinstance(message, Began):
-            self.process = message.process
-        else:
-            self.report = message
+        match message:
+            case Began():
+                self.process = message.process
+            case Running():
+                self.running = message.labels
+            case _:
+                self.report = message
 
     def send(self, message: Assignment | Go | Stop) -> None:
         try:
@@ -70,17 +91,21 @@ class _Worker:
         except OSError:
             raise self._lost() from None
 
-    def end(self) -> None:
-        """End the process, and wait until it has ended."""
-        with contextlib.suppress(OSError, EOFError):
+    def stop(self) -> None:
+        """Ask the process to end."""
+        with contextlib.suppress(OSError):
             send(self.connection, Stop())
+
+    def end(self) -> None:
+        """Wait until the process has ended, and end it if it takes too long."""
+        with contextlib.suppress(OSError, EOFError):
             while self.connection.poll(_END_SECONDS):
                 self._drop()
             if self.process is not None:
                 os.kill(self.process, signal.SIGKILL)  # it is alive, since the other end of its connection is open
                 while True:
                     self._drop()
-        self.connection.close()
+        self.forked.close()
 
     def _drop(self) -> None:
         message: Any = receive(self.connection)
@@ -89,11 +114,36 @@ class _Worker:
 
     def _lost(self) -> WorkerLost:
         process = "" if self.process is None else f" (process {self.process})"
+        status = self.forked.ended_with()
+        labels = ", ".join(map(repr, self.running[:_MOST_SHOWN]))
+        if len(self.running) > _MOST_SHOWN:
+            labels += f" and {len(self.running) - _MOST_SHOWN} more"
+        running = f"\n  transforms: {labels}" if self.running else ""
+        exited, ended = status is not None and status >= 0, _ending(status)
         return WorkerLost(
-            f"worker {self.number}{process} of LocalRunner(workers=…) ended before its work was done",
-            hint="the system ends processes if it is short of memory: use fewer workers or read less data; "
-            "anything that the worker has written is in the output of this process",
+            f"worker {self.number}{process} of LocalRunner(workers=…) {ended} before its work was done{running}",
+            hint=_EXITED if exited else _CRASHED if -(status or 0) in _OF_CRASHES else _MEMORY,
         )
+
+
+def _ending(status: int | None) -> str:
+    """Return in words how a process has ended.
+
+    Args:
+        status: what `ForkedWorker.ended_with` has returned.
+
+    Example:
+        >>> _ending(3), _ending(-9)
+        ('exited with status 3', 'was ended by the signal SIGKILL')
+    """
+    if status is None:
+        return "ended"
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        return f"was ended by the signal {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal
+        return f"was ended by the signal {-status}"
 
 
 @attrs.define(eq=False)
@@ -138,6 +188,8 @@ class Team:
 
     def end(self) -> None:
         """End all workers that have not ended."""
+        for worker in self._workers:
+            worker.stop()
         for worker in self._workers:
             worker.end()
 

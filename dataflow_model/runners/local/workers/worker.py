@@ -7,9 +7,11 @@ import os
 import pathlib
 import queue
 import shutil
+import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
@@ -18,6 +20,7 @@ import pyarrow as pa
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.runners.engine.columns.allocation import keep_freed_memory
 from dataflow_model.runners.engine.garbage import collect_rarely
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.local.workers.exchange import Exchange
 from dataflow_model.runners.local.workers.failures import pack_error
 from dataflow_model.runners.local.workers.messages import (
@@ -28,6 +31,7 @@ from dataflow_model.runners.local.workers.messages import (
     Done,
     Failed,
     Go,
+    Running,
     receive,
     send,
 )
@@ -38,7 +42,7 @@ from dataflow_model.values.main_classes import stand_in_for_main
 from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
     from dataflow_model.plan.nodes import Write
@@ -46,6 +50,9 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import PackedProgram
 
 __all__ = ["flush_output", "run_assignment", "work"]
+
+_END_SECONDS: Final = 2.0
+"""How long a worker has to tear its functions down after the parent has ended the run."""
 
 
 def work(connection: Connection) -> None:
@@ -56,11 +63,15 @@ def work(connection: Connection) -> None:
         send(connection, Began(os.getpid()))
     except (EOFError, OSError):
         return  # the parent has ended, or has stopped the run
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parent = _Parent(connection, assignment.folder)
     try:
         _settle(assignment)
-        report: Done | Failed = run_assignment(assignment, parent.barrier)
+        with exits_reported():
+            report: Done | Failed = run_assignment(assignment, parent.barrier, parent.note)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent raises it
+        if parent.is_over:
+            return
         report = Failed(pack_error(error))
     send(connection, report)
 
@@ -74,27 +85,32 @@ def _keep_from_children(connection: Connection) -> None:
 def flush_output() -> None:
     """Write out what was printed, which `os._exit` would discard."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # whatever it is, the process ends here
+        with contextlib.suppress(BaseException):  # whatever it is, the process ends here
             stream.flush()
 
 
-def run_assignment(assignment: Assignment, barrier: Callable[[Arrived], None]) -> Done:
+def run_assignment(
+    assignment: Assignment, barrier: Callable[[Arrived], None], note: Callable[[Sequence[str]], None]
+) -> Done:
     """Run one shard, and write its output to where readers do not see it yet.
 
     Args:
         assignment: what to do.
         barrier: returns when all workers have called it; takes what this one has counted.
+        note: takes the labels of the transforms that run next.
     """
     folder = pathlib.Path(assignment.folder)
     packed: PackedProgram = load(pathlib.Path(folder, PROGRAM_FILE).read_bytes())
     program = packed.unpack()
     stand_in_for_main(program.main_classes)
+    program.ambient.apply()
     exchange = Exchange(folder, assignment.number, assignment.workers, lambda: barrier(Arrived(run.progress())))
-    run = ShardRun(program, assignment, exchange)
+    run = ShardRun(program, assignment, exchange, note)
     with collecting(run.tally):
         records = run.run()
         barrier(Arrived(run.progress(), writes=True))
         messages: dict[str, bytes] = {}
+        note([sink.label for sink in program.staged.sinks])
         for sink in program.staged.sinks:
             written = records.pop(sink.label)
             if len(written):
@@ -110,7 +126,7 @@ def _written(node: Write, run_id: str, task_id: str, records: JoinedRecords) -> 
     """
     try:
         return write_task(node, run_id, task_id, records)
-    except Exception as error:
+    except BaseException as error:
         if not node.sink.keeps_records:
             raise
         raise unpicklable_element(node.label, (record.value for record in records), error) from error
@@ -135,10 +151,14 @@ class _Parent:
     Args:
         connection: the connection to the parent.
         folder: the folder of the run, which the last process removes if the parent has died.
+
+    Attributes:
+        is_over: whether the parent has ended the run, or has died.
     """
 
     connection: Connection
     folder: str
+    is_over: bool = attrs.field(init=False, default=False)
     _passed: queue.SimpleQueue[Go] = attrs.field(init=False, factory=queue.SimpleQueue)
 
     def __attrs_post_init__(self) -> None:
@@ -149,11 +169,18 @@ class _Parent:
         send(self.connection, arrived)
         self._passed.get()
 
+    def note(self, labels: Sequence[str]) -> None:
+        """Report which transforms run next: if the process ends while they run, it can say nothing any more."""
+        send(self.connection, Running(tuple(labels)))
+
     def _listen(self) -> None:
         try:
             while isinstance(message := receive(self.connection), Go):
                 self._passed.put(message)
         except (EOFError, OSError):
             shutil.rmtree(self.folder, ignore_errors=True)  # the parent has died, so nobody else will
+        self.is_over = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # so that it tears functions down
+        time.sleep(_END_SECONDS)
         flush_output()
         os._exit(1)

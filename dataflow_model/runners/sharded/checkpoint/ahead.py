@@ -74,7 +74,7 @@ def ahead_of_stream(common_part: str, staged: StagedPlan, compute: Callable[[], 
         ahead.replays = False
         try:
             content = seal(_Stored(ahead.outputs, ahead.counted, lines, _contents(staged)))
-        except Exception as error:
+        except BaseException as error:
             raise unpicklable_ahead(ahead.outputs, error) from error
         with writing(common_part):
             write_file(path, content, sync=True)

@@ -10,6 +10,7 @@ import attrs
 from dataflow_model.micros import wall_clock
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.runners.sharded.checkpoint.requests import signal_of
 from dataflow_model.runners.sharded.faults import NO_FAULT
@@ -344,19 +345,20 @@ class Feed:
             source, label = read.source.as_columns, read.label
             if source is None:
                 continue
-            if not source.is_bounded:
-                followed = Followed.of(start, label)
-                _store(end, label, followed.poll(source, end["clock"]) if polls else followed.unpolled())
-                continue
-            end["rows"][label] = dict(start["rows"].get(label, {}))
-            versions = committed.get("versions", {}).get(label, {})
-            if source.holds_rows:
-                versions = {origin.name: origin.version or () for origin in source.origins()}
-            end["versions"][label] = {name: [0, *version] for name, version in versions.items()}
-            if label in start["totals"]:
-                end["totals"][label] = start["totals"][label]
-            elif polls:
-                end["totals"][label] = {origin.name: origin.row_count for origin in source.counted_origins()}
+            with exits_reported(label):
+                if not source.is_bounded:
+                    followed = Followed.of(start, label)
+                    _store(end, label, followed.poll(source, end["clock"]) if polls else followed.unpolled())
+                    continue
+                end["rows"][label] = dict(start["rows"].get(label, {}))
+                versions = committed.get("versions", {}).get(label, {})
+                if source.holds_rows:
+                    versions = {origin.name: origin.version or () for origin in source.origins()}
+                end["versions"][label] = {name: [0, *version] for name, version in versions.items()}
+                if label in start["totals"]:
+                    end["totals"][label] = start["totals"][label]
+                elif polls:
+                    end["totals"][label] = {origin.name: origin.row_count for origin in source.counted_origins()}
 
     def _complete(self, end: Offset) -> None:
         """Store in `end` which origins of unbounded sources have been read completely with this micro-batch."""

@@ -99,7 +99,7 @@ class ShardState:
                 settled = machine.settle()
             except DataflowError:  # the place for state beyond the bound on memory is full, for example
                 raise
-            except Exception as error:
+            except BaseException as error:
                 raise unpicklable_state(name, error) from error
             if settled:
                 entries[name] = settled
