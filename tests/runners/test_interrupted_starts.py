@@ -72,7 +72,7 @@ def interrupted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     has_begun, may_go_on = threading.Event(), threading.Event()
 
     def start_interrupted(thread: Any) -> None:
-        result = getattr(thread._target, "__self__", None)
+        result = getattr(next(iter(thread._args), None), "__self__", None)  # a run's thread runs in a context
         is_of_run = isinstance(result, BackgroundRun) and thread is result._thread
         if is_of_run and request.param == "after":
             gate(result)
