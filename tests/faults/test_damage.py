@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 KIND = "checkpoint damaged"
 PARTS = {"progress.json", "collected", "requests", "source_columns", "sequencers"}
 """What every checkpoint has here."""
-ONLY_NAMES = ("sequencers", "lock", "run.sqlite-shm")
-"""Files whose content only tells people who has started a run, or that SQLite makes anew."""
+NOT_REQUIRED = ("sequencers", "local", "publishing.json", "signals")
+"""Files in process whose damage need not be noticed, where it changes nothing."""
 
 
 def outcomes(
@@ -68,7 +68,7 @@ def test_damage_to_the_checkpoint_of_a_stream_in_process_is_an_error_or_changes_
 ) -> None:
     stopped = StoppedRun(tmp_path, ending)
     assert parts_of(stopped.kept / "checkpoint") >= PARTS | ({"seed"} if ending == "upgraded" else {"run.json"})
-    applied, problems = outcomes(stopped, damages(stopped.kept / "checkpoint", 14, 1), stopped.finish)
+    applied, problems = outcomes(stopped, damages(stopped.kept / "checkpoint", 10, 1), stopped.finish)
     assert not problems, "\n".join(problems)
     tally.judge(KIND, applied, {}, {})
 
@@ -79,7 +79,7 @@ def test_much_damage_to_the_checkpoint_of_a_stream_in_process_is_an_error_or_cha
     ending: str, tmp_path: Path, tally: Tally
 ) -> None:
     stopped = StoppedRun(tmp_path, ending)
-    applied, problems = outcomes(stopped, damages(stopped.kept / "checkpoint", 500, 2), stopped.finish)
+    applied, problems = outcomes(stopped, damages(stopped.kept / "checkpoint", 400, 2), stopped.finish)
     assert not problems, "\n".join(problems)
     tally.judge(KIND, applied, {}, {})
 
@@ -87,11 +87,7 @@ def test_much_damage_to_the_checkpoint_of_a_stream_in_process_is_an_error_or_cha
 @pytest.mark.parametrize("ending", ["stopped", "upgraded"])
 def test_a_part_with_a_flipped_bit_or_without_its_end_is_named(ending: str, tmp_path: Path) -> None:
     stopped = StoppedRun(tmp_path, ending)
-    files = [
-        path
-        for path in our_files(stopped.kept / "checkpoint")
-        if not set(ONLY_NAMES) & set(path.parts) and path.parts[0] != "local" and "signals" not in path.parts
-    ]
+    files = [path for path in our_files(stopped.kept / "checkpoint") if not set(NOT_REQUIRED) & set(path.parts)]
     for number, path in enumerate(files):
         stopped.restore()
         Damage("flip" if number % 2 else "truncate", path, number=40 + number).apply(
@@ -99,6 +95,24 @@ def test_a_part_with_a_flipped_bit_or_without_its_end_is_named(ending: str, tmp_
         )
         with pytest.raises(dm.StateCorruption, match=rf"{path.name}' is damaged|in '.*{path.name}'"):
             stopped.finish()
+
+
+@pytest.mark.parametrize("ending", ["after_commit", "after_publishing"])
+def test_the_loss_of_a_commit_is_noticed_once_it_was_published(ending: str, tmp_path: Path) -> None:
+    stopped = StoppedRun(tmp_path, ending)
+    stopped.restore()
+    expected = stopped.finish()
+    stopped.restore()
+    log = stopped.checkpoint / "local" / "run.sqlite-wal"
+    log.write_bytes(log.read_bytes()[:-1])  # which ends with the last commit
+    if ending == "after_commit":
+        assert stopped.finish() == expected
+        return
+    problem = rf"'{stopped.checkpoint}' is damaged: the commit of micro-batch 5, which was published, is missing"
+    with pytest.raises(dm.StateCorruption, match=problem):
+        stopped.finish()
+    with pytest.raises(dm.StateCorruption, match=problem):
+        dm.upgrade(stopped.checkpoint, tmp_path / "next")
 
 
 def test_collected_records_of_which_a_file_is_missing_are_not_returned(tmp_path: Path) -> None:

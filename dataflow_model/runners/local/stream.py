@@ -21,6 +21,7 @@ import attrs
 from dataflow_model.micros import wall_clock
 from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
+from dataflow_model.runners.sharded.checkpoint.publication import check_committed
 from dataflow_model.runners.sharded.checkpoint.requests import (
     check_signals,
     drain_requests,
@@ -88,6 +89,7 @@ class LocalStream:
         number = None if self._last is None else self._last.number
         published = number if number is None or self.file.is_published() else number - 1
         check_progress(str(self.checkpoint.path), self._progress, number, published)
+        check_committed(self.checkpoint.common_part, number)
         check_signals(self.checkpoint.requests, self.offset["signalled"])
         check_ends(self.program.staged.sources, self.offset, str(self.checkpoint.path))
         check_rows_held(self.program.staged.sources, self.offset)

@@ -46,8 +46,8 @@ class Publisher:
         directory: the directory of the run's own files.
         syncs: whether the progress and the records kept for `collected` are on disk when `commit` returns, like the
             output of `synced` sinks.
-        reruns: whether a micro-batch may be run again after its publishing has started, which is then recorded for the
-            repeated run; it is not if micro-batches are committed before they are published.
+        reruns: whether a micro-batch may be run again after its publishing has started; it is not if micro-batches are
+            committed before they are published.
     """
 
     program: Program
@@ -72,7 +72,7 @@ class Publisher:
         pending = _with_parts(pending)
         before = read_progress(self.directory) if before is None else before
         check_newest(self.directory, self.program.fence)
-        if self.program.sequencer and self.reruns:
+        if self.program.sequencer:
             Publication.begin(self.directory, batch, commit_id(self.program, batch))
         if self.program.staged.stages and not any(part.metrics for part in pending):
             self.abort(batch, pending)  # no shard has run: rows of a DataFrame that arrived after the end of the input

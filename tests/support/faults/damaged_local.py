@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ENDINGS", "SINKS", "StoppedRun", "everything", "lines_of", "put"]
 
-ENDINGS: Final = ("stopped", "killed", "upgraded")
-"""How a run has ended: between two micro-batches, after a commit that is not published, or carried over."""
+ENDINGS: Final = ("stopped", "after_commit", "after_publishing", "upgraded")
+"""How a run has ended: between two micro-batches, killed at a point of a micro-batch, or carried over."""
 _KILLED_AT: Final = 5
 SINKS: Final = ("sums", "counted", "joined")
 _SUMS: Final = pa.schema({"key": pa.string(), "n": pa.int64()})
@@ -88,7 +88,7 @@ class StoppedRun:
         self._stepped.steps(3)
         shutil.copytree(self.work, self.earlier)
         self._put(2, 3)
-        if self.ending == "killed":
+        if self.ending.startswith("after_"):
             self._be_killed()
         else:
             with self._stepped.opened() as stream:
@@ -148,8 +148,8 @@ class StoppedRun:
         put(self.folder / "rows", *numbers)
 
     def _be_killed(self) -> None:
-        """Run until a micro-batch is committed but not published, and keep what a killed process leaves behind."""
-        faults.arm(_Kept(self.work, self.kept))
+        """Run up to a point of a micro-batch, and keep what a process that is killed there leaves behind."""
+        faults.arm(_Kept(self.work, self.kept, self.ending))
         try:
             self._stepped.steps()
         except _Killed:
@@ -169,8 +169,9 @@ class _Kept(faults.Fault):
 
     source: Path
     target: Path
+    point: str
 
     def reach(self, point: str, micro_batch: int) -> None:
-        if (point, micro_batch) == ("after_commit", _KILLED_AT):
+        if (point, micro_batch) == (self.point, _KILLED_AT):
             shutil.copytree(self.source, self.target)
             raise _Killed(point)

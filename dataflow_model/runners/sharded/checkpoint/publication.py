@@ -1,23 +1,27 @@
-"""The note of the micro-batch whose publishing has started, for hosts that may run it again: `publishing.json`.
+"""The note of the micro-batch whose publishing has started: `publishing.json`.
 
-It is written before anything of a micro-batch is published. If the process dies before the host has recorded the
-commit, the micro-batch is run again, and must then publish the same output.
+It is written before anything of a micro-batch is published. On Spark, which logs the commit afterwards, a micro-batch
+is run again if the process dies in between, and must then publish the same output. In process, the commit comes first,
+and the note shows that it was lost with the end of SQLite's log. There the note is not synced to disk, where it would
+double the cost of a small micro-batch; so after a power failure it may be older or damaged, and is not required.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
+from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DRAWS", "Publication", "half_published"]
+__all__ = ["DRAWS", "Publication", "check_committed", "half_published"]
 
 _NAME: Final = "publishing.json"
 DRAWS: Final = "draws"
@@ -95,3 +99,18 @@ def half_published(common_part: str, committed: int | None) -> int | None:
     """
     note = Publication.read(common_part) or Publication()
     return note.batch if note.batch > (-1 if committed is None else committed) else None
+
+
+def check_committed(common_part: str, committed: int | None) -> None:
+    """Raise `StateCorruption` if a micro-batch was published that is not committed, where the commit comes first.
+
+    Args:
+        common_part: the part of a checkpoint that is the same for all hosts.
+        committed: the last committed micro-batch.
+    """
+    published = None
+    with contextlib.suppress(StateCorruption):
+        published = half_published(common_part, committed)
+    if published is not None:
+        checkpoint = f"the checkpoint {str(pathlib.Path(common_part).parent)!r}"
+        raise corrupt(checkpoint, f"the commit of micro-batch {published}, which was published, is missing")
