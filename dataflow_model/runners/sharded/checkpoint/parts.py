@@ -7,7 +7,9 @@ the run lists them, so that a missing one is noticed when the run is started aga
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pathlib
 import zlib
 from typing import TYPE_CHECKING, Any, Final
@@ -163,9 +165,12 @@ def from_document(content: bytes, name: str, title: str) -> dict[str, Any]:
 
 def written_once(directory: str | pathlib.Path) -> list[str]:
     """Return the names of the parts in the folders of `WRITTEN_ONCE`."""
-    folders = (pathlib.Path(directory, name) for name in WRITTEN_ONCE)
-    paths = (path for folder in folders if folder.is_dir() for path in folder.iterdir())
-    return sorted(f"{path.parent.name}/{path.name}" for path in paths if path.suffix in _ENDINGS)
+    names: list[str] = []
+    for folder in WRITTEN_ONCE:
+        with contextlib.suppress(FileNotFoundError):
+            content = os.listdir(f"{directory}/{folder}")  # noqa: PTH208 - called for each micro-batch
+            names += [f"{folder}/{name}" for name in content if name.endswith(_ENDINGS)]
+    return sorted(names)
 
 
 def check_present(directory: str | pathlib.Path, names: Iterable[str]) -> None:
@@ -183,8 +188,11 @@ def check_present(directory: str | pathlib.Path, names: Iterable[str]) -> None:
 
 def _write(path: pathlib.Path, content: bytes, *, sync: bool) -> None:
     with writing(path):
-        make_folder(path.parent, sync=sync)
-        write_file(path, content, sync=sync)
+        try:
+            write_file(path, content, sync=sync)
+        except FileNotFoundError:  # the folder is missing
+            make_folder(path.parent, sync=sync)
+            write_file(path, content, sync=sync)
 
 
 def _content(path: pathlib.Path) -> bytes | None:

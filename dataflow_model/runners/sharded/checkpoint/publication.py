@@ -82,12 +82,13 @@ class Publication:
             batch: the number of the micro-batch.
             commit: the id of its commit.
         """
-        draws = {path.parent.name for path in pathlib.Path(common_part, DRAWS).glob(f"*/{commit}.*")}
+        kept = pathlib.Path(common_part, DRAWS)
+        draws = {path.parent.name for path in kept.glob(f"*/{commit}.*")} if kept.is_dir() else ()
         cls(batch, tuple(sorted(draws))).write(common_part)
 
     def write(self, common_part: str) -> None:
         """Replace the note."""
-        write_document(common_part, _NAME, attrs.asdict(self))
+        write_document(common_part, _NAME, attrs.asdict(self), indent=None)
 
 
 def half_published(common_part: str, committed: int | None) -> int | None:
