@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.sources import DataFrameSource
+from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
 from dataflow_model.runners.spark.collected import CollectedSource
 from dataflow_model.testing import TestStream
 from tests.support.bounded_jobs import run_as_job
@@ -79,9 +80,11 @@ def test_rows_of_a_broker_that_come_again_are_known_by_their_columns(columns: tu
 
 
 def test_rows_that_are_kept_for_a_stream_go_by_their_columns_too(tmp_path: Path) -> None:
-    with pa.ipc.new_file(tmp_path / "rows.arrow", SCHEMA) as file:
-        file.write_batch(batch_of([*ROWS, *ROWS[10:25]]))
-    source = CollectedSource(path=str(tmp_path / "rows.arrow"), event_time="at", id_columns=("partition", "offset"))
+    kept = KeptRows(tmp_path, "rows")
+    checksum = kept.write(pa.Table.from_batches([batch_of([*ROWS, *ROWS[10:25]])], SCHEMA))
+    source = CollectedSource(
+        path=str(kept.path), checksum=checksum, event_time="at", id_columns=("partition", "offset")
+    )
 
     def once(p: dm.Pipeline) -> None:
         pairs = p | "rows" >> dm.Read(source) | dm.WithKeys("partition", value="n")

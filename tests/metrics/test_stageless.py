@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded.progress import read_counters, read_progress, read_watermarks
+from dataflow_model.runners.sharded.progress import read_counters, read_progress, read_watermarks, write_progress
 from dataflow_model.runners.sharded.publishing import Publisher
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.micro_batches import Streamed
@@ -138,10 +138,10 @@ def test_damaged_state_of_the_sources_is_detected(tmp_path: Path) -> None:
     put(tmp_path / "rows", "a", [(1, 1)])
     stepped = Stepped(pipeline(tmp_path / "rows", is_keyed=False, follow=True), tmp_path / "checkpoint")
     stepped.steps()
-    path = tmp_path / "checkpoint" / "dataflow" / "progress.json"
-    content = path.read_text()
-    place = content.index('"followed": "') + 40
-    path.write_text(content[:place] + ("A" if content[place] != "A" else "B") + content[place + 1 :])
+    ours = str(tmp_path / "checkpoint" / "dataflow")
+    progress = read_progress(ours)
+    sealed = progress["followed"]
+    write_progress(ours, {**progress, "followed": sealed[:40] + ("A" if sealed[40] != "A" else "B") + sealed[41:]})
     put(tmp_path / "rows", "b", [(1, 1)])
     with pytest.raises(
         dm.StateCorruption, match=r"the state of the sources of run \w+ is damaged: it fails its checksum"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import pathlib
+import shutil
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -230,6 +231,20 @@ def test_damaged_draws_stop_the_run(mortal: Mortal) -> None:
         path.write_bytes(path.read_bytes()[:-1])
     mortal.begin()
     with pytest.raises(dm.StateCorruption, match=r"fails its checksum\nHint: restore the checkpoint directory"):
+        mortal.step()
+
+
+@pytest.mark.parametrize("lost", ["*", "*/*/*"])
+def test_missing_draws_of_what_was_published_stop_the_run(mortal: Mortal, lost: str) -> None:
+    mortal.begin(Death("while_publishing", 1, ""))
+    mortal.die()
+    for path in pathlib.Path(mortal.directory, "draws").glob(lost):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    mortal.begin()
+    with pytest.raises(dm.StateCorruption, match=r"draws/2-.*missing\nHint: restore the checkpoint directory"):
         mortal.step()
 
 

@@ -348,7 +348,7 @@ def test_a_checkpoint_whose_own_part_cannot_be_read_is_refused(
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "checkpoint" / "dataflow").mkdir(parents=True)
     (tmp_path / "checkpoint" / "dataflow" / "run.json").write_text("{cut of")
-    with pytest.raises(dm.CheckpointMismatch, match=r"run\.json.*\nHint: "):
+    with pytest.raises(dm.StateCorruption, match=r"run\.json' is damaged.*\nHint: "):
         start(runner(host), summing(tmp_path / "rows", carrier_and_delay))
 
 

@@ -17,9 +17,10 @@ from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.local.run_file import FILE, RunFile
 from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns
 from dataflow_model.runners.sharded.checkpoint.durable import seal, unseal
+from dataflow_model.runners.sharded.checkpoint.publication import Publication
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import last_published, read_collected
+from dataflow_model.runners.sharded.publishing import read_collected
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
@@ -177,9 +178,9 @@ def test_only_damage_to_the_file_of_a_run_is_called_that(tmp_path: Path) -> None
     [
         ("run.json", RunRecord.read),
         ("progress.json", read_progress),
-        ("publishing", last_published),
+        ("publishing.json", Publication.read),
         ("collected/rows/0.pickle", lambda place: read_collected(place, "rows")),
-        ("source_columns/rows.arrow", lambda place: RecordedColumns.of(place, "rows").read()),
+        ("source_columns/rows.pickle", lambda place: RecordedColumns.of(place, "rows").read()),
         ("seed/manifest.json", lambda place: Manifest.read(seed_in(place))),
         ("offsets/3", lambda place: offset_of(place, 3)),
     ],

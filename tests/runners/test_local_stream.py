@@ -487,8 +487,7 @@ def _done(commit: Commit) -> dict[str, Any]:
 def _put(file: RunFile, offset: Offset, before: Commit | None) -> Commit:
     commit = Commit(0 if before is None else before.number + 1, offset, (), None, ())
     with file.transaction():
-        file.put_commit(commit, before)
-    return commit
+        return file.put_commit(commit, before)
 
 
 @pytest.mark.parametrize("bound", [0, -1, True, 1.5, "", "500", "500 potatoes", "0 MB", "-1 MB", "9" * 400 + "B"])

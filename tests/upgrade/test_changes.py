@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -278,12 +277,18 @@ def test_a_seed_that_is_damaged_is_refused(rows: Path, tmp_path: Path) -> None:
         new.step()
 
 
-def test_a_seed_without_its_manifest_is_none(rows: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["{", None])
+def test_a_seed_whose_manifest_is_damaged_or_missing_is_refused(
+    content: str | None, rows: Path, tmp_path: Path
+) -> None:
     old = Run(plain(rows), tmp_path / "old", rows=61).steps(4)
     folder = old.carried_over(tmp_path / "new")
     manifest = seed_in(str(folder / "dataflow")) / "manifest.json"
-    manifest.write_text(json.dumps({"format": 1}))
-    with pytest.raises(dm.StateCorruption, match=r"manifest\.json"):
+    if content is None:
+        manifest.unlink()
+    else:
+        manifest.write_text(content)
+    with pytest.raises(dm.StateCorruption, match=r"manifest\.json.*\nHint: upgrade the old checkpoint again"):
         Run(plain(rows), folder)
 
 

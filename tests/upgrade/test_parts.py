@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -185,15 +184,3 @@ def test_an_input_can_be_added_behind_the_others(folder: Path, *, is_upgraded: b
     assert [record.value for record in stepped.collected("out")][-1] == ("k", {"a": [20], "b": [20], "main": []})
     with pytest.raises(dm.CheckpointMismatch, match="it is: input 'a', input 'main', input 'b'"):
         Stepped(grouped(folder, "a", "main", "b"), checkpoint).steps()
-
-
-def test_a_checkpoint_without_parts_gets_them_when_the_run_is_started_again(folder: Path) -> None:
-    build = combined(folder, lo=dm.Min(), hi=dm.Max())
-    stepped = Stepped(build, folder / "old")
-    stepped.steps()
-    record = folder / "old" / "dataflow" / "run.json"
-    fields = json.loads(record.read_text())
-    parts = fields.pop("parts")
-    record.write_text(json.dumps(fields))
-    stepped.steps()
-    assert json.loads(record.read_text())["parts"] == parts == {"it": [["lo", "Min"], ["hi", "Max"]]}

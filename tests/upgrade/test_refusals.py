@@ -16,6 +16,15 @@ import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.runners.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint import running
+from dataflow_model.runners.sharded.checkpoint.processes import Process
+from dataflow_model.runners.sharded.checkpoint.publication import Publication
+from dataflow_model.runners.sharded.checkpoint.requests import (
+    check_signals,
+    note_drained,
+    pending_signals,
+    request_drain,
+    request_signal,
+)
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.progress import read_watermarks, write_progress
@@ -96,8 +105,7 @@ def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old:
     with pytest.raises(dm.CheckpointInUse, match=r"is running, in process \d+ on .*\nHint: stop it first"):
         upgrade(old)
     mark.end(superseded=True)
-    path = old.folder / "dataflow" / "running"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "process": 2**30}))
+    (old.folder / "dataflow" / "running").write_bytes(Process(2**30).content("running"))
     assert upgrade(old).exists()
 
 
@@ -125,7 +133,7 @@ def test_the_mark_of_a_run_is_renewed_while_it_runs_whatever_its_micro_batch_doe
 
 @pytest.mark.parametrize("request_", ["drain", "drained"])
 def test_a_drained_run_is_refused(old: Run, request_: str) -> None:
-    (old.folder / "dataflow" / "requests" / request_).touch()
+    {"drain": request_drain, "drained": note_drained}[request_](old.checkpoint.requests)
     with pytest.raises(dm.CheckpointMismatch, match="was drained: its windows have emitted their last panes"):
         upgrade(old)
 
@@ -152,7 +160,7 @@ def test_a_run_with_streaming_dataframes_is_refused(old: Run) -> None:
 def test_a_micro_batch_that_was_published_in_part_has_to_be_finished_first(old: Run) -> None:
     batch = old.offset["batch"]
     log(old, "offsets", batch)
-    (old.folder / "dataflow" / "publishing").write_text(str(batch))
+    Publication(batch).write(old.directory)
     with pytest.raises(dm.CheckpointMismatch, match=rf"published micro-batch {batch}\nHint: start the old pipeline"):
         upgrade(old)
 
@@ -160,7 +168,7 @@ def test_a_micro_batch_that_was_published_in_part_has_to_be_finished_first(old: 
 def test_a_micro_batch_that_has_published_nothing_is_read_again(old: Run, rows: Path) -> None:
     batch = old.offset["batch"]
     log(old, "offsets", batch, rows={}, totals={})
-    (old.folder / "dataflow" / "publishing").write_text(str(batch - 1))
+    Publication(batch - 1).write(old.directory)
     expected = seen(run(dm.LocalRunner(), plain(rows)).collected("panes"))
     assert not difference(expected, seen(Run(plain(rows), upgrade(old)).finish().collected("panes")))
 
@@ -230,12 +238,13 @@ def test_an_interrupted_upgrade_leaves_nothing_that_could_be_taken_for_a_checkpo
 
 
 def test_requests_for_signals_are_carried_too(old: Run) -> None:
-    old.checkpoint.requests.joinpath("signals").mkdir()
-    old.checkpoint.requests.joinpath("signals", "00000000000000000007-0a1b2c3d-flush").touch()
-    new = upgrade(old)
-    assert [path.name for path in (new / "dataflow" / "requests" / "signals").iterdir()] == [
-        "00000000000000000007-0a1b2c3d-flush"
-    ]
+    request_signal(old.checkpoint.requests, "flush")
+    requests = upgrade(old) / "dataflow" / "requests"
+    (request,) = pending_signals(requests)
+    assert request == pending_signals(old.checkpoint.requests)[0]
+    (requests / "signals" / request).unlink()
+    with pytest.raises(dm.StateCorruption, match="the request for the signal 'flush' is missing"):
+        check_signals(requests, "")
 
 
 def test_the_command_tells_what_is_wrong(

@@ -61,7 +61,7 @@ class RunLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, Process().content(), 0)
+            os.pwrite(descriptor, Process().content(_NAME), 0)
         except BlockingIOError as error:
             who = _who(descriptor)
             os.close(descriptor)
@@ -122,10 +122,8 @@ def who_holds(folder: pathlib.Path) -> str | None:
 
 
 def _who(descriptor: int) -> str:
-    try:
-        return str(Process.read(os.pread(descriptor, 4_096, 0)))
-    except ValueError:  # it is being written by another process
-        return "another process"
+    who = Process.read(os.pread(descriptor, 4_096, 0), _NAME)
+    return "another process" if who is None else str(who)  # which may be writing it
 
 
 def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = MOUNTS) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import sqlite3
+import zlib
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
 from dataflow_model.errors import SinkError
+from dataflow_model.runners.local.finished_files import FINISHED_FILES, read_finished, write_finished
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, touch, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from dataflow_model.errors import StateCorruption
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.pending import Pending
 
@@ -29,7 +31,6 @@ CREATE TABLE IF NOT EXISTS heads (depth, shard, head BLOB, PRIMARY KEY (depth, s
 CREATE TABLE IF NOT EXISTS parts (depth, shard, sequence, part, payload BLOB,
     PRIMARY KEY (depth, shard, sequence, part));
 CREATE TABLE IF NOT EXISTS commits (number INTEGER PRIMARY KEY, is_published, record BLOB);
-CREATE TABLE IF NOT EXISTS done (source, origin, entry, PRIMARY KEY (source, origin)) WITHOUT ROWID;
 """
 _PART: Final = "FROM parts WHERE depth = ? AND shard = ? AND sequence = ? AND part = ?"
 _GET_PART: Final = f"SELECT payload {_PART}"
@@ -51,6 +52,8 @@ class Commit:
         ended: the labels of the sources whose end has been processed.
         moment: the wall-clock time at which something happens without new data, if there is one.
         pending: the output that the sinks publish.
+        heads: the checksum of the head of each shard's state, by stage and shard; `put_commit` fills it in.
+        done: by source, the sum of the checksums of its rows in the table `done`; `put_commit` fills it in.
     """
 
     number: int
@@ -58,6 +61,8 @@ class Commit:
     ended: tuple[str, ...]
     moment: int | None
     pending: tuple[Pending, ...]
+    heads: Mapping[tuple[int, int], int] = attrs.field(factory=dict)
+    done: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -84,11 +89,12 @@ class RunFile:
             with contextlib.suppress(OSError):  # SQLite reports it
                 touch(file.path)  # SQLite would let everybody read it, and gives its log the same permissions
             file._database = sqlite3.connect(file.path, isolation_level=None, check_same_thread=False)
+            file._database.text_factory = _text
             undone.callback(file.close)
             file._database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file
             file._database.execute("PRAGMA journal_mode = WAL")
             file._database.execute("PRAGMA synchronous = FULL")
-            file._database.executescript(_TABLES)
+            file._database.executescript(_TABLES + FINISHED_FILES)
             undone.pop_all()
         return file
 
@@ -103,6 +109,7 @@ class RunFile:
         how = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
         with file.explained():
             file._database = sqlite3.connect(f"{file.path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+            file._database.text_factory = _text
         return file
 
     def close(self) -> None:
@@ -133,55 +140,56 @@ class RunFile:
         with self.explained():
             return self._database.execute(statement, values).fetchall()
 
+    def execute_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row of values."""
+        with self.explained():
+            self._database.executemany(statement, rows)
+
     # Commits -------------------------------------------------------------------------------------------------------
 
     def last_commit(self) -> Commit | None:
         """Return the last commit; `None` if there is none.
 
         Raises:
-            StateCorruption: if it is damaged.
+            StateCorruption: if it is damaged, or the rest of the file does not belong to it.
         """
-        rows = self.execute("SELECT record FROM commits ORDER BY number DESC LIMIT 1")
+        rows = self.execute("SELECT number, record FROM commits ORDER BY number DESC LIMIT 1")
         if not rows:
             return None
-        commit: Commit = unseal(rows[0][0], repr(str(self.path)), "its last commit")
-        done: dict[str, dict[str, Any]] = {}
-        for source, origin, entry in self.execute("SELECT source, origin, entry FROM done"):
-            done.setdefault(source, {})[json.loads(origin)] = json.loads(entry)
-        return attrs.evolve(commit, offset={**commit.offset, "done": done})
+        number, record = rows[0]
+        commit: Commit = unseal(_bytes(record), repr(str(self.path)), "its last commit")
+        if commit.number != number:
+            raise self.corrupt(f"its last commit has the number {commit.number}, but is stored as {number}")
+        if commit.heads != self._heads():
+            raise self.corrupt("the heads of its shards are not those of its last commit")
+        return attrs.evolve(commit, offset={**commit.offset, "done": read_finished(self, commit.done)})
 
-    def put_commit(self, commit: Commit, before: Commit | None) -> None:
+    def _heads(self) -> dict[tuple[int, int], int]:
+        rows = self.execute("SELECT depth, shard, head FROM heads")
+        return {(depth, shard): zlib.crc32(_bytes(head)) for depth, shard, head in rows}
+
+    def put_commit(self, commit: Commit, before: Commit | None) -> Commit:
         """Replace the last commit; the one before it must be published.
-
-        A folder may contain many files that have been read completely, and a micro-batch changes few of them. So they
-        have a table of their own, to which only the differences are written.
 
         Args:
             commit: the commit.
             before: the last one, if there is one.
+
+        Returns:
+            The commit, with the checksums of the rest of the file.
         """
         done: dict[str, dict[str, Any]] = commit.offset["done"]
         known: dict[str, dict[str, Any]] = {} if before is None else before.offset["done"]
         changed: Mapping[str, Collection[str]] = done if before is None else commit.offset["completed"]
+        sums: dict[str, int] = {} if before is None else dict(before.done)
         for source in done.keys() | known.keys():
-            self._put_done(source, done.get(source, {}), known.get(source, {}), changed.get(source, ()))
+            origins = done.get(source, {}), known.get(source, {}), changed.get(source, ())
+            sums[source] = write_finished(self, source, *origins, sums.get(source, 0))
+        commit = attrs.evolve(commit, heads=self._heads(), done=sums)
         record = seal(attrs.evolve(commit, offset={**commit.offset, "done": {}}))
         self.execute("DELETE FROM commits")
         self.execute("INSERT INTO commits VALUES (?, 0, ?)", (commit.number, record))
-
-    def _put_done(self, source: str, done: dict[str, Any], known: dict[str, Any], changed: Collection[str]) -> None:
-        """Store the completely read origins of a source that have changed, and remove those that no longer exist."""
-        is_shorter = len(done) - sum(name not in known for name in changed) < len(known)
-        removed = [name for name in known if name not in done] if is_shorter else []
-        # JSON can represent file names with bytes that are not UTF-8, which text in SQLite cannot.
-        with self.explained():
-            self._database.executemany(
-                "DELETE FROM done WHERE source = ? AND origin = ?", [(source, json.dumps(name)) for name in removed]
-            )
-            self._database.executemany(
-                "INSERT OR REPLACE INTO done VALUES (?, ?, ?)",
-                [(source, json.dumps(name), json.dumps(done[name])) for name in changed],
-            )
+        return commit
 
     def is_published(self) -> bool:
         """Return whether the last commit is marked as published."""
@@ -209,11 +217,15 @@ class RunFile:
             yield
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _DAMAGED:
-                raise corrupt(repr(str(self.path)), str(error)) from error
+                raise self.corrupt(str(error)) from error
             raise SinkError(
                 f"{str(self.path)!r} in the checkpoint directory cannot be used: {error}",
                 hint="check free space and permissions, and start the run again: it resumes where it stopped",
             ) from error
+
+    def corrupt(self, problem: str) -> StateCorruption:
+        """Return the error for damage to the file."""
+        return corrupt(repr(str(self.path)), problem)
 
 
 @attrs.frozen
@@ -248,7 +260,17 @@ class ShardStore:
 
 
 def _only(rows: list[tuple[Any, ...]]) -> bytes | None:
-    return None if not rows else bytes(rows[0][0])
+    return None if not rows else _bytes(rows[0][0])
+
+
+def _bytes(value: Any) -> bytes:
+    """Return a value of the file; if damage has turned it into another type, the result fails every checksum."""
+    return value if isinstance(value, bytes) else b""
+
+
+def _text(stored: bytes) -> str:
+    """Return text, whatever damage has made of it: its checksum shows that."""
+    return stored.decode(errors="surrogateescape")
 
 
 def is_input_over(host_part: str) -> bool:

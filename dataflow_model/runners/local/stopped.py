@@ -11,6 +11,7 @@ from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.local.lock import who_holds
 from dataflow_model.runners.local.run_file import HOST, RunFile
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
+from dataflow_model.runners.sharded.checkpoint.publication import check_committed
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
@@ -49,7 +50,10 @@ class StoppedLocalRun:
     def half_published(self) -> int | None:
         """Return the last committed micro-batch, unless it is marked as published."""
         commit, is_published = self._last()
-        if commit is None or is_published:
+        if commit is None:
+            return None
+        check_committed(self._common_part, commit.number)
+        if is_published:
             return None
         progress = read_progress(self._common_part)
         return None if progress.get("batch", -1) >= commit.number else commit.number

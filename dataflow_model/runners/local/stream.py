@@ -21,7 +21,13 @@ import attrs
 from dataflow_model.micros import wall_clock
 from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
-from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, forget_signals, pending_signals
+from dataflow_model.runners.sharded.checkpoint.publication import check_committed
+from dataflow_model.runners.sharded.checkpoint.requests import (
+    check_signals,
+    drain_requests,
+    forget_signals,
+    pending_signals,
+)
 from dataflow_model.runners.sharded.in_process import InProcess
 from dataflow_model.runners.sharded.pending import write_pending
 from dataflow_model.runners.sharded.progress import read_progress
@@ -76,7 +82,7 @@ class LocalStream:
 
         Raises:
             CheckpointMismatch: if a source has an end that had none before, or the reverse after the end.
-            StateCorruption: if the last commit is damaged, or does not belong to the progress.
+            StateCorruption: if the last commit is damaged, or does not belong to the progress, or a request is missing.
             SourceError: if a table has other rows than those with which the run began.
         """
         self._last = self.file.last_commit()
@@ -84,6 +90,8 @@ class LocalStream:
         number = None if self._last is None else self._last.number
         published = number if number is None or self.file.is_published() else number - 1
         check_progress(str(self.checkpoint.path), self._progress, number, published)
+        check_committed(self.checkpoint.common_part, number)
+        check_signals(self.checkpoint.requests, self.offset["signalled"])
         check_ends(self.program.staged.sources, self.offset, str(self.checkpoint.path))
         check_rows_held(self.program.staged.sources, self.offset)
         if self._last is not None:
@@ -178,7 +186,7 @@ class LocalStream:
                 (pending,),
             )
             try:
-                self.file.put_commit(commit, self._last)
+                commit = self.file.put_commit(commit, self._last)
                 fault.reach("before_commit", number)
             except BaseException:
                 self._publisher.abort(number, commit.pending)

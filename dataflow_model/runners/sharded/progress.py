@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import pathlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.runners.reporting import Measured
-from dataflow_model.runners.sharded.checkpoint.durable import (
-    FORMAT,
-    check_format,
-    corrupt,
-    make_folder,
-    read_file,
-    write_file,
-    writing,
-)
+from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 from dataflow_model.runners.sharded.stageless import FOLLOWED
 from dataflow_model.time import EventTime
 
@@ -28,6 +18,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
 __all__ = [
+    "WRITTEN",
     "progress_after",
     "read_counters",
     "read_measured",
@@ -37,6 +28,8 @@ __all__ = [
 ]
 
 _PROGRESS: Final = "progress.json"
+WRITTEN: Final = "parts"
+"""The entry of the progress with the names of the parts of the checkpoint that are written once."""
 _OF_SOURCES: Final = ("reach", "enough", "ended", FOLLOWED)
 """The entries of the progress that describe the sources as a whole."""
 _BY_ORIGIN: Final = ("clocks", "versions")
@@ -45,23 +38,12 @@ _BY_ORIGIN: Final = ("clocks", "versions")
 
 def read_progress(directory: str) -> dict[str, Any]:
     """Return the progress that the last commit wrote; empty before the first."""
-    path = pathlib.Path(directory, _PROGRESS)
-    try:
-        progress: dict[str, Any] = json.loads(read_file(path))
-        check_format(progress.get("format"), repr(str(path)))
-    except FileNotFoundError:
-        return {}
-    except (ValueError, AttributeError) as error:
-        raise corrupt(repr(str(path)), f"it cannot be read: {error}") from error
-    return progress
+    return read_document(directory, _PROGRESS) or {}
 
 
 def write_progress(directory: str, progress: Mapping[str, Any], *, sync: bool = False) -> None:
     """Replace the progress; `sync` says whether it is on disk when this returns."""
-    path = pathlib.Path(directory, _PROGRESS)
-    with writing(path):
-        make_folder(path.parent)
-        write_file(path, json.dumps({"format": FORMAT, **progress}).encode(), sync=sync)
+    write_document(directory, _PROGRESS, progress, sync=sync, indent=None)
 
 
 def read_counters(directory: str, plan: Plan) -> dict[str, dict[str, Any]]:

@@ -15,20 +15,13 @@ from dataflow_model.metrics.tally import BUNDLE_SIZE, Readings, Tally
 from dataflow_model.plan.record_columns import records_of_kept
 from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.removing import forget_commit, remove_all
-from dataflow_model.runners.sharded.checkpoint.durable import (
-    corrupt,
-    file_name,
-    make_folder,
-    read_file,
-    seal,
-    unseal,
-    write_file,
-    writing,
-)
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt, file_name
+from dataflow_model.runners.sharded.checkpoint.parts import read_part, write_part, written_once
+from dataflow_model.runners.sharded.checkpoint.publication import Publication
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commit_ids import commit_id
 from dataflow_model.runners.sharded.pending import fenced
-from dataflow_model.runners.sharded.progress import progress_after, read_progress, write_progress
+from dataflow_model.runners.sharded.progress import WRITTEN, progress_after, read_progress, write_progress
 from dataflow_model.runners.sharded.stageless import follow_sources
 
 if TYPE_CHECKING:
@@ -39,9 +32,10 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.pending import Pending
     from dataflow_model.runners.sharded.program import Program
 
-__all__ = ["Publisher", "half_published", "last_published", "read_collected", "take_followed"]
+__all__ = ["Publisher", "read_collected", "take_followed"]
 
-_PUBLISHING: Final = "publishing"
+_COLLECTED: Final = "collected"
+"""The folder of the records that sinks keep, and the entry of the progress with the number of files of each sink."""
 
 
 @attrs.frozen
@@ -53,8 +47,8 @@ class Publisher:
         directory: the directory of the run's own files.
         syncs: whether the progress and the records kept for `collected` are on disk when `commit` returns, like the
             output of `synced` sinks.
-        reruns: whether a micro-batch may be run again after its publishing has started, which is then recorded for the
-            repeated run; it is not if micro-batches are committed before they are published.
+        reruns: whether a micro-batch may be run again after its publishing has started; it is not if micro-batches are
+            committed before they are published.
     """
 
     program: Program
@@ -79,13 +73,15 @@ class Publisher:
         pending = _with_parts(pending)
         before = read_progress(self.directory) if before is None else before
         check_newest(self.directory, self.program.fence)
+        if self.program.sequencer:
+            Publication.begin(self.directory, batch, commit_id(self.program, batch))
         if self.program.staged.stages and not any(part.metrics for part in pending):
             self.abort(batch, pending)  # no shard has run: rows of a DataFrame that arrived after the end of the input
-            return before
-        if self.program.sequencer and self.reruns:
-            publishing = pathlib.Path(self.directory, _PUBLISHING)
-            with writing(publishing):
-                write_file(publishing, str(batch).encode())
+            progress = {**before, "batch": batch}
+            write_progress(self.directory, progress, sync=self.syncs)
+            return progress
+        is_noted = before.get("batch", -1) >= batch
+        files: dict[str, int] = dict(before.get(_COLLECTED, {}))
         sink_counts: dict[str, Counter[str]] = {}
         tally = Tally()
         self.program.fault.reach("before_publishing", batch)
@@ -97,13 +93,18 @@ class Publisher:
             published = [part.published[write.label] for part in pending if write.label in part.published]
             sink_counts[write.label] = Counter(write.sink.counts([*messages, *published]))
             if write.sink.keeps_records and write.sink.count_records(messages):
-                kept = write.sink.kept(messages)
-                _keep(_collected(self.directory, write.label), commit_id(self.program, batch), kept, sync=self.syncs)
+                number = files.get(write.label, 0) - is_noted
+                self._keep(write.label, batch, number, write.sink.kept(messages))
+                files[write.label] = number + 1
             self.program.fault.reach("while_publishing", batch)
         self.program.fault.reach("after_publishing", batch)
         progress = before
-        if before.get("batch", -1) < batch:  # otherwise it was noted before the host could record the commit
-            progress = self._progress_after(before, batch, pending, sink_counts, tally)
+        if not is_noted:  # otherwise it was noted before the host could record the commit
+            progress = {
+                **self._progress_after(before, batch, pending, sink_counts, tally),
+                _COLLECTED: files,
+                WRITTEN: written_once(self.directory),
+            }
             check_newest(self.directory, self.program.fence)
             write_progress(self.directory, progress, sync=self.syncs)
         if self.program.fence is None:
@@ -133,6 +134,10 @@ class Publisher:
             metrics += follow_sources(self.program, control, [read for part in pending for read in part.reads], before)
         return progress_after(before, batch, metrics, sink_counts, tally)
 
+    def _keep(self, label: str, batch: int, number: int, kept: Sequence[Record | KeptRecords]) -> None:
+        name = f"{_folder(label)}/{commit_id(self.program, batch)}.pickle"
+        write_part(self.directory, name, (number, list(kept)), sync=self.syncs)
+
     def abort(self, batch: int, pending: Sequence[Pending]) -> None:
         """Remove the output of the tasks, unless a newer start of the run may be writing to the same place."""
         pending = _with_parts(pending)
@@ -147,34 +152,24 @@ class Publisher:
         )
 
 
-def last_published(directory: str) -> int | None:
-    """Return the last micro-batch whose output may have been published, even in part; `None` if there is none."""
-    path = pathlib.Path(directory, _PUBLISHING)
-    try:
-        return int(read_file(path))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise corrupt(repr(str(path)), f"it does not contain the number of a micro-batch: {error}") from error
-
-
-def half_published(common_part: str, committed: int | None) -> int | None:
-    """Return the micro-batch whose publishing has started but that is not committed; `None` if there is none.
-
-    Args:
-        common_part: the part of a checkpoint that is the same for all hosts.
-        committed: the last committed micro-batch.
-    """
-    published = last_published(common_part)
-    return published if published is not None and (committed is None or committed < published) else None
-
-
 def read_collected(directory: str, label: str) -> list[Record]:
-    """Return the kept records of a sink, in emission order."""
-    kept: list[Record | KeptRecords] = []
-    for path in sorted(_collected(directory, label).glob("*.pickle")):
-        kept += unseal(read_file(path), repr(str(path)))
-    return records_of_kept(kept)
+    """Return the kept records of a sink, in emission order.
+
+    Raises:
+        StateCorruption: if a file is missing or damaged.
+    """
+    expected = read_progress(directory).get(_COLLECTED, {}).get(label, 0)
+    folder = pathlib.Path(directory, _folder(label))
+    parts: dict[int, list[Record | KeptRecords]] = {}
+    for path in sorted(folder.glob("*.pickle")):
+        number, kept = read_part(directory, f"{_folder(label)}/{path.name}")
+        if number in parts:
+            raise corrupt(repr(str(folder)), f"it contains two files with the number {number}")
+        parts[number] = kept
+    missing = sorted(set(range(max([expected, *(number + 1 for number in parts)]))) - parts.keys())
+    if missing:
+        raise corrupt(repr(str(folder)), f"files missing: {len(missing)}, the first has the number {missing[0]}")
+    return records_of_kept(record for number in sorted(parts) for record in parts[number])
 
 
 def take_followed(pending: Pending, program: Program, before: Mapping[str, Any]) -> None:
@@ -198,11 +193,5 @@ def _messages(pending: Sequence[Pending], label: str) -> list[bytes]:
     return [part.messages[label] for part in pending if label in part.messages]
 
 
-def _collected(directory: str, label: str) -> pathlib.Path:
-    return pathlib.Path(directory, "collected", file_name(label))
-
-
-def _keep(directory: pathlib.Path, commit_id: str, kept: Sequence[Record | KeptRecords], *, sync: bool) -> None:
-    with writing(directory):
-        make_folder(directory)
-        write_file(directory / f"{commit_id}.pickle", seal(list(kept)), sync=sync)
+def _folder(label: str) -> str:
+    return f"{_COLLECTED}/{file_name(label)}"

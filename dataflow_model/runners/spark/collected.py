@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pathlib
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -16,7 +16,7 @@ from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, write_file
+from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows, mapped_rows
 from dataflow_model.runners.spark.failures import is_stopped
 from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.time import Duration
@@ -41,6 +41,7 @@ class CollectedSource(ColumnSource):
     """The rows of a bounded DataFrame, in an Arrow file that the driver and the executors can read."""
 
     path: str
+    checksum: int
     event_time: str | Arrival | None = ARRIVAL
     processing_time: str | None = None
     watermark: WatermarkEstimator = BoundedOutOfOrderness(Duration(0))
@@ -64,8 +65,14 @@ class CollectedSource(ColumnSource):
         return self._table().schema
 
     def _table(self) -> pa.Table:
-        with pa.memory_map(self.path) as file:
-            return pa.ipc.open_file(file).read_all()
+        _check(self.path, self.checksum)
+        return mapped_rows(self.path, None)
+
+
+@functools.cache
+def _check(path: str, checksum: int) -> None:
+    """Compare the rows with their checksum, once in each process."""
+    mapped_rows(path, checksum)
 
 
 def collect_bounded(plan: Plan, directory: str) -> Plan:
@@ -77,6 +84,7 @@ def collect_bounded(plan: Plan, directory: str) -> Plan:
 
     Raises:
         SessionStopped: for a DataFrame of a session that was stopped.
+        StateCorruption: if kept rows are damaged.
         UnsupportedOnRunner: for a DataFrame of more than 64 MB.
     """
     return plan.changed(lambda node: _collected(node, directory))
@@ -95,8 +103,9 @@ def _collected(node: Any, directory: str) -> Any:
     source = node.source.as_dataframe if isinstance(node, Read) else None
     if source is None or not source.is_bounded:
         return node
-    path = kept_rows(pathlib.Path(directory), node.label)
-    if not path.exists():
+    rows = KeptRows(directory, node.label)
+    checksum = rows.checksum()
+    if checksum is None:
         if is_stopped(source.dataframe.sparkSession):
             raise SessionStopped(
                 f"{node.label!r} reads a DataFrame of a Spark session that was stopped",
@@ -105,9 +114,10 @@ def _collected(node: Any, directory: str) -> Any:
         size = _size(source.dataframe)
         if size > MOST_BYTES:
             STREAMING.require(Feature.LARGE_DATAFRAMES, f"{node.label!r}, which reads {size >> 20} MB,")
-        _keep(path, _sorted(source.dataframe.toArrow(), source))
+        checksum = rows.write(_sorted(source.dataframe.toArrow(), source))
     kept = CollectedSource(
-        path=str(path),
+        path=str(rows.path),
+        checksum=checksum,
         event_time=source.event_time,
         processing_time=source.processing_time,
         watermark=source.watermark,
@@ -143,11 +153,3 @@ def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
         return table
     keys["row"] = pa.array(range(table.num_rows), pa.int64())
     return table.take(pa.table(keys).sort_by([(key, "ascending") for key in keys])["row"])
-
-
-def _keep(path: pathlib.Path, table: pa.Table) -> None:
-    make_folder(path.parent)
-    content = pa.BufferOutputStream()
-    with pa.ipc.new_file(content, table.schema) as writer:
-        writer.write_table(table)
-    write_file(path, content.getvalue())

@@ -10,8 +10,8 @@ import attrs
 
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
+from dataflow_model.runners.sharded.checkpoint.publication import half_published
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
-from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
 from dataflow_model.runners.spark.session import local_session, settings_of, stream_settings
 from dataflow_model.runners.spark.shard_ids import shard_ids

@@ -16,11 +16,12 @@ from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.sharded.checkpoint.ahead import ahead_of_stream
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+from dataflow_model.runners.sharded.checkpoint.publication import Publication, half_published
+from dataflow_model.runners.sharded.checkpoint.requests import check_signals
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.checkpoint.trust import check_trust
 from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import half_published
 from dataflow_model.runners.sharded.restoring import check_ends, check_progress, check_rows_held, claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
@@ -119,7 +120,10 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         program = attrs.evolve(program, planned=(latest, started[1].get("sequencer", 0)))
         check_rows_held(staged.sources, started[1])
     check_ends(staged.sources, checkpoint.begins if started is None else started[1], runner.checkpoint)
-    check_progress(runner.checkpoint, read_progress(checkpoint.common_part), latest)
+    progress = read_progress(checkpoint.common_part)
+    check_progress(runner.checkpoint, progress, latest, last_committed(checkpoint.host_part))
+    Publication.expect(checkpoint.common_part, progress, is_new=started is None)
+    check_signals(checkpoint.requests, (checkpoint.begins if started is None else started[1])["signalled"])
     claim_sinks(program, runner.checkpoint)
     packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.common_part, _PROGRAMS), shared=True)
     query = _start_query(runner, checkpoint, program, packed)

@@ -121,8 +121,6 @@ def adaptive(rows: Path) -> Callable[[dm.Pipeline], None]:
 
 
 PIPELINES: Final = {"history": history, "joined": joined, "adaptive": adaptive}
-FIRST_FORMAT: Final = {"adaptive": 3}
-"""The first format in which a pipeline was kept, if not the first of all."""
 
 
 def unpack(format_number: int, folder: Path) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pathlib
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.errors import LOG, PlanWarning, explain
+from dataflow_model.errors import LOG, DataflowError, PlanWarning, explain
 from dataflow_model.plan.ahead import KeptSource
 from dataflow_model.plan.fingerprint import fingerprint
 from dataflow_model.plan.nodes import Read
 from dataflow_model.runners.engine.ahead import Ahead
-from dataflow_model.runners.sharded.checkpoint.durable import read_file, seal, unseal, write_file, writing
+from dataflow_model.runners.sharded.checkpoint.parts import read_part, write_part
 from dataflow_model.runners.sharded.unpicklable import unpicklable_ahead
 from dataflow_model.values.pickles import dump, load
 
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["AHEAD", "ahead_of_stream"]
 
 AHEAD: Final = "ahead"
-"""The file in the common part of a checkpoint."""
+"""The folder of the common part of a checkpoint."""
+_NAME: Final = f"{AHEAD}/values.pickle"
 
 
 @attrs.frozen
@@ -66,31 +66,22 @@ def ahead_of_stream(common_part: str, staged: StagedPlan, compute: Callable[[], 
     _warn_about_clocks(staged)
     if not staged.passes:
         return Ahead()
-    path = pathlib.Path(common_part, AHEAD)
     lines = {label: line for label, line in fingerprint(staged.whole).items() if label in _labels(staged)}
-    stored = None if anew else _stored(path)
+    stored: _Stored | None = None if anew else read_part(common_part, _NAME)
     if stored is None or stored.lines != lines:  # after an upgrade, another pipeline may need something else
         ahead = compute()
         ahead.replays = False
         try:
-            content = seal(_Stored(ahead.outputs, ahead.counted, lines, _contents(staged)))
+            write_part(common_part, _NAME, _Stored(ahead.outputs, ahead.counted, lines, _contents(staged)), sync=True)
+        except DataflowError:
+            raise
         except BaseException as error:
             raise unpicklable_ahead(ahead.outputs, error) from error
-        with writing(common_part):
-            write_file(path, content, sync=True)
         return ahead
     _report_changes(stored.sources, staged)
     ahead = Ahead(counted=stored.counted, replays=False)
     ahead.add(staged, stored.outputs)
     return ahead
-
-
-def _stored(path: pathlib.Path) -> _Stored | None:
-    try:
-        stored: _Stored = unseal(read_file(path), repr(str(path)))
-    except FileNotFoundError:
-        return None
-    return stored
 
 
 def _labels(staged: StagedPlan) -> frozenset[str]:

@@ -14,14 +14,8 @@ import pyarrow as pa
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.nodes import Read
-from dataflow_model.runners.sharded.checkpoint.durable import (
-    corrupt,
-    file_name,
-    make_folder,
-    read_file,
-    write_file,
-    writing,
-)
+from dataflow_model.runners.sharded.checkpoint.durable import file_name
+from dataflow_model.runners.sharded.checkpoint.parts import read_part, write_part
 from dataflow_model.runners.sharded.progress import read_progress
 
 if TYPE_CHECKING:
@@ -31,10 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["RecordedColumns", "carry_columns", "with_recorded_columns"]
 
 _FOLDER: Final = "source_columns"
-_ORIGIN: Final = b"dataflow_model: origin"
-_INFERRED: Final = b"inferred"
-_STATED: Final = b"stated"
-_CARRIED: Final = b"carried"
+_INFERRED: Final = "inferred"
+_STATED: Final = "stated"
+_CARRIED: Final = "carried"
 """Where columns come from: the files, the program, or the files of the run that this one was upgraded from."""
 
 _NEW_CHECKPOINT: Final = "start with a new checkpoint, and the DataFrame where this run stopped"
@@ -45,44 +38,48 @@ class RecordedColumns:
     """The file with the columns of one source.
 
     Attributes:
-        path: the file.
+        directory: the common part of the checkpoint.
+        name: the name of the file in it.
     """
 
-    path: pathlib.Path
+    directory: str
+    name: str
     _schema: pa.Schema | None = attrs.field(default=None, init=False)
+    _origin: str | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, directory: str, label: str) -> RecordedColumns:
         """Return the record of a source in the common part of a checkpoint."""
-        return cls(pathlib.Path(directory, _FOLDER, file_name(label, ".arrow")))
+        return cls(directory, f"{_FOLDER}/{file_name(label, '.pickle')}")
+
+    @property
+    def path(self) -> pathlib.Path:
+        """The path of the file."""
+        return pathlib.Path(self.directory, self.name)
 
     def read(self) -> pa.Schema | None:
         """Return the columns; `None` if they are not known yet."""
         if self._schema is None:
-            self._schema = _read(self.path)
-        return None if self._schema is None else self._schema.remove_metadata()
+            recorded = read_part(self.directory, self.name)
+            if recorded is not None:
+                self._origin, serialized = recorded
+                self._schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+        return self._schema
 
     @property
     def is_inferred(self) -> bool:
         """Whether the columns that were read are those of the first file."""
         return self._origin in (_INFERRED, _CARRIED)
 
-    @property
-    def _origin(self) -> bytes | None:
-        metadata = None if self._schema is None else self._schema.metadata
-        return None if metadata is None else metadata.get(_ORIGIN)
-
     def record(self, schema: pa.Schema) -> None:
         """Record columns that were inferred; they are on disk when this returns."""
         self.write(schema, _INFERRED)
 
-    def write(self, schema: pa.Schema, origin: bytes) -> None:
+    def write(self, schema: pa.Schema, origin: str) -> None:
         """Replace the record."""
-        described = schema.with_metadata({_ORIGIN: origin})
-        with writing(self.path):
-            make_folder(self.path.parent, sync=True)
-            write_file(self.path, described.serialize().to_pybytes(), sync=True)
-        self._schema = described
+        columns = schema.remove_metadata()
+        write_part(self.directory, self.name, (origin, columns.serialize().to_pybytes()), sync=True)
+        self._schema, self._origin = columns, origin
 
     def check_stated(self, label: str, stated: pa.Schema, way_out: str) -> None:
         """Record the columns that the program states; columns may be added and removed, but keep their types.
@@ -150,17 +147,8 @@ def carry_columns(old: pathlib.Path, new: pathlib.Path) -> None:
         old: the common part of the checkpoint of the run.
         new: that of the other one.
     """
-    for path in (old / _FOLDER).glob("*.arrow"):
-        columns = RecordedColumns(path)
+    for path in (old / _FOLDER).glob("*.pickle"):
+        columns = RecordedColumns(str(old), f"{_FOLDER}/{path.name}")
         schema = columns.read()
         if schema is not None and columns.is_inferred:
-            RecordedColumns(new / _FOLDER / path.name).write(schema, _CARRIED)
-
-
-def _read(path: pathlib.Path) -> pa.Schema | None:
-    try:
-        return pa.ipc.read_schema(pa.py_buffer(read_file(path)))
-    except FileNotFoundError:
-        return None
-    except pa.ArrowException as error:
-        raise corrupt(repr(str(path)), f"it cannot be read: {error}") from error
+            RecordedColumns(str(new), columns.name).write(schema, _CARRIED)

@@ -11,10 +11,12 @@ from dataflow_model.errors import CheckpointMismatch, SinkError
 from dataflow_model.plan.fingerprint import added_sources, differences
 from dataflow_model.plan.lifting import lift_by_elements
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, writing
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder
+from dataflow_model.runners.sharded.checkpoint.parts import check_present
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
-from dataflow_model.runners.sharded.checkpoint.requests import is_drained
+from dataflow_model.runners.sharded.checkpoint.requests import check_written, expect_requests, is_drained
 from dataflow_model.runners.sharded.feed.offsets import begin
+from dataflow_model.runners.sharded.progress import WRITTEN, read_progress
 from dataflow_model.runners.sharded.upgrade.adopting import adopt, seed_in, upgrade_command
 from dataflow_model.runners.sharded.upgrade.seed import Seed
 
@@ -35,6 +37,13 @@ _NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
 def common_part(checkpoint: pathlib.Path) -> pathlib.Path:
     """Return the part of a checkpoint that is the same for all hosts."""
     return checkpoint / "dataflow"
+
+
+def _has_started(checkpoint: pathlib.Path) -> bool:
+    """Return whether a run has written its host's part of a checkpoint, which it does after its record."""
+    return (checkpoint / "local" / "run.sqlite").exists() or (
+        common_part(checkpoint).is_dir() and (checkpoint / "spark").exists()
+    )
 
 
 @attrs.define
@@ -101,10 +110,13 @@ class Checkpoint:
 
         Raises:
             CheckpointMismatch: if the checkpoint is not ours, or belongs to another host, whose state differs in form.
+            StateCorruption: if the record of a run that has started is missing or damaged.
         """
         place = pathlib.Path(path).absolute()
         record = RunRecord.read(str(common_part(place)))
         if record is None:
+            if _has_started(place):
+                raise corrupt(repr(str(common_part(place) / "run.json")), "it is missing")
             if any((place / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(
                     f"{path!r} contains a checkpoint that was not written by dataflow_model",
@@ -135,14 +147,17 @@ class Checkpoint:
 
         Raises:
             CheckpointMismatch: if it belongs to another pipeline, or the run was drained.
+            StateCorruption: if a part of it is missing or damaged.
             SinkError: if the directory cannot be written.
         """
         before = cls.check_place(path, host)
         checkpoint = cls(pathlib.Path(path).absolute(), RunRecord.of(staged, shards), host)
+        check_present(checkpoint.common_part, read_progress(checkpoint.common_part).get(WRITTEN, ()))
         if before is None:
             checkpoint.record = adopt(path, checkpoint.common_part, staged, checkpoint.record) or checkpoint.record
             checkpoint._write(path)
             return checkpoint
+        check_written(checkpoint.requests)
         added = checkpoint._check(path, before, staged)
         if added and is_over(checkpoint.host_part):
             raise CheckpointMismatch(
@@ -183,8 +198,7 @@ class Checkpoint:
         columns = {label: self.record.columns.get(label, label in lifted) for label in groupings}
         if columns != self.record.columns:
             self.record = attrs.evolve(self.record, columns=columns)
-            with writing(self.common_part):
-                self.record.write(self.common_part)
+            self.record.write(self.common_part)
         kept = [label for label, in_columns in columns.items() if in_columns]
         fed = {label: lifted[label] for label in kept if label in lifted}
         return fed, {label: lift_by_elements(groupings[label]) for label in kept if label not in lifted}
@@ -192,6 +206,7 @@ class Checkpoint:
     def _write(self, path: str) -> None:
         try:
             make_folder(self.requests, sync=True)
+            expect_requests(self.requests)
             self.record.write(self.common_part)
             make_folder(
                 pathlib.Path(self.host_part)

@@ -27,7 +27,6 @@ __all__ = [
     "check_format",
     "corrupt",
     "file_name",
-    "kept_rows",
     "make_folder",
     "open_new",
     "read_file",
@@ -43,16 +42,15 @@ __all__ = [
     "writing",
 ]
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The format of everything in a checkpoint; `docs/upgrade.md` lists the versions that write each format."""
-_OLDEST: Final = 1
+_OLDEST: Final = 5
 """The oldest format that this version reads."""
 
 _MAGIC: Final = b"\x00DFM"
 _CHECKSUM_BYTES: Final = 4
 _FORMAT_BYTES: Final = 2
 _BODY: Final = len(_MAGIC) + _CHECKSUM_BYTES
-_BARE_PICKLE: Final = b"\x80\x05"
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _LONGEST_NAME: Final = 255
@@ -82,11 +80,11 @@ def writing(place: str | pathlib.Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reading(checkpoint: pathlib.Path) -> Iterator[None]:
+def reading(place: pathlib.Path) -> Iterator[None]:
     """Raise errors of the file system as errors of this package, while something is looked up in a checkpoint.
 
     Args:
-        checkpoint: the checkpoint.
+        place: the checkpoint, or what is read in it.
 
     Raises:
         SinkError: if it cannot be read.
@@ -95,7 +93,7 @@ def reading(checkpoint: pathlib.Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise SinkError(
-            f"the checkpoint directory {str(checkpoint)!r} cannot be read: {error}",
+            f"the checkpoint directory {str(place)!r} cannot be read: {error}",
             hint="check free space and permissions, and start the run again: it resumes where it stopped",
         ) from error
 
@@ -119,16 +117,6 @@ def file_name(label: str, ending: str = "") -> str:
         digest = hashlib.blake2b(label.encode(), digest_size=_DIGEST_BYTES).hexdigest()
         name = f"{name[: longest - len(digest) - 1]}+{digest}"  # no short name has a plus
     return name + ending
-
-
-def kept_rows(common_part: pathlib.Path, label: str) -> pathlib.Path:
-    """Return the file in the common part of a checkpoint that keeps the rows of a bounded DataFrame.
-
-    Args:
-        common_part: that part.
-        label: the label of the source.
-    """
-    return common_part / "inputs" / file_name(label, ".arrow")
 
 
 def make_folder(path: pathlib.Path, *, sync: bool = False) -> None:
@@ -288,9 +276,6 @@ def unseal(record: bytes, name: str, part: str = "it") -> Any:
         dataflow_model.errors.StateCorruption: the count is damaged: it fails its checksum
         Hint: restore the checkpoint directory from a copy, or start over with another checkpoint
     """
-    had_checksum = record[:_CHECKSUM_BYTES] == _checksum(record[_CHECKSUM_BYTES:])
-    if not record.startswith(_MAGIC) and (had_checksum or record.startswith(_BARE_PICKLE)):
-        check_format(0, name)  # the form of records before they had a format number
     checksum, body = record[len(_MAGIC) : _BODY], record[_BODY:]
     if not record.startswith(_MAGIC) or checksum != _checksum(body):
         raise corrupt(name, f"{part} fails its checksum")
@@ -323,16 +308,17 @@ def check_format(format_number: Any, name: str) -> None:
         >>> check_format(FORMAT + 1, "'run.json'")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 5 by a newer version of dataflow_model; this version reads formats 1 to 4
+        dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 6 by a newer version of dataflow_model; this version reads format 5
         Hint: run the pipeline with that version, or start over with another checkpoint
     """  # noqa: E501 - the first line of a message is one line
     if isinstance(format_number, int) and _OLDEST <= format_number <= FORMAT:
         return
     newer = isinstance(format_number, int) and format_number > FORMAT
     was = f"in format {format_number}" if format_number else "without a format number"
+    formats = f"format {FORMAT}" if _OLDEST == FORMAT else f"formats {_OLDEST} to {FORMAT}"
     raise CheckpointMismatch(
         f"{name} was written {was} by {'a newer' if newer else 'an older'} version of dataflow_model; "
-        f"this version reads formats {_OLDEST} to {FORMAT}",
+        f"this version reads {formats}",
         hint="run the pipeline with that version, or start over with another checkpoint",
     )
 

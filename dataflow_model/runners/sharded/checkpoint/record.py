@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import pathlib
 import uuid
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.plan.fingerprint import definitions, fingerprint
 from dataflow_model.plan.sink_places import change_of_destination, destinations
 from dataflow_model.plan.state_parts import change_of_parts, parts_of_state
-from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, check_format, read_file, write_file
+from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["RunRecord"]
 
 _NAME: Final = "run.json"
-_LATER: Final = ("parts", "dataframes", "destinations")
-"""The fields that earlier versions did not record."""
 
 
 @attrs.frozen
@@ -38,18 +33,16 @@ class RunRecord:
         fingerprint, definitions: those of the plan, by label.
         stages: the labels of the keyed nodes, stage by stage.
         percentiles: the percentiles of the watermark that the plan uses.
-        parts: the parts of the state of transforms that have several, by label; earlier versions did not record them.
+        parts: the parts of the state of transforms that have several, by label.
         dataframes: the labels of the streaming DataFrames, in the order in which Spark numbers them: it takes up each
-            where the one of that number stopped. `None` if an earlier version wrote the record.
-        destinations: what decides where the output of each sink goes and in which form, by label; earlier versions did
-            not record it.
+            where the one of that number stopped.
+        destinations: what decides where the output of each sink goes and in which form, by label.
         columns: whether each grouping keeps its state in columns; decided once.
         edition: with `run_id` it identifies the run's commits; each upgrade creates a new one, since micro-batches are
             numbered from 0 again.
         upgraded: for a run that was upgraded from an older one: the `offset` at which the sources start, the
             transforms that continue with their state (`known`), and the sources among them whose watermark starts
             `anew`.
-        format: the format of everything in the checkpoint.
     """
 
     run_id: str
@@ -59,12 +52,11 @@ class RunRecord:
     stages: list[list[str]]
     percentiles: list[float]
     parts: dict[str, Parts] = attrs.field(factory=dict)
-    dataframes: list[str] | None = None
+    dataframes: list[str] = attrs.field(factory=list)
     destinations: dict[str, dict[str, str]] = attrs.field(factory=dict)
     columns: dict[str, bool] = attrs.field(factory=dict)
     edition: str = ""
     upgraded: dict[str, Any] | None = None
-    format: int = FORMAT
 
     @classmethod
     def of(cls, staged: StagedPlan, shards: int) -> Self:
@@ -90,23 +82,12 @@ class RunRecord:
             common_part: the part of a checkpoint that is the same for all hosts.
 
         Raises:
-            CheckpointMismatch: if its content makes no sense, or another version of the package wrote it in another
-                format.
+            CheckpointMismatch: if another version of the package wrote it in another format.
             SinkError: if it cannot be read.
+            StateCorruption: if it is damaged.
         """
-        path = pathlib.Path(common_part, _NAME)
-        try:
-            fields = json.loads(read_file(path))
-            check_format(fields.get("format"), repr(str(path)))
-            names = [name for name in attrs.fields_dict(cls) if name in fields or name not in _LATER]
-            return cls(**{name: fields[name] for name in names})
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckpointMismatch(
-                f"{str(path)!r} cannot be read: {error!r}",
-                hint="restore it from a copy, or pass a new directory as checkpoint=",
-            ) from error
+        fields = read_document(common_part, _NAME)
+        return None if fields is None else cls(**fields)
 
     def changed_parts(self, before: Mapping[str, Parts]) -> dict[str, str]:
         """Return how the parts of the state of transforms differ from those in another record, by label.
@@ -136,20 +117,18 @@ class RunRecord:
         Args:
             before: the earlier record, of the same transforms in any order.
         """
-        labels = self.dataframes or []
-        order = list(before.fingerprint) if before.dataframes is None else before.dataframes
-        return sorted(labels, key=order.index)
+        return sorted(self.dataframes, key=before.dataframes.index)
 
     def changed_dataframes(self, before: Self) -> list[str]:
         """Return which DataFrames were bounded and are streams now, or the reverse, a line for each."""
         kinds = {True: "a streaming DataFrame", False: "a bounded DataFrame"}
-        was, now = before.dataframes, self.dataframes or []
+        was, now = before.dataframes, self.dataframes
         return [
             f"{label!r} was: {kinds[label in was]}; it is: {kinds[label in now]}"
             for label in self.fingerprint
-            if was is not None and label in before.fingerprint and (label in was) is not (label in now)
+            if label in before.fingerprint and (label in was) is not (label in now)
         ]
 
     def write(self, common_part: str) -> None:
         """Write the record atomically."""
-        write_file(pathlib.Path(common_part, _NAME), json.dumps(attrs.asdict(self), indent=1).encode(), sync=True)
+        write_document(common_part, _NAME, attrs.asdict(self), sync=True)

@@ -1,21 +1,31 @@
-"""Requests to a running query: files in its checkpoint, which outlive the process that makes them."""
+"""Requests to a running query, in its checkpoint, so that they outlive the process that makes them.
+
+A document says what was requested. Each request for a signal is a file besides, which is deleted by the process that
+has taken it, so that two processes never write the same file. The document lists these files: an offset names the last
+one that was taken, and later ones must be there.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, reading, touch
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder, reading, touch
+from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
 __all__ = [
+    "check_signals",
+    "check_written",
     "copy_signals",
     "drain_requests",
+    "expect_requests",
     "forget_signals",
     "is_drained",
     "note_drained",
@@ -26,23 +36,32 @@ __all__ = [
     "signal_of",
 ]
 
-_DRAIN: Final = "drain"
-_UNTIL_DRAINED: Final = "until_drained"
-_DRAINED: Final = "drained"
+_NAME: Final = "requested.json"
 _SIGNALS: Final = "signals"
+_NOTHING: Final[dict[str, Any]] = {"drain": False, "until_drained": False, "drained": False, "signals": []}
+_WRITING: Final = threading.Lock()
+"""Held while the document is changed; only the process that runs the query does that."""
+
+
+def expect_requests(requests: Path) -> None:
+    """Write that nothing is requested, if nothing was; from then on the document must be there."""
+    _change(requests)
+
+
+def check_written(requests: Path) -> None:
+    """Raise `StateCorruption` if the document of a run that has started is missing or damaged."""
+    if read_document(requests, _NAME) is None:
+        raise corrupt(repr(str(requests / _NAME)), "it is missing")
 
 
 def request_drain(requests: Path) -> None:
     """Request that the input ends at once, for good."""
-    touch(requests / _DRAIN)
+    _change(requests, drain=True)
 
 
 def request_until_drained(requests: Path, *, wanted: bool) -> None:
     """Request that unbounded inputs end once the data that exist now have been read, or withdraw the request."""
-    if wanted:
-        touch(requests / _UNTIL_DRAINED)
-    else:
-        (requests / _UNTIL_DRAINED).unlink(missing_ok=True)
+    _change(requests, until_drained=wanted)
 
 
 def drain_requests(requests: Path) -> tuple[bool, bool]:
@@ -50,32 +69,41 @@ def drain_requests(requests: Path) -> tuple[bool, bool]:
 
     Raises:
         SinkError: if the checkpoint cannot be read.
+        StateCorruption: if the document is damaged.
     """
-    with reading(requests.parent.parent):
-        return (requests / _DRAIN).exists(), (requests / _UNTIL_DRAINED).exists()
+    requested = _requested(requests)
+    return requested["drain"], requested["until_drained"]
 
 
 def note_drained(requests: Path) -> None:
     """Record that the run has ended as requested, so that it is not resumed."""
-    touch(requests / _DRAINED)
+    _change(requests, drained=True)
 
 
 def is_drained(requests: Path) -> bool:
     """Return whether the run has ended as requested."""
-    return (requests / _DRAINED).exists()
+    drained: bool = _requested(requests)["drained"]
+    return drained
 
 
 def request_signal(requests: Path, name: str) -> None:
     """Request a signal; the request is durable when this returns."""
     folder = requests / _SIGNALS
     make_folder(folder, sync=True)
-    touch(folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}-{quote(name, safe='')}")
+    with _WRITING:
+        requested = _requested(requests)
+        signals: list[str] = requested["signals"]
+        last = int(signals[-1].split("-")[0]) if signals else 0  # the clock may have gone back since
+        request = f"{max(time.time_ns(), last + 1):020d}-{uuid.uuid4().hex[:8]}-{quote(name, safe='')}"
+        touch(folder / request)
+        pending = [earlier for earlier in signals[:-1] if (folder / earlier).exists()]
+        _write(requests, {**requested, "signals": [*pending, *signals[-1:], request]})
 
 
 def pending_signals(requests: Path) -> list[str]:
     """Return the pending requests, in the order in which they were made.
 
-    An offset contains the requests that it has taken; a request is deleted once an offset with it is committed.
+    An offset names the last one that it has taken; a request is deleted once an offset that has taken it is committed.
 
     Raises:
         SinkError: if the checkpoint cannot be read.
@@ -85,6 +113,20 @@ def pending_signals(requests: Path) -> list[str]:
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
+def check_signals(requests: Path, taken: str) -> None:
+    """Raise `StateCorruption` if a request for a signal is missing that was not taken.
+
+    Args:
+        requests: the folder.
+        taken: the last request that an offset has taken; `""` if none has.
+    """
+    for request in _requested(requests)["signals"]:
+        if request > taken and not (requests / _SIGNALS / request).exists():
+            raise corrupt(
+                repr(str(requests / _SIGNALS)), f"the request for the signal {signal_of(request)!r} is missing"
+            )
+
+
 def forget_signals(requests: Path, taken: Collection[str]) -> None:
     """Remove requests."""
     for name in taken:
@@ -92,10 +134,13 @@ def forget_signals(requests: Path, taken: Collection[str]) -> None:
 
 
 def copy_signals(requests: Path, others: Path) -> None:
-    """Copy the requests for signals of one run to another."""
-    for name in pending_signals(requests):
-        make_folder(others / _SIGNALS, sync=True)
+    """Copy the requests for signals of one run to another, for which nothing else is requested."""
+    pending = pending_signals(requests)
+    make_folder(others / _SIGNALS, sync=True)
+    for name in pending:
         touch(others / _SIGNALS / name)
+    last = _requested(requests)["signals"][-1:]  # later ones must follow it, even if it was taken
+    _change(others, signals=sorted({*pending, *last}))
 
 
 def signal_of(request: str) -> str:
@@ -106,3 +151,20 @@ def signal_of(request: str) -> str:
         'flush all'
     """
     return unquote(request.split("-", 2)[2])
+
+
+def _requested(requests: Path) -> dict[str, Any]:
+    return read_document(requests, _NAME) or _NOTHING
+
+
+def _change(requests: Path, **changes: Any) -> None:
+    """Write the document, if it changes."""
+    with _WRITING:
+        before = read_document(requests, _NAME)
+        after = {**(before or _NOTHING), **changes}
+        if after != before:
+            _write(requests, after)
+
+
+def _write(requests: Path, requested: dict[str, Any]) -> None:
+    write_document(requests, _NAME, requested, sync=True)

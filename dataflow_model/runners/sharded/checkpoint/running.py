@@ -60,7 +60,7 @@ class RunningMark:
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):  # a disk that is temporarily full does not stop the run
-            write_file(self._path, Process().content())
+            write_file(self._path, Process().content(_NAME))
 
     @property
     def _path(self) -> pathlib.Path:
@@ -83,10 +83,10 @@ def who_runs(common_part: str) -> str | None:
     path = pathlib.Path(common_part, _NAME)
     try:
         silent = time.time() - path.stat().st_mtime
-        who = Process.read(path.read_bytes())
+        who = Process.read(path.read_bytes(), _NAME)
     except FileNotFoundError:
         return None
-    except ValueError:  # a power failure has left it empty
+    if who is None:  # a power failure has left it empty
         return None
     if silent > _SILENT_SECONDS or (who.host == platform.node() and not _lives(who.process)):
         return None

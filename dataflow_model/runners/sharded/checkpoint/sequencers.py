@@ -52,7 +52,8 @@ def _take(folder: pathlib.Path) -> int:
         before = _taken(folder)
         sequencer = max(wall_clock(), before[-1] + 1 if before else 0)
         try:
-            write_new(folder / f"{sequencer:020d}", Process().content(), sync=True)
+            name = f"{sequencer:020d}"
+            write_new(folder / name, Process().content(f"{_FOLDER}/{name}"), sync=True)
             sync_to_disk(folder)
         except FileExistsError:  # another start took this number first
             continue
@@ -83,9 +84,10 @@ def check_newest(common_part: str, fence: Fence | None) -> None:
 
 def _who(path: pathlib.Path) -> str:
     try:
-        return f" ({Process.read(path.read_bytes())})"
-    except (OSError, ValueError):  # it is being written by another process
+        who = Process.read(path.read_bytes(), f"{_FOLDER}/{path.name}")
+    except OSError:
         return ""
+    return "" if who is None else f" ({who})"  # another process may be writing it
 
 
 def _taken(folder: pathlib.Path) -> list[int]:

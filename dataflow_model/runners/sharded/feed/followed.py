@@ -58,7 +58,7 @@ class Followed:
             totals=offset["totals"].get(label, {}),
             versions=offset["versions"].get(label, {}),
             done=offset["done"].get(label, {}),
-            completed=offset.get("completed", {}).get(label, []),  # offsets of earlier releases have no such entry
+            completed=offset["completed"].get(label, []),
             passed=offset["passed"].get(label, 0),
             changes=offset["changes"].get(label, {}),
         )

@@ -48,12 +48,13 @@ class Offset(TypedDict):
         listed: under `until="drained"`, the sequencer of the start that has listed the sources since; else `None`.
         step: the number of steps that scripts have made.
         last: whether the input ends with the micro-batch.
-        signals: the requests for signals that the micro-batch has taken.
+        signals: the requests for signals that were pending when the micro-batch was planned.
+        signalled: the last of all requests for signals that were taken; `""` before the first.
         rows: by source, the number of rows read of each open origin; see `followed` for this and the following keys.
         totals: by source, the number of rows of each open origin; of a bounded source, of all its origins.
         versions: by source, the base and the version of each open origin.
         done: by unbounded source, the number of rows, the base and the version of each origin that is done.
-        completed: by unbounded source, the origins that the micro-batch has finished; earlier releases did not log it.
+        completed: by unbounded source, the origins that the micro-batch has finished.
         passed: by unbounded source, the number of rows read of origins that are not open.
         changes: by unbounded source, the changes that are reported to users.
     """
@@ -67,6 +68,7 @@ class Offset(TypedDict):
     step: int
     last: bool
     signals: list[str]
+    signalled: str
     rows: dict[str, dict[str, int]]
     totals: dict[str, dict[str, int]]
     versions: dict[str, dict[str, Entry]]
@@ -118,6 +120,7 @@ def begin() -> Offset:
         "step": 0,
         "last": False,
         "signals": [],
+        "signalled": "",
         "rows": {},
         "totals": {},
         "versions": {},
@@ -189,6 +192,7 @@ class Feed:
         end["sequencer"] = self.sequencer
         end["begun"] = [read.label for read in self.reads]
         end["signals"] = list(signals)
+        end["signalled"] = max([start["signalled"], *signals])
         if self.scripts:
             steps = len(self._script())
             end["step"] = min(start["step"] + self.rows_per_batch, steps)
@@ -224,7 +228,7 @@ class Feed:
         begun = [read for read in self.reads if read.label in end["begun"]]
         begins = tuple(read.label for read in begun if read.label not in start["begun"])
         static = tuple(read.label for read in begun if read.source.as_elements is not None)
-        signals = tuple(signal_of(request) for request in end["signals"] if request not in start["signals"])
+        signals = tuple(signal_of(request) for request in end["signals"] if request > start["signalled"])
         if self.scripts:
             steps = tuple(self._script()[start["step"] : end["step"]])
             return Control(begins=begins, steps=steps, last=end["last"], signals=signals)

@@ -11,24 +11,17 @@ from __future__ import annotations
 import pathlib
 import shutil
 import uuid
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
 from dataflow_model.errors import SupersededRun
 from dataflow_model.runners.engine.draws import Draws
 from dataflow_model.runners.engine.memoising import MemoMachine
-from dataflow_model.runners.sharded.checkpoint.durable import (
-    corrupt,
-    make_folder,
-    read_file,
-    seal,
-    unseal,
-    write_file,
-    writing,
-)
+from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder, write_file, writing
+from dataflow_model.runners.sharded.checkpoint.parts import as_part, read_part
+from dataflow_model.runners.sharded.checkpoint.publication import DRAWS, Publication
 from dataflow_model.runners.sharded.commit_ids import commit_id
-from dataflow_model.runners.sharded.publishing import last_published
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KeptDraws"]
 
-_FOLDER: Final = "draws"
 _FILE: Final = "draws.pickle"
 
 
@@ -46,7 +38,8 @@ _FILE: Final = "draws.pickle"
 class KeptDraws:
     """The outputs of one shard's memoised functions in one micro-batch."""
 
-    _place: pathlib.Path
+    _directory: str
+    _name: str
     _machines: list[MemoMachine]
     _is_there: bool
 
@@ -73,20 +66,24 @@ class KeptDraws:
         program, micro_batch = task.program, task.micro_batch
         if not memoising or not program.directory:
             return None
-        folder, commit = pathlib.Path(program.directory, _FOLDER, f"{depth}-{shard}"), commit_id(program, micro_batch)
+        folder, commit = pathlib.Path(program.directory, DRAWS, f"{depth}-{shard}"), commit_id(program, micro_batch)
         paths = sorted(folder.iterdir()) if folder.exists() else []
         for path in paths:
             if path.name.removeprefix(".") < commit:
                 shutil.rmtree(path, ignore_errors=True)
         place = folder / f"{commit}.{program.sequencer:020d}"
         usable = [path for path in paths if path.name.startswith(commit) and path <= place]
-        published = last_published(program.directory)
-        if not program.weak and (published is None or published < micro_batch):
+        published = Publication.read(program.directory) or Publication()
+        if not program.weak and published.batch < micro_batch:
             usable = [path for path in usable if path == place]
-        before = _read(usable[-1]) if usable else {}
+        if not usable and published.batch == micro_batch and folder.name in published.draws:
+            raise corrupt(repr(str(folder)), f"the kept outputs of micro-batch {micro_batch} are missing")
+        before = read_part(program.directory, _name(usable[-1])) if usable else {}
+        if before is None:
+            raise corrupt(repr(str(usable[-1] / _FILE)), "it is missing")
         for machine in memoising:
             machine.draws = Draws(before.get(machine.label, {}))
-        return cls(place, memoising, place in usable)
+        return cls(program.directory, _name(place), memoising, place in usable)
 
     def keep(self) -> None:
         """Make the outputs of the functions durable, if any function was called.
@@ -101,30 +98,25 @@ class KeptDraws:
                 draws_of[machine.label], machine.draws = machine.draws, None
         if self._is_there or not any(draws.asked for draws in draws_of.values()):
             return  # the repeated elements are the same as before
-        record = seal({label: draws.now for label, draws in draws_of.items()})
-        fresh = self._place.with_name(f".{self._place.name}.{uuid.uuid4().hex[:8]}")
+        record = as_part(self._name, {label: draws.now for label, draws in draws_of.items()})
+        place = pathlib.Path(self._directory, self._name).parent
+        fresh = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
         try:
             make_folder(fresh)
             write_file(fresh / _FILE, record)
-            fresh.rename(self._place)  # fails if the folder exists and is not empty, so the first attempt wins
+            fresh.rename(place)  # fails if the folder exists and is not empty, so the first attempt wins
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
-            if self._place.exists():
+            if place.exists():
                 raise SupersededRun(
-                    f"another attempt of this micro-batch has kept different outputs in {str(self._place)!r}",
+                    f"another attempt of this micro-batch has kept different outputs in {str(place)!r}",
                     hint="nothing is lost: a retry or a restart uses those outputs; do not enable Spark's "
                     "speculative execution",
                 ) from error
-            with writing(self._place):
+            with writing(place):
                 raise
 
 
-def _read(place: pathlib.Path) -> dict[str, Any]:
-    path = place / _FILE
-    name = f"the file of kept outputs, {str(path)!r},"
-    try:
-        record = read_file(path)
-    except FileNotFoundError as error:
-        raise corrupt(name, f"it cannot be read: {error}") from error
-    outputs: dict[str, Any] = unseal(record, name)
-    return outputs
+def _name(place: pathlib.Path) -> str:
+    """Return the name of the file of outputs in the folder of one attempt."""
+    return "/".join((*place.parts[-3:], _FILE))

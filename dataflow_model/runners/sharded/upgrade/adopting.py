@@ -13,8 +13,10 @@ from dataflow_model.plan.fingerprint import changed
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Read, Reshuffle
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.scripts import ScriptSource
+from dataflow_model.runners.sharded.checkpoint.requests import check_signals, check_written
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
-from dataflow_model.runners.sharded.upgrade.seed import Manifest
+from dataflow_model.runners.sharded.progress import read_progress
+from dataflow_model.runners.sharded.upgrade.seed import Manifest, damaged_seed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -65,8 +67,14 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
         StateCorruption: if the seed is damaged.
     """
     manifest = Manifest.read(seed_in(common_part))
+    has_progress = bool(read_progress(common_part))
+    if has_progress is not (manifest is not None):  # an upgrade writes both
+        raise damaged_seed(pathlib.Path(common_part), "the manifest.json of the seed or progress.json is missing")
     if manifest is None:
         return None
+    requests = pathlib.Path(common_part, "requests")
+    check_written(requests)
+    check_signals(requests, manifest.offset["signalled"])
     of_parts = record.changed_parts(manifest.parts)
     fits = {
         label
@@ -176,9 +184,6 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
 def _offset(offset: Offset, labels: set[str]) -> Offset:
     """Return the offset without sources that no longer exist or start again."""
     before: Mapping[str, Any] = offset
-    by_source = {
-        name: {label: known for label, known in before.get(name, {}).items() if label in labels}
-        for name in BY_SOURCE  # offsets of earlier releases lack some of them
-    }
+    by_source = {name: {label: known for label, known in before[name].items() if label in labels} for name in BY_SOURCE}
     begun = [label for label in offset["begun"] if label in labels]
     return cast("Offset", {**before, **by_source, "begun": begun, "listed": None})

@@ -16,11 +16,19 @@ from dataflow_model.runners.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint.ahead import AHEAD
 from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
-from dataflow_model.runners.sharded.checkpoint.durable import kept_rows, make_folder, sync_all, sync_to_disk
+from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_all, sync_to_disk
+from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
+from dataflow_model.runners.sharded.checkpoint.parts import check_present, written_once
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
-from dataflow_model.runners.sharded.checkpoint.requests import copy_signals, drain_requests, is_drained
+from dataflow_model.runners.sharded.checkpoint.requests import (
+    check_signals,
+    check_written,
+    copy_signals,
+    drain_requests,
+    is_drained,
+)
 from dataflow_model.runners.sharded.feed.followed import rows_read
-from dataflow_model.runners.sharded.progress import read_progress, write_progress
+from dataflow_model.runners.sharded.progress import WRITTEN, read_progress, write_progress
 from dataflow_model.runners.sharded.restoring import check_progress
 from dataflow_model.runners.sharded.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Upgraded", "carry_over", "write_seed"]
 
-_ALONG: Final = ("inputs", "collected", "sequencers")
+_ALONG: Final = ("inputs", "collected", "sequencers", AHEAD)
 """The folders of a checkpoint apart from state, which a new run continues to use unchanged."""
 
 
@@ -106,6 +114,7 @@ def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[i
     if who is not None:
         raise CheckpointInUse(f"the run in {old!r} is running, in {who}", hint="stop it first: result.stop()")
     requests = common_part(before) / "requests"
+    check_written(requests)
     is_draining, _ = drain_requests(requests)
     if is_draining or is_drained(requests):
         raise CheckpointMismatch(
@@ -113,8 +122,10 @@ def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[i
             hint="start the new pipeline with a new checkpoint",
         )
     batch, published = stopped.last_committed(), stopped.half_published()
+    progress = read_progress(folder)
+    check_present(folder, progress.get(WRITTEN, ()))
     if published is None:
-        check_progress(old, read_progress(folder), batch)
+        check_progress(old, progress, batch, batch)
     if batch is None:
         raise CheckpointMismatch(
             f"the run in {old!r} has not committed anything that could be carried over",
@@ -128,6 +139,7 @@ def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[i
             hint="start the old pipeline again, which finishes publishing first; then stop it and upgrade",
         )
     offset, others = stopped.offset(batch)
+    check_signals(requests, offset["signalled"])
     if others:
         raise CheckpointMismatch(
             f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far it has read them",
@@ -208,7 +220,8 @@ def write_seed(
     )
     _copy_rest(old, target, drop)
     if progress:
-        write_progress(str(target), _progress_to_start_from(progress, offset, drop))
+        start = _progress_to_start_from(progress, offset, drop)
+        write_progress(str(target), {**start, WRITTEN: written_once(target)})
     return manifest
 
 
@@ -217,11 +230,9 @@ def _copy_rest(old: pathlib.Path, target: pathlib.Path, drop: Collection[str]) -
     for name in _ALONG:
         if (old / name).is_dir():
             shutil.copytree(old / name, target / name)
-    if (old / AHEAD).is_file():
-        shutil.copy(old / AHEAD, target / AHEAD)
     carry_columns(old, target)
     for label in drop:
-        kept_rows(target, label).unlink(missing_ok=True)
+        KeptRows(target, label).remove()
         RecordedColumns.of(str(target), label).path.unlink(missing_ok=True)
     copy_signals(old / "requests", target / "requests")
 

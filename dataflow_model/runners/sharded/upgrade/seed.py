@@ -7,7 +7,6 @@ start, each takes its share.
 
 from __future__ import annotations
 
-import json
 import pathlib
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -16,17 +15,8 @@ import attrs
 
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.engine.resharding import Share
-from dataflow_model.runners.sharded.checkpoint.durable import (
-    FORMAT,
-    check_format,
-    file_name,
-    make_folder,
-    read_file,
-    seal,
-    unseal,
-    write_file,
-)
-from dataflow_model.runners.sharded.state.earlier import in_bytes
+from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, read_file, write_file
+from dataflow_model.runners.sharded.checkpoint.parts import as_part, from_part, read_document, write_document
 from dataflow_model.runners.sharded.upgrade.carried import share
 
 if TYPE_CHECKING:
@@ -40,7 +30,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.state.meta import ShardMeta
     from dataflow_model.runners.sharded.upgrade.carried import Carried
 
-__all__ = ["Manifest", "Seed", "SeedWriter"]
+__all__ = ["Manifest", "Seed", "SeedWriter", "damaged_seed"]
 
 _MANIFEST: Final = "manifest.json"
 _CARRIED: Final = "carried.pickle"
@@ -65,7 +55,6 @@ class Manifest:
         offset: the offset of the sources.
         drop: the transforms whose state may be lost.
         checksums: the checksum of each file.
-        format: the format of the files.
     """
 
     old: str
@@ -83,7 +72,6 @@ class Manifest:
     drop: list[str]
     checksums: dict[str, int]
     parts: dict[str, Parts] = attrs.field(factory=dict)
-    format: int = FORMAT
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> Self | None:
@@ -91,17 +79,13 @@ class Manifest:
 
         Raises:
             CheckpointMismatch: if another version of the package wrote it in another format.
-            StateCorruption: if it cannot be read.
+            StateCorruption: if it is damaged.
         """
-        path = folder / _MANIFEST
-        if not path.exists():
-            return None
         try:
-            fields = json.loads(read_file(path))
-            check_format(fields["format"], repr(str(path)))
-            return cls(**fields)
-        except (ValueError, TypeError, KeyError) as error:
-            raise _damaged(path, str(error)) from error
+            fields = read_document(folder, _MANIFEST)
+        except StateCorruption as error:
+            raise damaged_seed(folder / _MANIFEST, str(error).partition("\n")[0]) from error
+        return None if fields is None else cls(**fields)
 
 
 @attrs.define
@@ -119,11 +103,11 @@ class SeedWriter:
         """Write the other files, the manifest last."""
         self._write(_CARRIED, carried)
         document = Manifest(checksums=self.checksums, **manifest)
-        write_file(self.folder / _MANIFEST, json.dumps(attrs.asdict(document), indent=1).encode())
+        write_document(self.folder, _MANIFEST, attrs.asdict(document))
         return document
 
     def _write(self, name: str, value: Any) -> None:
-        content = seal(value)
+        content = as_part(name, value)
         self.checksums[name] = zlib.crc32(content)
         path = self.folder / name
         make_folder(path.parent)
@@ -162,7 +146,7 @@ class Seed:
             for shard in range(manifest.shards):
                 name = _place_of(label, shard)
                 if label in self.known and name in manifest.checksums and own_share.meets(shard, manifest.shards):
-                    yield in_bytes(self._read(manifest, name))
+                    yield self._read(manifest, name)
 
         return share(carried, program, stage, own_share, entries)
 
@@ -182,7 +166,7 @@ class Seed:
         """Return the manifest, and the part of the old run's state that the new one uses."""
         manifest = Manifest.read(pathlib.Path(self.folder))
         if manifest is None:
-            raise _damaged(pathlib.Path(self.folder, _MANIFEST), "it is missing")
+            raise damaged_seed(pathlib.Path(self.folder, _MANIFEST), "it is missing")
         carried: Carried = self._read(manifest, _CARRIED)
         carried.restrict(self.known, self.anew, program.staged.percentiles, manifest.percentiles)
         return manifest, carried
@@ -192,17 +176,18 @@ class Seed:
         try:
             content = read_file(path)
         except FileNotFoundError as error:
-            raise _damaged(path, str(error)) from error
+            raise damaged_seed(path, str(error)) from error
         if zlib.crc32(content) != manifest.checksums[name]:
-            raise _damaged(path, "it fails its checksum")
-        return unseal(content, repr(str(path)))
+            raise damaged_seed(path, "it fails its checksum")
+        return from_part(content, name, repr(str(path)))
 
 
 def _place_of(label: str, shard: int) -> str:
     return f"keys/{file_name(label)}/{shard:04d}.pickle"
 
 
-def _damaged(path: pathlib.Path, problem: str) -> StateCorruption:
+def damaged_seed(path: pathlib.Path, problem: str) -> StateCorruption:
+    """Return the error for damage in what an upgrade has written."""
     return StateCorruption(
         f"the initial state of an upgraded run is damaged in {str(path)!r}: {problem}",
         hint="upgrade the old checkpoint again into a new directory; it was not modified",
