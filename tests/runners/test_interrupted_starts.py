@@ -189,6 +189,8 @@ def test_a_file_of_a_checkpoint_that_may_not_be_read_is_not_damaged(
     name: str, read: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path) -> bytes:
+        if not path.is_relative_to(tmp_path / name):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

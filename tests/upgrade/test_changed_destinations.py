@@ -118,17 +118,6 @@ def test_what_does_not_change_the_destination_needs_only_a_restart(before: Any, 
     Checkpoint.open(str(tmp_path), staged(now), 2, "local", is_over)
 
 
-def test_a_checkpoint_from_before_destinations_were_recorded_is_continued_and_records_them(tmp_path: Path) -> None:
-    Checkpoint.open(str(tmp_path), staged(columns()), 2, "local", is_over)
-    path = tmp_path / "dataflow" / "run.json"
-    fields = json.loads(path.read_text())
-    del fields["destinations"]
-    path.write_text(json.dumps(fields))
-    Checkpoint.open(str(tmp_path), staged(columns("/new")), 2, "local", is_over)
-    with pytest.raises(dm.CheckpointMismatch, match="wrote to path='/new'; it would write to path='/out' now"):
-        Checkpoint.open(str(tmp_path), staged(columns()), 2, "local", is_over)
-
-
 def test_an_upgrade_accepts_another_table_which_then_gets_the_rest(tmp_path: Path) -> None:
     database = tmp_path / "sums.db"
 
