@@ -13,6 +13,7 @@ import cloudpickle
 
 from dataflow_model.errors import CheckpointMismatch, InvalidType
 from dataflow_model.values.main_classes import MAIN, SPAWNED_MAIN, is_named, is_of_main, named_classes
+from dataflow_model.values.record_pickles import Picklers, Reducers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["MOVED", "dump", "dump_with_classes", "load", "load_with_classes"]
 
 _PROTOCOL: Final = 5
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+_RECORDS: Final = Picklers(Reducers())
 _REPLACED: Final = "<dynamic-code>"
 
 MOVED: Final[Mapping[str, str]] = {
@@ -52,12 +55,16 @@ elements, kept outputs), add a line here, and do not use the old name for anythi
 def dump(value: Any) -> bytes:
     """Pickle a value; what cannot be referred to by name, such as a lambda, is pickled by value.
 
+    Records are restored by the names of their fields; see `record_pickles`.
+
     Example:
         >>> load(dump({"count": 3}))
         {'count': 3}
     """
-    try:
+    if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=_PROTOCOL)
+    try:
+        return _RECORDS.dump(value)
     except (pickle.PicklingError, AttributeError, TypeError):
         file = io.BytesIO()
         _NamedWherePossible(file).dump(value)
@@ -137,6 +144,11 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
 
 class _NamedWherePossible(_ByValue):
     """Refers to classes of `__main__` by name, as plain pickle does: state outlives the classes of one process."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file)
+        given: Any = cloudpickle.Pickler.dispatch_table
+        self.dispatch_table = Reducers(given)
 
     def reducer_override(self, obj: Any) -> Any:
         return NotImplemented if is_named(obj) else super().reducer_override(obj)

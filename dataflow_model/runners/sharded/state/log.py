@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import attrs
 
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, unseal
-from dataflow_model.runners.sharded.state.earlier import by_owner
+from dataflow_model.runners.sharded.state.earlier import by_owner, completed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
@@ -277,7 +277,7 @@ class StateLog:
                 raise self._corrupt(f"part {part} of record {record.sequence} fails its checksum")
             parts.append(content)
         delta: Delta = unseal(b"".join(parts), self._title, f"record {record.sequence}")
-        return Delta(delta.meta, by_owner(delta.entries))
+        return Delta(completed(delta.meta), by_owner(delta.entries))
 
     def _corrupt(self, problem: str) -> StateCorruption:
         return corrupt(self._title, problem)

@@ -26,7 +26,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
     unseal,
     write_file,
 )
-from dataflow_model.runners.sharded.state.earlier import in_bytes
+from dataflow_model.runners.sharded.state.earlier import completed, in_bytes
 from dataflow_model.runners.sharded.upgrade.carried import share
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Seed:
         manifest = Manifest.read(pathlib.Path(self.folder))
         if manifest is None:
             raise _damaged(pathlib.Path(self.folder, _MANIFEST), "it is missing")
-        carried: Carried = self._read(manifest, _CARRIED)
+        carried: Carried = completed(self._read(manifest, _CARRIED))
         carried.restrict(self.known, self.anew, awaited_percentiles(program.staged.plan), manifest.percentiles)
         return manifest, carried
 
