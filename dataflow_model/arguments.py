@@ -22,6 +22,7 @@ __all__ = [
     "OTHER_CHECKPOINTS",
     "calls_explained",
     "check_zone",
+    "factory",
     "local_path",
     "nonnegative_duration",
     "positive_duration",
@@ -175,8 +176,7 @@ def calls_explained(
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
-                own = args[1:] if is_class else args
-                explained = _explained(function, is_class, owner, own, kwargs, {EXTRA: otherwise, **table}, otherwise)
+                explained = _explained(function, owner, args, kwargs, {EXTRA: otherwise, **table}, otherwise)
                 if explained is None or error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise  # the call was right, and something in the function has failed
                 raise explained from None
@@ -189,9 +189,40 @@ def calls_explained(
     return decorate
 
 
+if TYPE_CHECKING:
+    factory = classmethod
+else:
+
+    class factory(classmethod):  # noqa: N801 - a decorator, as classmethod is
+        """A class method that creates a value from its arguments alone; on an instance, it raises.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> dm.Join(within="15 minutes").full()
+            Traceback (most recent call last):
+            ...
+            dataflow_model.errors.InvalidType: full() would ignore <Join 'Join', within='15 minutes'>, on which it ...
+            Hint: call it on the class: Join.full(…)
+        """
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return super().__get__(None, owner)
+
+            @functools.wraps(self.__func__)
+            def rejected(*_args: Any, **_kwargs: Any) -> None:
+                name = self.__func__.__name__
+                takes = len(inspect.signature(self.__func__).parameters) > 1
+                raise InvalidType(
+                    f"{name}() would ignore {shown(instance)}, on which it is called",
+                    hint=f"call it on the class: {type(instance).__name__}.{name}({'…' * takes})",
+                )
+
+            return rejected
+
+
 def _explained(
     function: Any,
-    is_class: bool,  # noqa: FBT001 - of this module only
     owner: str,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -199,7 +230,9 @@ def _explained(
     otherwise: str | None,
 ) -> InvalidType | None:
     """Return the error for a call with arguments that the function does not take; `None` if it takes them."""
-    parameters = [*inspect.signature(function).parameters.values()][int(is_class) :]
+    parameters = [*inspect.signature(function).parameters.values()]
+    if parameters and parameters[0].name in {"self", "cls"}:
+        parameters, args = parameters[1:], args[1:]
     by_place = [parameter for parameter in parameters if parameter.kind in _BY_PLACE]
     named = [parameter.name for parameter in parameters if parameter.kind not in {_ANY_PLACE, _ANY_NAME}]
     unknown = [given for given in kwargs if given not in named]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 import attrs
 
 from dataflow_model.errors import InvalidArgument, refuse_async
+from dataflow_model.plan.kernels import Kernel, kernel_of
 from dataflow_model.plan.parameters import check_method
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
@@ -33,14 +34,24 @@ class KernelForm:
     """How a combiner is computed from kernels: a single one, or several side by side.
 
     Attributes:
-        kernels: the name of each kernel; see `CombineFn.kernel`.
+        kernels: each kernel; see `CombineFn.kernel`.
         row: the type of the output, a tuple with a place for each kernel; `None` for the plain output of a single one.
         by_place: whether an element is a tuple with an input for each kernel, rather than the input of all.
     """
 
-    kernels: tuple[str, ...]
+    kernels: tuple[Kernel, ...]
     row: type[tuple[Any, ...]] | None = None
     by_place: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether a kernel counts the elements."""
+        return any(kernel.counts for kernel in self.kernels)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the result of a kernel is one of its inputs."""
+        return any(kernel.compares for kernel in self.kernels)
 
 
 class CombineFn(Generic[InputT, AccumT, OutputT]):
@@ -54,7 +65,11 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         kernel: the name of the vectorised kernel that does the same on columns (`"sum"`, `"count"`, `"mean"`, `"min"`
             or `"max"`), or `None`. The engine uses both the kernel and the methods, so a combiner with a kernel must
             have the same accumulators as the built-in combiner of that name: a number; for `"mean"`, the pair of sum
-            and count; for `"min"` and `"max"`, `None` if there are no inputs.
+            and count; for `"min"` and `"max"`, `None` if there are no inputs. A subclass does not inherit it.
+
+    Raises:
+        InvalidArgument: when a subclass is created whose `kernel` does not exist, or compares inputs although the class
+            defines `subtract_input`.
 
     Source: Beam's `CombineFn`; `subtract_input` is the papers' uncombine.
 
@@ -78,6 +93,16 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
     """
 
     kernel: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the kernel."""
+        super().__init_subclass__(**kwargs)
+        kernel = kernel_of(cls)
+        if kernel is not None and kernel.compares and cls.subtract_input is not CombineFn.subtract_input:
+            raise InvalidArgument(
+                f"{cls.__name__} defines `subtract_input`, but its kernel {kernel.value!r} cannot subtract an input",
+                hint="leave `kernel` out: the methods of the combiner are then called",
+            )
 
     def setup(self) -> None:
         """Acquire expensive resources, such as a connection or a model, once per worker and before any other call."""
@@ -126,10 +151,9 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         return type(self).subtract_input is not CombineFn.subtract_input
 
     @property
-    def own_kernel(self) -> str | None:
+    def own_kernel(self) -> Kernel | None:
         """The kernel that the combiner's own class names; `None` in a subclass, which may compute something else."""
-        kernel: str | None = vars(type(self)).get("kernel")
-        return kernel
+        return kernel_of(type(self))
 
     def kernel_form(self) -> KernelForm | None:
         """Return how the combiner is computed from kernels; `None` if only its methods can compute it."""

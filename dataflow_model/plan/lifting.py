@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.kernels import Kernel
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.windowing import WindowFn
 
@@ -39,7 +40,7 @@ class Lift:
         read: the label of the source.
         key: the column of the keys.
         value: the column of the values; `None` if only the number of elements matters.
-        kernel: the name of the kernel that combines the values.
+        kernel: the kernel that combines the values.
         unread: the column of the values if only their number matters: it is not read, and is null in elements that
             are processed one by one after all.
         windows: the label of the transform that assigns the windows; empty if there is none.
@@ -49,7 +50,7 @@ class Lift:
     read: str
     key: str
     value: str | None
-    kernel: str
+    kernel: Kernel
     unread: str | None = None
     windows: str = ""
 
@@ -75,7 +76,7 @@ def lifts(staged: StagedPlan, *, streaming: bool, by_instant: bool = False) -> M
         >>> rows = p | dm.io.ReadParquet(folder.name, event_time="at") | dm.Window.into(dm.FixedWindows("1 hour"))
         >>> _ = rows | dm.WithKeys("carrier", value="delay") | dm.Sum.per_key()
         >>> lift = lifts(cut_into_stages(p.plan()), streaming=True)["Sum.PerKey"]
-        >>> lift.read, lift.key, lift.value, lift.kernel
+        >>> lift.read, lift.key, lift.value, str(lift.kernel)
         ('ReadParquet', 'carrier', 'delay', 'sum')
         >>> folder.cleanup()
     """
@@ -120,10 +121,10 @@ def _lift(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> Lift | N
         at = before.input
     if pairs is None or not isinstance(pairs.key, str) or len(assigning) > 1:
         return None
-    if pairs.value is None and kernel != "count":
+    if pairs.value is None and kernel.reduction is not None:
         return None
     windows = assigning[0] if assigning else ""
-    if kernel == "count":
+    if kernel.reduction is None:
         return Lift(node.label, before.label, pairs.key, None, kernel, unread=pairs.value, windows=windows)
     return Lift(node.label, before.label, pairs.key, pairs.value, kernel, windows=windows)
 

@@ -6,17 +6,14 @@ import cmath
 import contextlib
 import copy
 import pickle
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import attrs
 import cloudpickle
-import numpy as np
-import pyarrow as pa
 
 from dataflow_model.errors import InvalidType, explain
 from dataflow_model.plan.combine import CombineFn
-from dataflow_model.runners.engine.columns.accumulators import finish, fits
-from dataflow_model.runners.engine.columns.partials import partials
+from dataflow_model.plan.kernels import Kernel
 from dataflow_model.testing.comparing import Incomparable, contents, identical, same
 from dataflow_model.testing.drawing import (
     Broken,
@@ -28,6 +25,7 @@ from dataflow_model.testing.drawing import (
 )
 from dataflow_model.transforms.associative import AssociativeFn, as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
+from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +37,6 @@ __all__ = ["check_combine_fn"]
 
 _EXAMPLES: Final = 150
 _MOST_INPUTS: Final = 6
-_NO_TIME: Final = np.int64(0)
 
 
 def check_combine_fn(
@@ -58,13 +55,14 @@ def check_combine_fn(
     * inputs are never changed, nor any accumulator but the first of a merge;
     * accumulators and the combiner can be pickled;
     * `subtract_input`, if it is defined, undoes `add_input` in any order;
-    * the `kernel`, if one is named, gives the same results on columns;
+    * the `kernel`, if the class names one, has the same accumulators and outputs, to the last bit, for the inputs that
+      it takes: integers of 64 bits, or floats; for `"count"`, anything;
     * a function, which `CombinePerKey` takes too, gives the same result if results of it are among its inputs.
 
     `setup` is called first, and `teardown` at the end, as in a run.
 
-    Floats are compared with a relative tolerance of 1e-9, and lists in any order. The same cases are drawn every time.
-    This needs the package hypothesis (the extra `testing`).
+    Otherwise, floats are compared with a relative tolerance of 1e-9, and lists in any order. The same cases are drawn
+    every time. This needs the package hypothesis (the extra `testing`).
 
     Args:
         fn: the combiner, or a function over an iterable.
@@ -192,7 +190,7 @@ class _Checked:
             self._check_merging(inputs, groups)
             self._check_pickles(inputs)
             self._check_subtracting(inputs)
-            self._check_kernel(inputs)
+            self._check_kernel(inputs, groups)
         except (Broken, Incomparable):
             raise
         except Exception as error:
@@ -312,23 +310,61 @@ class _Checked:
             rule = f"must reverse adding {value!r} when it is subtracted"
             self.equal(self.output(self.added(rest)), self.output(accumulator), rule)
 
-    def _check_kernel(self, inputs: Sequence[Any]) -> None:
-        kernel = self.fn.kernel
-        if kernel is None or not inputs:
+    def _check_kernel(self, inputs: Sequence[Any], groups: Sequence[list[Any]]) -> None:
+        kernel = self.fn.own_kernel
+        if kernel is None or not _are_taken(inputs, kernel):
             return
-        try:
-            values = pa.array(inputs)
-        except (pa.ArrowException, TypeError, OverflowError, ValueError):
-            return  # not columns, so the general path processes them
-        keys = pa.array([0] * len(inputs))
-        if not fits(keys, None if kernel == "count" else values, kernel):
-            return
-        zeros = np.full(len(inputs), _NO_TIME)
-        table = partials(keys, values, zeros, None, kernel)
-        (columns,) = finish(table, kernel).to_pylist()
-        self.equal(
-            self.output(self.added(inputs)),
-            self.by(columns),
-            f"must return the same as its kernel {kernel!r}",
-            "set `kernel` only for a combiner that computes exactly the same",
+        builtin = attrs.evolve(self, fn=_builtin(kernel))
+        rule = f"must have the same accumulators as its kernel {kernel.value!r}"
+        for count in range(len(inputs) + 1):
+            _check_exact(builtin.added(inputs[:count]), self.added(inputs[:count]), rule)
+        merged, expected = (
+            checked.fn.merge_accumulators([checked.added(group) for group in groups]) for checked in (self, builtin)
         )
+        _check_exact(expected, merged, rule)
+        if self.fn.can_subtract and inputs:
+            rest, expected = (
+                checked.fn.subtract_input(checked.added(inputs), inputs[0]) for checked in (self, builtin)
+            )
+            _check_exact(expected, rest, rule)
+        rule = f"must return the same as its kernel {kernel.value!r}"
+        for accumulator in (builtin.fn.create_accumulator(), builtin.added(inputs), expected):
+            _check_exact(builtin.output(accumulator), self.output(accumulator), rule)
+
+
+def _builtin(kernel: Kernel) -> CombineFn[Any, Any, Any]:
+    """Return the combiner whose methods do what a kernel does on columns."""
+    match kernel:
+        case Kernel.SUM:
+            return Sum()
+        case Kernel.COUNT:
+            return Count()
+        case Kernel.MEAN:
+            return Mean()
+        case Kernel.MIN:
+            return Min()
+        case Kernel.MAX:
+            return Max()
+        case _:
+            assert_never(kernel)
+
+
+def _are_taken(inputs: Sequence[Any], kernel: Kernel) -> bool:
+    """Return whether a kernel takes these inputs; the methods of the combiner are called for all others."""
+    kinds = {type(value) for value in inputs}
+    are_whole = kinds == {int} and all(-(2**63) <= value < 2**63 for value in inputs)
+    return kernel.reduction is None or not inputs or kinds == {float} or are_whole
+
+
+def _check_exact(expected: Any, actual: Any, rule: str) -> None:
+    """Raise `Broken` unless two results are of the same types and equal to the last bit; 0.0 equals -0.0."""
+    if _kinds(expected) != _kinds(actual) or not identical(expected, actual):
+        raise Broken(
+            f"{rule}, got {actual!r} instead of {expected!r}",
+            law="set `kernel` only for a combiner that computes exactly the same",
+        )
+
+
+def _kinds(value: Any) -> Any:
+    """Return the type of a result, or those of the items of a tuple."""
+    return tuple(map(_kinds, value)) if type(value) is tuple else type(value)

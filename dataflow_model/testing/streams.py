@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from dataflow_model.arguments import factory
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import element_time
 from dataflow_model.plan.nodes import Read
@@ -164,7 +165,7 @@ class TestStream(PTransform[PBegin, PCollection]):
         script.steps = (*self.steps, step)  # not checked again: long scripts are built step by step
         return script
 
-    @classmethod
+    @factory
     def parse(cls, steps: Iterable[str], *, day: str, key: Any = _NO_KEY) -> TestStream:
         """Parse a script in short form.
 

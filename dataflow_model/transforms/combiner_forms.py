@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Self
 
+from dataflow_model.arguments import factory
 from dataflow_model.errors import InvalidType, shown
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.parameters import check_plain, misfit_of
@@ -99,12 +100,12 @@ class GlobalOrPerKey(PTransform):
         self._name = type(self).__name__ if name is None else name
         self._pairs = pairs
 
-    @classmethod
+    @factory
     def globally(cls) -> Self:
         """Return the transform over all elements of each window."""
         return cls(name=f"{cls.__name__}.Globally")
 
-    @classmethod
+    @factory
     def per_key(cls) -> Self:
         """Return the transform over pairs, which treats the values of each key and window separately."""
         return cls(name=f"{cls.__name__}.PerKey", pairs=True)

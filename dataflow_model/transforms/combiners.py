@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
+from dataflow_model.arguments import factory
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms.combiner_forms import Combiner
@@ -156,10 +157,10 @@ class Count(Combiner[Any, int, int]):
         del value_type
         return int
 
-    @staticmethod
-    def per_element() -> _PerElement:
+    @factory
+    def per_element(cls) -> _PerElement:
         """Return a transform that counts each distinct element: its output is pairs of an element and its count."""
-        return _PerElement()
+        return _PerElement(cls())
 
 
 class _PerElement(PTransform):
@@ -167,13 +168,16 @@ class _PerElement(PTransform):
 
     input_kind = "collection"
 
+    def __init__(self, fn: Count) -> None:
+        self.fn = fn
+
     def default_label(self) -> str:
         """Return the name that users write."""
-        return "Count.PerElement"
+        return f"{type(self.fn).__name__}.PerElement"
 
     def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[tuple[ElementT, int]]:
         """Use each element as a key, and count."""
-        return pcoll | Map(_as_key).with_output_types(tuple_of(pcoll.element_type, None)) | CombinePerKey(Count())
+        return pcoll | Map(_as_key).with_output_types(tuple_of(pcoll.element_type, None)) | CombinePerKey(self.fn)
 
 
 def _as_key(element: Any) -> tuple[Any, None]:

@@ -40,8 +40,6 @@ __all__ = ["checked_fanout", "combine_in_parts"]
 _PICKLE_PROTOCOL: Final = 5
 _MOST_PARTS: Final = 1 << 32
 """The number of different hashes of records, so more parts would stay empty."""
-_PLAIN: Final = frozenset({"sum", "count", "min", "max"})
-"""The kernels whose output is the accumulator."""
 
 
 def checked_fanout(fanout: Any, *, may_be_function: bool = True) -> Any:
@@ -120,8 +118,8 @@ def _two_stages(
 ) -> tuple[CombineFn[Any, Any, Any], CombineFn[Any, Any, Any]]:
     """Return the combiner of the parts' elements and that of their accumulators."""
     form = combine.kernel_form()
-    if form is not None and form.row is None and set(form.kernels) <= _PLAIN:
-        return combine, Merging(combine) if form.kernels == ("count",) else combine
+    if form is not None and form.row is None and not any(kernel.divides for kernel in form.kernels):
+        return combine, Merging(combine) if form.kernels[0].reduction is None else combine
     return Partial(combine, copies=takes_back), Merging(combine, copies=takes_back)
 
 

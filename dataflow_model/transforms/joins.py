@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
-from dataflow_model.arguments import EXTRA, calls_explained, nonnegative_duration
+from dataflow_model.arguments import EXTRA, calls_explained, factory
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
-from dataflow_model.time import Duration, duration_text
+from dataflow_model.time import duration_text
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
 from dataflow_model.transforms.elementwise import FlatMap, Map
 from dataflow_model.transforms.inputs import common_strategy
-from dataflow_model.transforms.interval_joins import JoinWithin
+from dataflow_model.transforms.interval_joins import Distance, JoinWithin
 from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
@@ -61,21 +61,28 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
     Both sides must have the same window function. They keep their elements until the window expires.
 
     With `within`, windows are ignored: partners are elements with the same key whose event times differ by at most
-    `within`. A combination is emitted in the global window as soon as both partners have arrived, at the later one's
-    event time. An element that a left or full join emits without a partner keeps its own event time, and is emitted
-    when no partner can arrive anymore. An element waits for partners until the watermark has passed its event time by
-    `within` plus the greater allowed lateness of the two sides. Elements that are later than this lateness are dropped,
-    and counted as `dropped_because_late`. Elements without event times, at −∞, are partners of each other.
+    `within`. With `between=("0 s", "15 minutes")`, the right element must be 0 seconds to 15 minutes later than the
+    left one; a negative duration allows it to be earlier. A combination is emitted in the global window as soon as both
+    partners have arrived, at the later one's event time. An element that a left or full join emits without a partner
+    keeps its own event time, and is emitted when no partner can arrive anymore. An element waits for partners until the
+    watermark has passed the last event time that a partner can have by the greater allowed lateness of the two sides.
+    Elements that are later than this lateness are dropped, and counted as `dropped_because_late`. Elements without
+    event times, at −∞, are no time apart.
+
+    `Join.inner`, `Join.left` and `Join.full` take the same arguments; `Join()` is the same as `Join.inner()`.
 
     Args:
         within: how far apart the event times of partners may be; `None` joins by window.
+        between: instead of `within`, how much later than the left partner the right one must be at least, and may be at
+            most.
 
     Raises:
         InvalidType: for an input that is not a tuple of two collections, or a collection whose elements are known not
-            to be pairs.
+            to be pairs; by `inner`, `left` and `full` if they are called on an instance.
         PlanError: by `run()`, for `within` after a grouping that emits retractions.
         InvalidArgument: for a discarding strategy whose windows may have several panes, because partners in different
-            panes would not be joined; for sides that are windowed differently; for a negative duration.
+            panes would not be joined; for sides that are windowed differently; for a negative `within`, for `between`
+            with the greater duration first, and for both of them.
 
     Source: the papers' windowed join; Scio's `join`, `leftOuterJoin` and `fullOuterJoin`, Beam Java's `Join`; with
         `within`, Flink's interval join.
@@ -116,13 +123,19 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
 
         def __ror__(self, several: Any, /) -> Any: ...
 
-    def __init__(self: Join[Never, Never], *, within: DurationLike | None = None) -> None:
-        hint = "use dm.Join(within='5 minutes')"
-        self._within = None if within is None else nonnegative_duration("within", within, hint)
+    def __init__(
+        self: Join[Never, Never],
+        *,
+        within: DurationLike | None = None,
+        between: tuple[DurationLike, DurationLike] | None = None,
+    ) -> None:
+        self._distance = Distance.of(within, between)
 
-    @staticmethod
+    @factory
     @calls_explained(_HINTS, name="Join.inner")
-    def inner(*, within: DurationLike | None = None) -> Join[Never, Never]:
+    def inner(
+        cls, *, within: DurationLike | None = None, between: tuple[DurationLike, DurationLike] | None = None
+    ) -> Join[Never, Never]:
         """Return a join that emits a combination for each pair of partners, and nothing for a value without a partner.
 
         Example:
@@ -132,12 +145,14 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             >>> ((clicks, queries) | dm.Join.inner()).element_type
             tuple[str, tuple[int, str]]
         """
-        joined: Join[Never, Never] = _joined("Join.Inner", within)
+        joined: Join[Never, Never] = _joined(cls, "Join.Inner", within, between)
         return joined
 
-    @staticmethod
+    @factory
     @calls_explained(_HINTS, name="Join.left")
-    def left(*, within: DurationLike | None = None) -> Join[Never, None]:
+    def left(
+        cls, *, within: DurationLike | None = None, between: tuple[DurationLike, DurationLike] | None = None
+    ) -> Join[Never, None]:
         """Return a join that also emits `(key, (left, None))` for a left value without a partner.
 
         Example:
@@ -147,12 +162,14 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             >>> ((clicks, queries) | dm.Join.left()).element_type == tuple[str, tuple[int, str | None]]
             True
         """
-        joined: Join[Never, None] = _joined("Join.Left", within, _keeps_left=True)
+        joined: Join[Never, None] = _joined(cls, "Join.Left", within, between, _keeps_left=True)
         return joined
 
-    @staticmethod
+    @factory
     @calls_explained(_HINTS, name="Join.full")
-    def full(*, within: DurationLike | None = None) -> Join[None, None]:
+    def full(
+        cls, *, within: DurationLike | None = None, between: tuple[DurationLike, DurationLike] | None = None
+    ) -> Join[None, None]:
         """Return a join that emits every value of both sides at least once, with `None` for a missing partner.
 
         Example:
@@ -162,12 +179,16 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             >>> ((clicks, queries) | dm.Join.full()).element_type == tuple[str, tuple[int | None, str | None]]
             True
         """
-        joined: Join[None, None] = _joined("Join.Full", within, _keeps_left=True, _keeps_right=True)
+        joined: Join[None, None] = _joined(cls, "Join.Full", within, between, _keeps_left=True, _keeps_right=True)
         return joined
 
     def default_label(self) -> str:
         """Return the name of the method that created the join."""
         return self._name
+
+    def __repr__(self) -> str:
+        distance = "" if self._distance is None else f", {self._distance!r}"
+        return f"<Join {self.label!r}{distance}>"
 
     def expand(self, pcoll: Any, /) -> Any:
         """Group both sides by key, and combine within each group."""
@@ -180,14 +201,14 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         left, right = sides
         typehints.check_common_keys([left.element_type, right.element_type], left.pipeline.scope)
         output = self._output(left.element_type, right.element_type)
-        if self._within is not None:
-            return self._by_distance(left, right, self._within, output)
+        if self._distance is not None:
+            return self._by_distance(left, right, self._distance, output)
         _check_panes(common_strategy(sides, left.pipeline.scope), left.pipeline.scope)
         combine = _Combinations(keeps_left=self._keeps_left, keeps_right=self._keeps_right)
         grouped = (left, right) | CoGroupByKey()
         return grouped | FlatMap(combine).with_output_types(output)
 
-    def _by_distance(self, left: PCollection, right: PCollection, within: Duration, output: Any) -> Any:
+    def _by_distance(self, left: PCollection, right: PCollection, distance: Distance, output: Any) -> Any:
         """Flatten both sides, and join them in the state of each key."""
         lateness = max(left.strategy.allowed_lateness, right.strategy.allowed_lateness)
         sides = []
@@ -195,7 +216,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
             everywhere = member | f"{name} windows" >> Window.into(GlobalWindows())
             sides.append(everywhere | name >> Map(_Side(is_right=is_right)).with_output_types(tuple[Any, Any]))
-        fn = JoinWithin(int(within), int(lateness), (self._keeps_left, self._keeps_right))
+        fn = JoinWithin(distance, int(lateness), (self._keeps_left, self._keeps_right))
         return tuple(sides) | "together" >> Flatten() | "partners" >> ParDo(fn).with_output_types(output)
 
     def _output(self, left: Any, right: Any) -> Any:
@@ -208,8 +229,11 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         return typehints.tuple_of(typehints.either([key, other_key]), typehints.tuple_of(left_value, right_value))
 
 
-def _joined(name: str, within: DurationLike | None, **keeps: bool) -> Any:
-    return Join(within=within)._but(_name=name, **keeps)  # noqa: SLF001 - of this module
+def _joined(
+    cls: Any, name: str, within: DurationLike | None, between: tuple[DurationLike, DurationLike] | None, **keeps: bool
+) -> Any:
+    join = cls(within=within, between=between)
+    return join._but(_name=name, **keeps)
 
 
 class _Side:

@@ -17,6 +17,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, TaggedOutput, TimestampedValue
+from dataflow_model.plan.kernels import Reduction
 from dataflow_model.plan.rows import kind_of, named_row_type
 
 if TYPE_CHECKING:
@@ -238,7 +239,8 @@ def check_common_keys(element_types: Sequence[Any], label: str) -> None:
 
 def check_combiner_input(combine: CombineFn[Any, Any, Any], value_type: Any, label: str) -> None:
     """Raise `InvalidType` if a combiner can certainly not take inputs of this type."""
-    arithmetic = combine.kernel in {"sum", "mean"}
+    kernel = combine.own_kernel
+    arithmetic = kernel is not None and kernel.reduction is Reduction.SUM
     unfit = arithmetic and all(_is_never_a_number(member) for member in _members(value_type))
     if unfit or clashes(value_type, declared_types(combine)[0]):
         select = "select the value with dm.WithKeys('key', value='field'), or map the values first"

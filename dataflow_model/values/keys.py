@@ -24,7 +24,7 @@ import attrs
 
 from dataflow_model.errors import KeyEncodingError, shown
 from dataflow_model.time import Duration, Instant
-from dataflow_model.values.record_keys import compared_fields, equality_owner
+from dataflow_model.values.record_keys import compared_fields, equality_owner, is_record
 from dataflow_model.values.scalar_keys import (
     encode_moment,
     encode_period,
@@ -37,9 +37,11 @@ from dataflow_model.values.scalar_keys import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["are_alike", "encode_alike", "encode_key", "encode_rows", "shard_hash", "shown_key"]
+__all__ = ["RECORD_KEYS", "are_alike", "encode_alike", "encode_key", "encode_rows", "shard_hash", "shown_key"]
 
 _LENGTH: Final = struct.Struct(">I")
+RECORD_KEYS: Final[dict[bytes, type[Any]]] = {}
+"""The classes of records that were keys in this process, or parts of keys, by their names as keys contain them."""
 _DOUBLE: Final = struct.Struct(">d")
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _MOST_DECIMAL_BITS: Final = 2048
@@ -282,6 +284,8 @@ def _encoder_of(kind: type[Any]) -> Callable[[Any, int], bytes]:
     if is_numpy_scalar(kind):
         return _encode_numpy
     name = _sized(f"{kind.__module__}.{kind.__qualname__}".encode())
+    if is_record(kind):
+        RECORD_KEYS[name] = kind
     if issubclass(kind, enum.Enum):
         if isinstance(equality_owner(kind).__dict__["__eq__"], types.FunctionType):
             raise _own_equality(kind)

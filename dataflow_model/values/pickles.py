@@ -16,6 +16,7 @@ import cloudpickle
 
 from dataflow_model.errors import CheckpointMismatch, InvalidType, is_interrupt
 from dataflow_model.values.main_classes import MAIN, SPAWNED_MAIN, is_named, is_of_main, named_classes
+from dataflow_model.values.record_pickles import Picklers, Reducers
 from dataflow_model.values.variables import ModuleVariables
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["MOVED", "REDUCERS", "dump", "dump_by_value", "dump_with_classes", "load", "load_with_classes"]
 
 _PROTOCOL: Final = 5
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+_RECORDS: Final = Picklers(Reducers())
 _REPLACED: Final = "<dynamic-code>"
 
 MOVED: Final[Mapping[str, str]] = {
@@ -73,12 +76,16 @@ REDUCERS: Final[ChainMap[type, Callable[[Any], Any]]] = ChainMap({io.TextIOWrapp
 def dump(value: Any) -> bytes:
     """Pickle a value; what cannot be referred to by name, such as a lambda, is pickled by value.
 
+    Records are restored by the names of their fields; see `record_pickles`.
+
     Example:
         >>> load(dump({"count": 3}))
         {'count': 3}
     """
-    try:
+    if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=_PROTOCOL)
+    try:
+        return _RECORDS.dump(value)
     except (pickle.PicklingError, AttributeError, TypeError):
         file = io.BytesIO()
         _NamedWherePossible(file).dump(value)
@@ -150,7 +157,7 @@ class _ByValue(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
         of_main: the classes of `__main__` that were pickled.
     """
 
-    dispatch_table = REDUCERS
+    dispatch_table: Any = REDUCERS
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__(file, protocol=_PROTOCOL)
@@ -192,6 +199,10 @@ def _is_importable(function: Any) -> bool:
 
 class _NamedWherePossible(_ByValue):
     """Refers to classes of `__main__` by name, as plain pickle does: state outlives the classes of one process."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file)
+        self.dispatch_table = Reducers(REDUCERS)
 
     def reducer_override(self, obj: Any) -> Any:
         return NotImplemented if is_named(obj) else super().reducer_override(obj)

@@ -6,14 +6,19 @@ import dataclasses
 import functools
 import itertools
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+
+from dataflow_model.values.records import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["compared_fields", "equality_owner"]
+__all__ = ["compared_fields", "equality_owner", "is_record", "names_of_key"]
+
+_OWN: Final = "dataflow_model."
+"""The prefix of the modules of the package: the name of a row's type there contains its fields."""
 
 
 def equality_owner(kind: type[Any]) -> type[Any]:
@@ -50,6 +55,26 @@ def compared_fields(kind: type[Any]) -> tuple[Callable[[Any], Any], ...] | None:
     names = tuple(field.name for field in dataclasses.fields(owner) if field.compare)
     generated = _equality_by_dataclass(names)
     return tuple(_getter(name, None) for name in names) if _is_generated(owner.__eq__, generated) else None
+
+
+def is_record(kind: type[Any]) -> bool:
+    """Return whether a class of the user's has fields, by whose positions its keys are told apart."""
+    return not kind.__module__.startswith(_OWN) and names_of_key(kind) is not None
+
+
+def names_of_key(kind: type[Any]) -> tuple[str, ...] | None:
+    """Return the names of the fields that a key of a class consists of, in order; `None` if it is no record.
+
+    Example:
+        >>> import typing
+        >>> names_of_key(typing.NamedTuple("Point", [("x", int), ("y", int)])), names_of_key(int)
+        (('x', 'y'), None)
+    """
+    if attrs.has(kind):
+        return tuple(field.name for field in attrs.fields(kind) if field.eq)
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
+    return fields_of(kind)
 
 
 def _getter(name: str, eq_key: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import attrs
 import numpy as np
 
-from dataflow_model.arguments import calls_explained, check_zone
+from dataflow_model.arguments import calls_explained, check_zone, factory
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.values import interval
 from dataflow_model.windowing._bounds import inside, inside_many
@@ -99,7 +99,7 @@ class CalendarWindows(WindowFn):
             )
         check_zone(self.timezone)
 
-    @classmethod
+    @factory
     def days(cls, n: int = 1, timezone: str = "UTC", start: datetime.date | str = _EPOCH_DAY) -> Self:
         """Return windows of `n` days, counted from the date `start`.
 
@@ -113,7 +113,7 @@ class CalendarWindows(WindowFn):
         """
         return cls(CalendarUnit.DAYS, n, timezone, start)
 
-    @classmethod
+    @factory
     def weeks(cls, n: int = 1, timezone: str = "UTC", start: datetime.date | str = _EPOCH_MONDAY) -> Self:
         """Return windows of `n` weeks, counted from the date `start`; the default is a Monday.
 
@@ -126,7 +126,7 @@ class CalendarWindows(WindowFn):
         """
         return cls(CalendarUnit.WEEKS, n, timezone, start)
 
-    @classmethod
+    @factory
     def months(cls, n: int = 1, timezone: str = "UTC", start: datetime.date | str = _EPOCH_DAY) -> Self:
         """Return windows of `n` months, counted from the date `start`.
 
@@ -139,7 +139,7 @@ class CalendarWindows(WindowFn):
         """
         return cls(CalendarUnit.MONTHS, n, timezone, start)
 
-    @classmethod
+    @factory
     def years(cls, n: int = 1, timezone: str = "UTC", start: datetime.date | str = _EPOCH_DAY) -> Self:
         """Return windows of `n` years, counted from the date `start`; 29 February means 28 in common years.
 

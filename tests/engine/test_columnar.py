@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.plan.kernels import Kernel, kernel_of
 from dataflow_model.plan.lifting import Lift, lifts
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
 from dataflow_model.plan.stages import cut_into_stages
@@ -162,7 +163,7 @@ def generally(node: GroupByKeyAndWindow, parts: list[Part]) -> Answer:
 
 def in_columns(node: GroupByKeyAndWindow, parts: list[Part], *, restarts: Callable[[int], bool]) -> Answer:
     """Run micro-batches through the columnar path; it restarts from its deltas where `restarts` says so."""
-    lift = Lift("group", "read", "key", "value", node.combine.kernel or "")
+    lift = Lift("group", "read", "key", "value", kernel_of(type(node.combine)) or Kernel.SUM)
     engine = ColumnarMachine(node, lift)
     durable: dict[bytes, Any] = {}
     bundles = []
@@ -277,7 +278,9 @@ def test_bounded_input_gives_the_panes_of_the_general_path(
     parts: list[Part], window_fn: dm.WindowFn, trigger: dm.Trigger, combine: CombineFn[Any, Any, Any]
 ) -> None:
     node = node_of(window_fn, trigger, combine)
-    columnar = ColumnarMachine(node, Lift("group", "read", "key", "value", combine.kernel or ""), is_bounded=True)
+    columnar = ColumnarMachine(
+        node, Lift("group", "read", "key", "value", kernel_of(type(combine)) or Kernel.SUM), is_bounded=True
+    )
     for part in parts:
         feed(columnar, node, part)
     columnar.advance_watermarks(Watermarks(FAR))
@@ -335,7 +338,7 @@ def test_a_chunk_drops_what_is_late_at_its_own_instant(
     node = node_of(dm.FixedWindows(dm.Duration(10)), dm.DefaultTrigger(), dm.Sum())
 
     def run(chunks: Iterable[Chunk]) -> tuple[list[str], Counter[str]]:
-        engine = ColumnarMachine(node, Lift("group", "read", "key", "value", "sum"))
+        engine = ColumnarMachine(node, Lift("group", "read", "key", "value", Kernel.SUM))
         engine.advance_watermarks(Watermarks(watermark))
         tables = [panes.table for chunk in chunks for _, panes in engine.run(chunk).panes]
         return sorted(str(pane) for table in tables for pane in table.to_pylist()), engine.counters
@@ -356,7 +359,7 @@ def test_a_chunk_drops_what_is_late_at_its_own_instant(
 
 def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:
     node = node_of(dm.FixedWindows(1000), dm.DefaultTrigger(), dm.Sum())
-    engine = ColumnarMachine(node, Lift("group", "read", "key", "value", "sum"))
+    engine = ColumnarMachine(node, Lift("group", "read", "key", "value", Kernel.SUM))
     durable: dict[bytes, Any] = {}
     for second in range(20):
         feed(engine, node, Part(pa.array([7]), pa.array([second]), [second * SECOND], 0))
@@ -388,6 +391,6 @@ def test_infinite_bounds_are_null_in_a_sinks_columns() -> None:
 
 def test_an_element_that_the_combiner_refuses_is_named() -> None:
     node = node_of(dm.FixedWindows(10), dm.DefaultTrigger(), dm.Sum())
-    engine = ColumnarMachine(node, Lift("group", "read", "key", "value", "sum"))
+    engine = ColumnarMachine(node, Lift("group", "read", "key", "value", Kernel.SUM))
     with pytest.raises(dm.UserCodeError, match="group"):
         feed(engine, node, Part(pa.array(["UA"]), pa.array([None], pa.int64()), [0], 0))

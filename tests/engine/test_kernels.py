@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow_model.errors import KeyEncodingError
+from dataflow_model.plan.kernels import Kernel
 from dataflow_model.runners.engine.columns.accumulators import COLUMNS, finish, fits
 from dataflow_model.runners.engine.columns.keys import key_codes, shard_of, split_by_shard
 from dataflow_model.runners.engine.columns.partials import merge_partials, partials
@@ -23,7 +24,6 @@ from dataflow_model.values.keys import encode_key, shard_hash
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KERNELS = ("sum", "count", "mean", "min", "max")
 LABELS = (12, 6, 5, 1, 25)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INSTANTS = st.datetimes(dt.datetime(1800, 1, 1), dt.datetime(2200, 1, 1))  # noqa: DTZ001 - naive on purpose
@@ -83,14 +83,14 @@ def columns(draw: st.DrawFn, span: int = 60) -> tuple[pa.Array, pa.Array, np.nda
     return draw(key_arrays(rows)), values, np.array(times, np.int64)
 
 
-def value_of(kernel: str, values: Sequence[Any]) -> Any:
+def value_of(kernel: Kernel, values: Sequence[Any]) -> Any:
     match kernel:
-        case "count":
+        case Kernel.COUNT:
             return len(values)
-        case "mean":
+        case Kernel.MEAN:
             return sum(values) / len(values)
         case _:
-            function: Any = {"sum": sum, "min": min, "max": max}[kernel]
+            function: Any = {Kernel.SUM: sum, Kernel.MIN: min, Kernel.MAX: max}[kernel]
             return function(values)
 
 
@@ -100,7 +100,7 @@ def same(ours: Any, theirs: Any) -> bool:
     return type(ours) is type(theirs) and bool(ours == theirs)
 
 
-def rows_of(table: pa.Table, kernel: str) -> dict[tuple[bytes, int, int | None], tuple[Any, ...]]:
+def rows_of(table: pa.Table, kernel: Kernel) -> dict[tuple[bytes, int, int | None], tuple[Any, ...]]:
     """Read a table of partials as a dict, after checking that no key and window comes twice."""
     rows = table.to_pylist()
     cells = {}
@@ -111,7 +111,7 @@ def rows_of(table: pa.Table, kernel: str) -> dict[tuple[bytes, int, int | None],
     return cells
 
 
-def plain(groups: dict[tuple[bytes, int, int | None], list[Any]], kernel: str) -> dict[Any, Any]:
+def plain(groups: dict[tuple[bytes, int, int | None], list[Any]], kernel: Kernel) -> dict[Any, Any]:
     """Combine values in plain Python."""
     return {cell: (value_of(kernel, values), len(values)) for cell, values in groups.items()}
 
@@ -157,8 +157,8 @@ def test_codes_stand_for_their_keys(keys: pa.Array) -> None:
     assert [entries[code] for code in codes] == [encode_key(key) for key in keys.to_pylist()]
 
 
-@given(columns(), st.sampled_from(KERNELS), st.booleans(), st.sampled_from([7, 10**12]))
-def test_partials_equal_a_dict(data: Any, kernel: str, ends: bool, size: int) -> None:
+@given(columns(), st.sampled_from(Kernel), st.booleans(), st.sampled_from([7, 10**12]))
+def test_partials_equal_a_dict(data: Any, kernel: Kernel, ends: bool, size: int) -> None:
     keys, values, times = data
     starts = times // size * size
     table = partials(keys, values, starts, starts + size if ends else None, kernel)
@@ -168,13 +168,15 @@ def test_partials_equal_a_dict(data: Any, kernel: str, ends: bool, size: int) ->
         groups.setdefault((encode_key(key), start, start + size if ends else None), []).append(value)
     assert_same(rows_of(table, kernel), plain(groups, kernel))
     assert table.column_names == [
-        name for name in COLUMNS if (name != "accumulator" or kernel != "count") and (name != "window_end" or ends)
+        name
+        for name in COLUMNS
+        if (name != "accumulator" or kernel is not Kernel.COUNT) and (name != "window_end" or ends)
     ]
 
 
 def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
     starts, ends = np.zeros(3, np.int64), np.array([10, 20, 10])
-    table = partials(pa.array([1, 1, 1]), pa.array([1, 2, 4]), starts, ends, "sum")
+    table = partials(pa.array([1, 1, 1]), pa.array([1, 2, 4]), starts, ends, Kernel.SUM)
     assert sorted(zip(table["window_end"].to_pylist(), table["accumulator"].to_pylist(), strict=True)) == [
         (10, 5),
         (20, 2),
@@ -184,13 +186,13 @@ def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
 def test_few_elements_over_many_windows_and_keys_are_grouped_by_a_hash() -> None:
     rows = 1000
     keys, starts = pa.array(range(rows)), np.arange(rows, dtype=np.int64) * 10
-    table = partials(keys, None, starts, None, "count")
+    table = partials(keys, None, starts, None, Kernel.COUNT)
     assert table.num_rows == rows
     assert table["window_start"].to_pylist() == [key * 10 for key in table["key"].to_pylist()]
 
 
-@given(columns(), st.sampled_from(KERNELS), CUTS)
-def test_partials_of_parts_merge_into_the_partials_of_the_whole(data: Any, kernel: str, at: list[float]) -> None:
+@given(columns(), st.sampled_from(Kernel), CUTS)
+def test_partials_of_parts_merge_into_the_partials_of_the_whole(data: Any, kernel: Kernel, at: list[float]) -> None:
     keys, values, times = data
     starts = times // 7 * 7
 
@@ -203,7 +205,7 @@ def test_partials_of_parts_merge_into_the_partials_of_the_whole(data: Any, kerne
     assert_same(rows_of(merged, kernel), rows_of(whole, kernel))
 
 
-def plain_sessions(elements: list[tuple[bytes, Any, int]], gap: int, kernel: str) -> dict[Any, Any]:
+def plain_sessions(elements: list[tuple[bytes, Any, int]], gap: int, kernel: Kernel) -> dict[Any, Any]:
     """Merge proto-windows one by one until none intersect."""
     sessions: dict[bytes, list[tuple[int, int, list[Any]]]] = {}
     for key, value, time in elements:
@@ -221,8 +223,8 @@ def plain_sessions(elements: list[tuple[bytes, Any, int]], gap: int, kernel: str
     return plain(groups, kernel)
 
 
-@given(columns(), st.sampled_from(KERNELS), st.integers(1, 12))
-def test_sessions_equal_merging_one_by_one(data: Any, kernel: str, gap: int) -> None:
+@given(columns(), st.sampled_from(Kernel), st.integers(1, 12))
+def test_sessions_equal_merging_one_by_one(data: Any, kernel: Kernel, gap: int) -> None:
     keys, values, times = data
     table = session_partials(keys, values, times, gap, kernel)
     elements = [
@@ -232,9 +234,9 @@ def test_sessions_equal_merging_one_by_one(data: Any, kernel: str, gap: int) -> 
     assert_same(rows_of(table, kernel), plain_sessions(elements, gap, kernel))
 
 
-@given(columns(), st.sampled_from(KERNELS), st.integers(1, 12), CUTS)
+@given(columns(), st.sampled_from(Kernel), st.integers(1, 12), CUTS)
 def test_sessions_of_parts_merge_into_the_sessions_of_the_whole(
-    data: Any, kernel: str, gap: int, at: list[float]
+    data: Any, kernel: Kernel, gap: int, at: list[float]
 ) -> None:
     keys, values, times = data
 
@@ -248,7 +250,7 @@ def test_sessions_of_parts_merge_into_the_sessions_of_the_whole(
 
 
 def test_events_exactly_one_gap_apart_are_two_sessions() -> None:
-    table = session_partials(pa.array([1, 1, 1]), None, np.array([0, 10, 19]), 10, "count")
+    table = session_partials(pa.array([1, 1, 1]), None, np.array([0, 10, 19]), 10, Kernel.COUNT)
     assert table.select(["window_start", "window_end", "count"]).to_pylist() == [
         {"window_start": 0, "window_end": 10, "count": 1},
         {"window_start": 10, "window_end": 29, "count": 2},
@@ -256,10 +258,10 @@ def test_events_exactly_one_gap_apart_are_two_sessions() -> None:
 
 
 def test_a_long_session_swallows_a_short_one_that_began_later() -> None:
-    long = session_partials(pa.array(["a"] * 3), None, np.array([0, 5, 12]), 10, "count")
-    short = session_partials(pa.array(["a"]), None, np.array([3]), 10, "count")
-    later = session_partials(pa.array(["a", "b"]), None, np.array([20, 1]), 10, "count")
-    merged = merge_sessions([long, short, later], "count")
+    long = session_partials(pa.array(["a"] * 3), None, np.array([0, 5, 12]), 10, Kernel.COUNT)
+    short = session_partials(pa.array(["a"]), None, np.array([3]), 10, Kernel.COUNT)
+    later = session_partials(pa.array(["a", "b"]), None, np.array([20, 1]), 10, Kernel.COUNT)
+    merged = merge_sessions([long, short, later], Kernel.COUNT)
     assert sorted(zip(*merged.select(["key", "window_start", "window_end"]).to_pydict().values(), strict=True)) == [
         ("a", 0, 30),
         ("b", 1, 11),
@@ -268,9 +270,9 @@ def test_a_long_session_swallows_a_short_one_that_began_later() -> None:
 
 def test_sessions_at_both_ends_of_time_saturate_and_stay_apart() -> None:
     times = np.array([2**63 - 2, -(2**63), 0, 2**63 - 5], np.int64)
-    of_sessions = session_partials(pa.array([1] * 4), None, times, 10, "count")
+    of_sessions = session_partials(pa.array([1] * 4), None, times, 10, Kernel.COUNT)
     bounds = [(-(2**63), -(2**63) + 10), (0, 10), (2**63 - 5, 2**63 - 1)]
-    for table in (of_sessions, merge_sessions([of_sessions, of_sessions], "count")):
+    for table in (of_sessions, merge_sessions([of_sessions, of_sessions], Kernel.COUNT)):
         assert list(zip(table["window_start"].to_pylist(), table["window_end"].to_pylist(), strict=True)) == bounds
 
 
@@ -279,9 +281,9 @@ def test_a_sum_beyond_64_bits_raises(sign: int) -> None:
     at = np.zeros(2, np.int64)
     values = pa.array([sign * (2**62 + 1), sign * (2**62)])
     with pytest.raises(OverflowError, match="64 bits"):
-        partials(pa.array([1, 1]), values, at, None, "sum")
+        partials(pa.array([1, 1]), values, at, None, Kernel.SUM)
     with pytest.raises(OverflowError, match="64 bits"):
-        session_partials(pa.array([1, 1]), values, at, 5, "mean")
+        session_partials(pa.array([1, 1]), values, at, 5, Kernel.MEAN)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), INT64), min_size=1, max_size=12))
@@ -293,7 +295,7 @@ def test_a_sum_is_exact_or_refused(elements: list[tuple[int, int]]) -> None:
     at = np.zeros(len(elements), np.int64)
 
     def total() -> dict[int, int]:
-        table = partials(pa.array(keys), pa.array(values, pa.int64()), at, None, "sum")
+        table = partials(pa.array(keys), pa.array(values, pa.int64()), at, None, Kernel.SUM)
         return dict(zip(table["key"].to_pylist(), table["accumulator"].to_pylist(), strict=True))
 
     if all(-(2**63) <= value < 2**63 for value in sums.values()):
@@ -306,42 +308,43 @@ def test_a_sum_is_exact_or_refused(elements: list[tuple[int, int]]) -> None:
 @pytest.mark.parametrize(
     ("keys", "values", "kernel", "fitting"),
     [
-        (pa.array([1, None]), pa.array([1, 2]), "sum", True),
-        (pa.array([1, 2]), pa.array([1, None]), "sum", False),
-        (pa.array([1, 2]), pa.array([1, None]), "count", True),
-        (pa.array([1, 2]), None, "count", True),
-        (pa.array([1, 2]), None, "sum", False),
-        (pa.array([1, 2]), pa.array([1.0, math.nan]), "sum", True),
-        (pa.array([1, 2]), pa.array([1.0, math.nan]), "max", False),
-        (pa.array([1.0, math.nan]), pa.array([1, 2]), "sum", False),
-        (pa.array([1.0, math.nan]).dictionary_encode(), pa.array([1, 2]), "sum", False),
-        (pa.array([1, 2]), pa.array([True, False]), "sum", False),
-        (pa.array([1, 2]), pa.array([1, 2], pa.uint64()), "sum", False),
-        (pa.array([1, 2]), pa.array([1, 2]), "top", False),
-        (pa.array([[1], [2]]), pa.array([1, 2]), "sum", False),
-        (pa.array([1, 2], pa.timestamp("ns")), pa.array([1, 2]), "sum", False),
-        (pa.array([], pa.float64()), pa.array([], pa.float64()), "min", True),
+        (pa.array([1, None]), pa.array([1, 2]), Kernel.SUM, True),
+        (pa.array([1, 2]), pa.array([1, None]), Kernel.SUM, False),
+        (pa.array([1, 2]), pa.array([1, None]), Kernel.COUNT, True),
+        (pa.array([1, 2]), None, Kernel.COUNT, True),
+        (pa.array([1, 2]), None, Kernel.SUM, False),
+        (pa.array([1, 2]), pa.array([1.0, math.nan]), Kernel.SUM, True),
+        (pa.array([1, 2]), pa.array([1.0, math.nan]), Kernel.MAX, False),
+        (pa.array([1.0, math.nan]), pa.array([1, 2]), Kernel.SUM, False),
+        (pa.array([1.0, math.nan]).dictionary_encode(), pa.array([1, 2]), Kernel.SUM, False),
+        (pa.array([1, 2]), pa.array([True, False]), Kernel.SUM, False),
+        (pa.array([1, 2]), pa.array([1, 2], pa.uint64()), Kernel.SUM, False),
+        (pa.array([[1], [2]]), pa.array([1, 2]), Kernel.SUM, False),
+        (pa.array([1, 2], pa.timestamp("ns")), pa.array([1, 2]), Kernel.SUM, False),
+        (pa.array([], pa.float64()), pa.array([], pa.float64()), Kernel.MIN, True),
     ],
 )
 def test_what_a_kernel_cannot_do_as_python_does_takes_the_general_path(
-    keys: pa.Array, values: pa.Array | None, kernel: str, fitting: bool
+    keys: pa.Array, values: pa.Array | None, kernel: Kernel, fitting: bool
 ) -> None:
     assert fits(keys, values, kernel) is fitting
 
 
 def test_infinities_of_both_signs_sum_to_nan_as_in_python() -> None:
     at = np.zeros(2, np.int64)
-    table = partials(pa.array([1, 1]), pa.array([math.inf, -math.inf]), at, None, "sum")
+    table = partials(pa.array([1, 1]), pa.array([math.inf, -math.inf]), at, None, Kernel.SUM)
     assert math.isnan(table["accumulator"][0].as_py())
 
 
 @given(key_arrays())
 def test_the_parts_of_a_split_are_the_table_and_hold_no_unused_key(keys: pa.Array) -> None:
     times = np.arange(len(keys), dtype=np.int64)
-    table = partials(keys, None, times, None, "count")
+    table = partials(keys, None, times, None, Kernel.COUNT)
     parts = dict(split_by_shard(table, LABELS))
     assert sum(part.num_rows for part in parts.values()) == table.num_rows
-    assert_same(rows_of(pa.concat_tables([table.slice(0, 0), *parts.values()]), "count"), rows_of(table, "count"))
+    assert_same(
+        rows_of(pa.concat_tables([table.slice(0, 0), *parts.values()]), Kernel.COUNT), rows_of(table, Kernel.COUNT)
+    )
     for label, part in parts.items():
         assert set(shard_of(part["key"], LABELS).tolist()) == {label}
         assert part.schema.equals(table.schema)

@@ -45,7 +45,7 @@ def engine(
 
 def signed(bundle: Bundle) -> list[tuple[str, object]]:
     """Return each row's sign and value."""
-    return [("-" if bundle.is_retraction(row) else "+", value[1]) for row, value in enumerate(bundle.values)]
+    return [("-" if row in bundle.retractions() else "+", value[1]) for row, value in enumerate(bundle.values)]
 
 
 def test_a_pane_takes_the_one_before_it_back() -> None:
@@ -60,7 +60,7 @@ def test_a_retraction_repeats_window_time_and_pane_info_and_takes_no_index() -> 
     for number in range(3):
         sums.element("k", 1, 5, [MINUTE], of_row("in", number))
     rows = sums.take_output()
-    infos = [(rows.is_retraction(row), pane.index, rows.times[row]) for row, pane in enumerate(rows.panes)]
+    infos = [(row in rows.retractions(), pane.index, rows.times[row]) for row, pane in enumerate(rows.panes)]
     end = int(MINUTE.max_timestamp)
     assert infos == [(False, 0, end), (True, 0, end), (False, 1, end), (True, 1, end), (False, 2, end)]
 

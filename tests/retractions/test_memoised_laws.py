@@ -162,7 +162,7 @@ class Shards:
             arrivals, _ = run_instant(self.shards[owner], number, {_DRAW: bundle.take(mine)}, {})
             given.extend(arrivals.get(_SINK, Bundle()))
         given = given.in_order()
-        return [(value[1], given.is_retraction(row)) for row, value in enumerate(given.values)]
+        return [(value[1], row in given.retractions()) for row, value in enumerate(given.values)]
 
     def move(self, count: int) -> None:
         """Go on from durable state on another number of shards."""

@@ -137,8 +137,43 @@ class ForgetsToSubtract(dm.Sum):
         return accumulator
 
 
-class NamesTheWrongKernel(dm.Sum):
+class NamesTheWrongKernel(dm.Count):
+    kernel = "sum"
+
+
+class HasOtherAccumulators(dm.Max):
     kernel = "max"
+
+    def create_accumulator(self) -> Any:
+        return -math.inf
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return None if accumulator == -math.inf else accumulator
+
+
+class AddsInAnotherOrder(dm.Sum):
+    """Differs from its kernel in the last bit only."""
+
+    kernel = "sum"
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        sums = [accumulator for accumulator in accumulators if accumulator]
+        return math.fsum(sums) if sums else 0
+
+
+class RoundsItsOutput(dm.Mean):
+    kernel = "mean"
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return round(super().extract_output(accumulator), 1)
+
+
+class SubtractsTwice(dm.Mean):
+    kernel = "mean"
+
+    def subtract_input(self, accumulator: Any, element: Any) -> Any:
+        total, count = super().subtract_input(accumulator, element)
+        return total, count or 0.0
 
 
 class Raises(Keeping):
@@ -161,7 +196,15 @@ class Raises(Keeping):
         (LosesTheFirstAlone(), [1], "must not be changed by merging a single accumulator"),
         (HoldsALock(), [1], "must have picklable accumulators"),
         (ForgetsToSubtract(), [1], "must reverse adding 1 when it is subtracted"),
-        (NamesTheWrongKernel(), [1, 2], "must return the same as its kernel 'max'"),
+        (NamesTheWrongKernel(), [1, 2], "must have the same accumulators as its kernel 'sum', got 1 instead of 2"),
+        (
+            HasOtherAccumulators(),
+            [1, 2],
+            "must have the same accumulators as its kernel 'max', got -inf",
+        ),
+        (AddsInAnotherOrder(), [0.1, 0.2, 0.3], "must have the same accumulators as its kernel 'sum', got 0.6"),
+        (RoundsItsOutput(), [1.0, 1.25], "must return the same as its kernel 'mean', got 1.2 instead of 1.25"),
+        (SubtractsTwice(), [1, 2], "must have the same accumulators as its kernel 'mean'"),
         (Raises(), [1, 3], "raises ZeroDivisionError"),
     ],
 )
@@ -169,6 +212,28 @@ def test_what_breaks_a_rule_is_found(combine: dm.CombineFn[Any, Any, Any], input
     with pytest.raises(AssertionError, match=words) as caught:
         check_combine_fn(combine, inputs)
     assert "inputs: [" in str(caught.value)
+
+
+def test_inputs_that_a_kernel_does_not_take_are_not_compared_with_it() -> None:
+    class Longest(dm.Max):
+        kernel = "max"
+
+        def add_input(self, accumulator: Any, element: Any) -> Any:
+            if not isinstance(element, str):
+                return super().add_input(accumulator, element)
+            return element if accumulator is None else max(accumulator, element, key=lambda text: (len(text), text))
+
+    check_combine_fn(Longest(), ["a", "bb", "cc"])
+    check_combine_fn(Longest(), [1, 2])
+    check_combine_fn(Longest(), [1.0, 2])
+
+
+def test_a_subclass_need_not_do_what_the_kernel_of_its_base_does() -> None:
+    class Tens(dm.Count):
+        def extract_output(self, accumulator: int) -> int:
+            return 10 * accumulator
+
+    check_combine_fn(Tens(), [1, 2])
 
 
 def test_the_inputs_shown_are_the_smallest_that_break_the_rule() -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import math
 import pickle
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidType
+from dataflow_model.plan.kernels import Kernel
 from dataflow_model.testing import TestStream
 from dataflow_model.transforms.associative import AssociativeFn
 
@@ -351,3 +355,65 @@ def test_decimals_are_added_exactly_in_any_order_and_taken_back(numbers: list[De
         for accumulator in (whole, reverse, merged):
             added: Any = accumulator[0] if isinstance(accumulator, tuple) else accumulator
             assert Fraction(added) == total
+
+
+# Kernels
+
+
+class Multiplying:
+    """The methods of a combiner that multiplies."""
+
+    def create_accumulator(self) -> int:
+        return 1
+
+    def add_input(self, accumulator: int, element: int) -> int:
+        return accumulator * element
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        return math.prod(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
+@pytest.mark.parametrize("kernel", ["product", "Sum", "", 1, ["sum"]], ids=repr)
+def test_a_kernel_that_does_not_exist_is_rejected_when_the_class_is_made(kernel: Any) -> None:
+    message = (
+        "`kernel` of Product must be the name of a kernel, 'sum', 'count', 'mean', 'min', 'max', or None, "
+        f"got {kernel!r}\nHint: leave it out"
+    )
+    with pytest.raises(dm.InvalidArgument, match=re.escape(message)):
+        type("Product", (Multiplying, dm.CombineFn), {"kernel": kernel})
+
+
+@pytest.mark.parametrize("decorate", [attrs.frozen, attrs.define(slots=False), dataclasses.dataclass(frozen=True)])
+def test_a_kernel_may_be_named_in_a_class_that_is_decorated(decorate: Any) -> None:
+    class Total(dm.Sum):
+        kernel = "sum"
+
+    assert decorate(Total)().own_kernel is Kernel.SUM
+
+
+def test_a_kernel_that_is_set_later_is_rejected_when_it_is_used() -> None:
+    class Product(Multiplying, dm.CombineFn[Any, Any, Any]):
+        pass
+
+    Product.kernel = "product"
+    pairs = dm.Pipeline() | dm.Create([("a", 3), ("a", 4)])
+    with pytest.raises(dm.InvalidArgument, match="`kernel` of Product must be the name of a kernel"):
+        _ = pairs | dm.CombinePerKey(Product())
+
+
+def test_a_combiner_without_a_kernel_is_called() -> None:
+    class Product(Multiplying, dm.CombineFn[Any, Any, Any]):
+        kernel = None
+
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([("a", 3), ("a", 4)]) | dm.CombinePerKey(Product()) | dm.io.Collect()
+    assert [record.value for record in p.result.collected("Collect")] == [("a", 12)]
+
+
+@pytest.mark.parametrize("kernel", ["min", "max"])
+def test_a_kernel_that_compares_is_rejected_beside_a_method_that_subtracts(kernel: str) -> None:
+    with pytest.raises(dm.InvalidArgument, match=rf"Total defines `subtract_input`, but its kernel '{kernel}' cannot"):
+        type("Total", (dm.Sum,), {"kernel": kernel})

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.plan.explain import explain
 from dataflow_model.testing import TestStream
-from dataflow_model.transforms.interval_joins import JoinWithin, KeptSide
+from dataflow_model.transforms.interval_joins import Distance, JoinWithin, KeptSide
 from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:
@@ -74,11 +75,14 @@ def test_elements_without_event_times_are_partners_of_each_other() -> None:
     assert {record.event_time for record in records} == {dm.MIN_TIMESTAMP}
 
 
-def plain(left: Timed, right: Timed, within: int, keeps: tuple[bool, bool]) -> list[tuple[Any, int]]:
+def plain(left: Timed, right: Timed, between: tuple[int, int], keeps: tuple[bool, bool]) -> list[tuple[Any, int]]:
     """Join by comparing all with all."""
-    pairs = [((v, w), max(s, t)) for v, s in left for w, t in right if abs(s - t) <= within]
-    alone: list[Any] = [((v, None), s) for v, s in left if keeps[0] and not any(abs(s - t) <= within for _, t in right)]
-    alone += [((None, w), t) for w, t in right if keeps[1] and not any(abs(s - t) <= within for _, s in left)]
+    least, greatest = between
+    pairs = [((v, w), max(s, t)) for v, s in left for w, t in right if least <= t - s <= greatest]
+    alone: list[Any] = [
+        ((v, None), s) for v, s in left if keeps[0] and not any(least <= t - s <= greatest for _, t in right)
+    ]
+    alone += [((None, w), t) for w, t in right if keeps[1] and not any(least <= t - s <= greatest for _, s in left)]
     return sorted([*pairs, *alone], key=repr)
 
 
@@ -91,11 +95,15 @@ FORMS: list[tuple[Callable[..., dm.Join], tuple[bool, bool]]] = [
 
 
 @pytest.mark.parametrize(("form", "keeps"), FORMS, ids=["inner", "left", "full"])
-@given(left=SIDES, right=SIDES, within=st.integers(0, 12))
+@given(left=SIDES, right=SIDES, bounds=st.tuples(st.integers(-12, 12), st.integers(-12, 12)))
 def test_a_join_is_the_comparison_of_all_with_all(
-    form: Any, keeps: tuple[bool, bool], left: Timed, right: Timed, within: int
+    form: Any, keeps: tuple[bool, bool], left: Timed, right: Timed, bounds: tuple[int, int]
 ) -> None:
-    assert joined(form(within=within), left, right) == plain(left, right, within, keeps)
+    between = min(bounds), max(bounds)
+    assert joined(form(between=between), left, right) == plain(left, right, between, keeps)
+    assert joined(form(within=between[1] - between[0]), left, right) == plain(
+        left, right, (between[0] - between[1], between[1] - between[0]), keeps
+    )
 
 
 def sides(p: dm.Pipeline, left: TestStream, right: TestStream, lateness: int = 0) -> tuple[Any, Any]:
@@ -126,8 +134,38 @@ def test_a_late_partner_is_taken_within_the_lateness_and_dropped_and_counted_bey
     assert run(87) == ([("a", None)], 1)
 
 
+def test_a_payment_is_paired_with_an_earlier_order_and_not_with_a_later_one() -> None:
+    left, right = [("order", 100)], [("early", 99), ("at once", 100), ("in time", 115), ("too late", 116)]
+    found = joined(dm.Join.full(between=("0 s", "15 s")), left, right)
+    assert found == sorted(
+        [
+            (("order", "at once"), 100),
+            (("order", "in time"), 115),
+            ((None, "early"), 99),
+            ((None, "too late"), 116),
+        ],
+        key=repr,
+    )
+
+
+def test_each_side_waits_only_as_long_as_a_partner_may_arrive() -> None:
+    left = TestStream().add("order", 100, key="k").watermark(100).watermark(110).watermark(200)
+    right = TestStream().add("early", 95, key="k").watermark(100).watermark(110).watermark(200)
+    with dm.Pipeline() as p:
+        _ = sides(p, left, right) | dm.Join.full(between=(0, 15)) | dm.Map(_seen_at) | "out" >> dm.io.Collect()
+    assert [record.value for record in p.result.collected("out")] == [((None, "early"), 95), (("order", None), 100)]
+    assert p.result.metrics()["Join.Full/partners"].get("dropped_because_late", 0) == 0
+
+
+def _seen_at(pair: Any, timestamp: dm.EventTime) -> Any:
+    return pair[1], int(timestamp) // 1_000_000
+
+
 @on_hosts("process")
-def test_a_stream_joins_as_a_bounded_job_does(host: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("distance", [{"within": 3}, {"between": (0, 4)}, {"between": (-6, -2)}], ids=str)
+def test_a_stream_joins_as_a_bounded_job_does(
+    host: str, distance: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     def answers(runner: Any) -> list[Any]:
         p = dm.Pipeline(runner=runner)
         left, right = TestStream(), TestStream()
@@ -136,7 +174,7 @@ def test_a_stream_joins_as_a_bounded_job_does(host: str, tmp_path: Path, request
             right = right.processing_time(number).add(f"r{number}", number * 7 % 50, key="ab"[number % 2])
             if number % 10 == 9:
                 left, right = left.watermark(number // 3), right.watermark(number // 2)
-        _ = sides(p, left, right, 20) | dm.Join.full(within=3) | "out" >> dm.io.Collect()
+        _ = sides(p, left, right, 20) | dm.Join.full(**distance) | "out" >> dm.io.Collect()
         result = p.run()
         result.wait_until_finish(60)
         return sorted((repr(record.value), int(record.event_time)) for record in result.collected("out"))
@@ -149,6 +187,36 @@ def test_a_negative_distance_is_refused() -> None:
         dm.Join(within=-5)
 
 
+def test_bounds_that_are_no_pair_of_durations_in_order_are_refused() -> None:
+    with pytest.raises(
+        dm.InvalidArgument, match=r"must not be greater than the second, got \(5, '0 s'\)\nHint: use bet"
+    ):
+        dm.Join(between=(5, "0 s"))
+    wrong: Any = "15 minutes"
+    with pytest.raises(dm.InvalidType, match=r"`between` must be a pair of durations, got '15 minutes'\nHint: "):
+        dm.Join.left(between=wrong)
+    with pytest.raises(
+        dm.InvalidArgument, match=r"either `within` or `between`, got within=5 and between=\(0, 5\)\nHint"
+    ):
+        dm.Join(within=5, between=(0, 5))
+
+
+def test_the_distance_is_explained() -> None:
+    p = dm.Pipeline()
+    pairs = p | dm.Create([("k", 1)])
+    _ = (pairs, pairs) | "near" >> dm.Join(within=5)
+    _ = (pairs, pairs) | "paid" >> dm.Join.left(between=("0 s", "15 minutes"))
+    explained = explain(p.plan())
+    assert "near/partners: partners at most 5 seconds apart; " in explained
+    assert "paid/partners: right partners 0 seconds to 15 minutes after the left ones; " in explained
+
+
+def test_a_join_shows_its_distance() -> None:
+    assert repr("near" >> dm.Join(within=300)) == "<Join 'near', within='5 minutes'>"
+    assert repr(dm.Join.full(between=("0 s", 900))) == "<Join 'Join.Full', between=('0 seconds', '15 minutes')>"
+    assert repr(dm.Join.left()) == "<Join 'Join.Left'>"
+
+
 def test_a_join_without_a_distance_is_by_window() -> None:
     p = dm.Pipeline()
     left, right = p | "l" >> dm.Create([("k", 1)]), p | "r" >> dm.Create([("k", 2)])
@@ -158,7 +226,7 @@ def test_a_join_without_a_distance_is_by_window() -> None:
 
 def calls_of_a_join(sides: int) -> int:
     """Return how many functions a join of one key calls, with as many elements on each side."""
-    fn = JoinWithin(2, 0, (True, True))
+    fn = JoinWithin(Distance(-2, 2), 0, (True, True))
     kept: Any = Held()
     profile = cProfile.Profile()
     for time in random.Random(1).sample(range(0, 2 * sides, 2), sides):

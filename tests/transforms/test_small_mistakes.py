@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import enum
+import inspect
 import itertools
 import operator
 import statistics
@@ -19,8 +20,11 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
+from dataflow_model import triggers, windowing
+from dataflow_model.arguments import factory
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.schemas import schema_from_type
+from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -365,3 +369,63 @@ def test_a_step_of_a_dofns_life_may_have_parameters_with_defaults() -> None:
         def finish_bundle(self, *_: Any, final: bool = True) -> None: ...
 
     dm.ParDo(Lives())
+
+
+# Factories, called on an instance
+
+WITHOUT_SETTINGS = {(dm.DoFn, "StateParam"), (dm.DoFn, "TimerParam"), (dm.Window, "into"), (dm.Window, "trigger")}
+"""Static methods of classes whose instances have no settings, or which have no instances."""
+
+
+def test_every_factory_of_a_public_class_is_rejected_on_an_instance() -> None:
+    modules = (dm, dm.io, dm.testing, windowing, triggers)
+    public = [owner for module in modules for name in module.__all__ for owner in [getattr(module, name)]]
+    classes = {owner for owner in public if isinstance(owner, type) and owner.__module__.startswith("dataflow_model")}
+    plain = {
+        (owner, name)
+        for owner in classes
+        for name in dir(owner)
+        if not name.startswith("_")
+        for found in [inspect.getattr_static(owner, name)]
+        if isinstance(found, staticmethod | classmethod) and not isinstance(found, factory)
+    }
+    assert plain <= {(owner, name) for owner in classes for base, name in WITHOUT_SETTINGS if issubclass(owner, base)}
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (
+            lambda: dm.Join(within="15 minutes").full(),
+            r"full\(\) would ignore <Join 'Join', within='15 minutes'>, on which .*\nHint: .* class: Join.full\(…\)",
+        ),
+        (lambda: dm.Join.left().inner(within=5), r"inner\(\) would ignore <Join 'Join.Left'>, on which"),
+        (
+            lambda: dm.CalendarWindows.months(3, "Asia/Tokyo").days(),
+            r"days\(\) would ignore CalendarWindows.months\(3, 'Asia/Tokyo'\), on which it is called\nHint: ",
+        ),
+        (
+            lambda: TestStream().add(1, 0).parse(["w +inf"], day="2000-01-01"),
+            r"parse\(\) would ignore <TestStream .*>, on which it is called\nHint: .*: TestStream.parse",
+        ),
+        (
+            ("latest" >> dm.Latest()).per_key,
+            r"per_key\(\) would ignore <Latest 'latest'>, on which it is called\nHint: .*: Latest.per_key\(\)",
+        ),
+        (lambda: dm.Distinct.per_key().globally(), r"globally\(\) would ignore <Distinct 'Distinct.PerKey'>, on which"),
+        (lambda: dm.Count().per_element(), r"per_element\(\) would ignore Count\(\), on which it is called\nHint: "),
+    ],
+    ids=["joins", "forms of joins", "calendar windows", "scripts", "latest", "distinct", "count"],
+)
+def test_a_factory_that_would_ignore_its_instance_is_rejected(call: Any, problem: str) -> None:
+    with pytest.raises(dm.InvalidType, match=problem):
+        call()
+
+
+def test_counting_per_element_counts_as_the_class_does() -> None:
+    class Visits(dm.Count):
+        pass
+
+    assert outputs(lambda p: p | dm.Create(["a", "a"]) | Visits.per_element()) == [("a", 2)]
+    transform: Any = Visits.per_element()
+    assert (transform.label, transform.fn) == ("Visits.PerElement", Visits())

@@ -180,14 +180,13 @@ class Bundle:
             list(self.panes),
             list(self.orders),
             list(self.produced),
-            dict(self.updates),
+            dict(self.updates.items()),
             dict(self.percentiles),
         )
 
-    def is_retraction(self, row: int) -> bool:
-        """Return whether the element at a place is a retraction."""
-        update = self.updates.get(row)
-        return update is not None and update.is_retraction
+    def retractions(self) -> frozenset[int]:
+        """Return the places of the elements that are retractions."""
+        return frozenset(np.flatnonzero(retracted(self.updates, len(self))).tolist()) if self.updates else frozenset()
 
     def in_order(self) -> Bundle:
         """Return the elements sorted by order; the bundle itself if they are sorted already."""

@@ -399,8 +399,8 @@ class ColumnarMachine(WithoutState):
         """Return partials as the combiner's accumulators."""
         kernel = self.lift.kernel
         counts = table["count"].to_pylist()
-        accumulators = counts if kernel == "count" else table["accumulator"].to_pylist()
-        if kernel == "mean":
+        accumulators = counts if kernel.reduction is None else table["accumulator"].to_pylist()
+        if kernel.divides:
             accumulators = list(zip(accumulators, counts, strict=True))
         bounds = zip(table["window_start"].to_pylist(), self._ends(table).tolist(), strict=True)
         rows: _Folded = {}

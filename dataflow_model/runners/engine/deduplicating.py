@@ -70,15 +70,16 @@ class DeduplicatingMachine(StoreMachine):
         encoded = [encoded_key(self.label, pair) for pair in inbox.values]
         last: dict[bytes, int] = {}
         rows = []
-        for row in sorted(range(len(inbox)), key=lambda row: (inbox.times[row], inbox.orders[row])):
-            time, kept = inbox.times[row], last.get(encoded[row])
+        times, orders = list(inbox.times), list(inbox.orders)
+        for row in sorted(range(len(inbox)), key=lambda row: (times[row], orders[row])):
+            time, kept = times[row], last.get(encoded[row])
             if kept is None or slices.expiry(kept) < time:  # elements at a time come before the watermark reaches it
                 last[encoded[row]] = slices.of(time)
                 rows.append(row)
         self.counters["elements_in"] += len(inbox)
         self.counters["duplicates"] += len(inbox) - len(rows)
         produced = Produced()
-        produced.add(0, {MAIN: self._given(inbox.take(sorted(rows, key=inbox.orders.__getitem__)))})
+        produced.add(0, {MAIN: self._given(inbox.take(sorted(rows, key=orders.__getitem__)))})
         return produced
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:

@@ -99,6 +99,7 @@ class Fragment:
         self._lifetimes: dict[str, Lifetime] = {}
         self._record_id: tuple[Any, ...] = ()
         self._root = Bundle()
+        self._of_root = _Lists(self._root)
 
     def run(self, bundle: Bundle, tag: str = MAIN) -> dict[str, Bundle]:
         """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
@@ -123,7 +124,7 @@ class Fragment:
         """Run one ParDo on its elements; return its outputs by tag, in order of cause."""
         node = self._plan[label]
         assert isinstance(node, ParDo)  # noqa: S101 - callers have it from a join with side inputs
-        self._root = bundle
+        self._root, self._of_root = bundle, _Lists(bundle)
         enter(label)
         return {tag: self._gather(output) for tag, output in self._par_do(node, Flow.of(bundle)).items()}
 
@@ -160,7 +161,7 @@ class Fragment:
 
     def _arrived(self, bundle: Bundle, tag: str) -> dict[str, Flow]:
         """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
-        self._root = bundle
+        self._root, self._of_root = bundle, _Lists(bundle)
         arrived: dict[str, list[Flow]] = {}
         self._spread(Ref(self._producer, tag), Flow.of(bundle), arrived)
         return {cut: flows[0] if len(flows) == 1 else Flow.by_cause(flows) for cut, flows in arrived.items()}
@@ -276,6 +277,7 @@ class Fragment:
         values, causes = outputs[MAIN].values, outputs[MAIN].rows
         metadata = zip(seen.causes, seen.times, seen.windows, ids, strict=False)
         bare = not (parameters or node.args or node.kwargs)
+        times: list[int] | None = None
         for row, value in enumerate(seen.values):
             try:
                 given = process(value) if bare else self._call(node, value, *next(metadata))
@@ -287,7 +289,8 @@ class Fragment:
                     values += results
                     causes += itertools.repeat(row, len(results))
                 else:
-                    add_outputs(node, outputs, results, row, seen.times[row])
+                    times = list(seen.times) if times is None else times
+                    add_outputs(node, outputs, results, row, times[row])
             except BaseException as error:
                 if node.dead_letters is None:
                     raise user_error(error, node.label, value) from error
@@ -328,31 +331,56 @@ class Fragment:
         return node.fn.process(value, *args, **kwargs)
 
     def _metadata(self, name: str, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> Any:
-        pane: PaneInfo = self._root.panes[cause]
         match name:
             case "timestamp":
                 return EventTime(time)
             case "window":
                 return windows[0]
             case "pane":
-                return pane
+                return self._of_root.panes[cause]
             case "key":
                 return value[0]
             case "trigger":
-                return pane.trigger
+                return self._of_root.panes[cause].trigger
             case "production_time":
-                return ProcessingTime(self._root.produced[cause])
+                return ProcessingTime(self._of_root.produced[cause])
             case "watermark_percentile":
                 return self._root.percentiles[cause]
             case "record_id":
                 return self._record_id
             case "is_retraction":
-                return self._root.is_retraction(cause)
+                return cause in self._of_root.retractions
             case _:
                 raise AssertionError(f"the parameter {name!r} should have been rejected at construction")
 
     def _argument(self, given: Any, windows: tuple[Window, ...]) -> Any:
         return self._side_values[given](windows[0]) if isinstance(given, SideInput) else given
+
+
+class _Lists:
+    """What functions ask for of the elements of a bundle, in lists, which are made when they are first needed.
+
+    Args:
+        bundle: the bundle.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+
+    @functools.cached_property
+    def panes(self) -> list[PaneInfo]:
+        """The panes."""
+        return list(self._bundle.panes)
+
+    @functools.cached_property
+    def produced(self) -> list[int]:
+        """When the elements were produced."""
+        return list(self._bundle.produced)
+
+    @functools.cached_property
+    def retractions(self) -> frozenset[int]:
+        """The places of the retractions."""
+        return self._bundle.retractions()
 
 
 def _overrides(fn: DoFn, name: str) -> bool:

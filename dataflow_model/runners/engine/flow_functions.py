@@ -61,10 +61,12 @@ def flat_map_flow(node: ParDo, flow: Flow) -> dict[str, Flow]:
     outputs = {tag: Outputs() for tag in (MAIN, *node.tags)}
     kept = np.ones(len(values), np.bool_)
     times: dict[int, int] = {}
-    for place in _marked_places(values):
+    marked = _marked_places(values)
+    given_times = list(flow.times) if marked else []
+    for place in marked:
         row = int(rows[place])
         try:
-            tag, values[place], at = _unmarked(values[place], flow.times[row], node)
+            tag, values[place], at = _unmarked(values[place], given_times[row], node)
             check_tag(tag, outputs, node.label)
         except BaseException as error:
             raise user_error(error, node.label, flow.values[row]) from error

@@ -22,7 +22,7 @@ from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS
 from dataflow_model.values import PaneInfo, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.plan.stages import StagedPlan
@@ -92,12 +92,14 @@ class MemoMachine(StoreMachine):
 
     def elements(self, inbox: Bundle) -> dict[str, Bundle]:
         """Call the function for elements, and repeat its outputs for retractions; return both by tag."""
+        inbox = inbox.plain()  # each element is looked at several times
+        retractions = inbox.retractions()
         self.counters["elements_in"] += len(inbox)
         encoded = [key_of_value(self.label, value) for value in inbox.values]
-        outputs_of = self._given(inbox, encoded)
+        outputs_of = self._given(inbox, encoded, retractions)
         outputs: dict[str, Bundle] = {}
         for row, order in enumerate(inbox.orders):
-            if inbox.is_retraction(row):
+            if row in retractions:
                 row_outputs = self._take_back(inbox, row, encoded[row])
             else:
                 row_outputs = outputs_of.get(row, [])
@@ -126,22 +128,21 @@ class MemoMachine(StoreMachine):
         return all(self.watermark >= self.state.expiry(window) for window in windows)
 
     def _is_to_run(self, inbox: Bundle, row: int) -> bool:
-        """Return whether to call the function for an element; count the element if it is dropped."""
-        if inbox.is_retraction(row):
-            return False
+        """Return whether to call the function for a value; count the element if it is dropped."""
         if row in inbox.updates and self._is_expired(inbox.windows[row]):
             self.counters["dropped_because_late"] += len(inbox.windows[row])
             return False
         return True
 
-    def _given(self, inbox: Bundle, encoded: list[bytes]) -> dict[int, list[_Output]]:
+    def _given(self, inbox: Bundle, encoded: list[bytes], retractions: Collection[int]) -> dict[int, list[_Output]]:
         """Return the outputs of elements by their places: the recorded outputs, or those of the function.
 
         Args:
             inbox: the elements.
             encoded: their values.
+            retractions: the places of those that are retractions.
         """
-        rows = [row for row in range(len(inbox)) if self._is_to_run(inbox, row)]
+        rows = [row for row in range(len(inbox)) if row not in retractions and self._is_to_run(inbox, row)]
         if self.draws is None:
             return self._run(inbox, rows)
         addresses = {row: (encoded[row], *_sent(inbox, row)) for row in rows}

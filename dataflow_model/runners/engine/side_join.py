@@ -254,13 +254,14 @@ class SideJoinMachine(ObjectMachine):
         """Incorporate a side input's elements, some of which are retractions."""
         early = not isinstance(self._strategies[place].trigger, DefaultTrigger)
         changed: set[Window] = set()
-        for row, (value, windows) in enumerate(zip(bundle.values, bundle.windows, strict=True)):
-            change = STANDING.subtract_input if bundle.is_retraction(row) else STANDING.add_input
+        retractions = bundle.retractions()
+        for row, (value, windows, pane) in enumerate(zip(bundle.values, bundle.windows, bundle.panes, strict=True)):
+            change = STANDING.subtract_input if row in retractions else STANDING.add_input
             for window in windows:
                 if self._is_expired(window) and not self._is_awaited(place, window):
                     continue
                 held = self._held(place, window)
-                if early or bundle.panes[row] != NO_FIRING:
+                if early or pane != NO_FIRING:
                     held.has_pane = True
                 held.standing = change(held.standing, value)
                 changed.add(window)
@@ -293,18 +294,10 @@ class SideJoinMachine(ObjectMachine):
         """Process the elements that are ready, and buffer the others."""
         ready = Bundle()
         arrival = self.state.main.low if self._depends else int(MIN_TIMESTAMP)
-        for row in range(len(inbox)):
-            for number, window in enumerate(inbox.windows[row]):
-                element = _Waiting(
-                    inbox.values[row],
-                    inbox.times[row],
-                    window,
-                    inbox.panes[row],
-                    inbox.orders[row],
-                    number,
-                    inbox.produced[row],
-                    self.state.instants,
-                )
+        rows = zip(inbox.values, inbox.times, inbox.windows, inbox.panes, inbox.orders, inbox.produced, strict=True)
+        for value, time, windows, pane, order, produced in rows:
+            for number, window in enumerate(windows):
+                element = _Waiting(value, time, window, pane, order, number, produced, self.state.instants)
                 if any(self._is_late(place, window, arrival) for place in range(len(self.sides))):
                     self.counters["dropped_because_late"] += 1
                 elif self._must_wait(window, arrival):

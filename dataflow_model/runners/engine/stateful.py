@@ -157,7 +157,7 @@ class StatefulMachine(StoreMachine):
         call.clock = self.clock
         self._calls.begin_elements(inbox.orders)
         self.counters["elements_in"] += len(inbox)
-        retractions = {row: True for row in inbox.updates if inbox.is_retraction(row)}
+        retractions = dict.fromkeys(inbox.retractions(), True)
         reached = self._reached(self.watermark)
         dropped = self._loop.run(
             inbox, self._open_windows(inbox.windows), retractions, reached, times, watermark_follows

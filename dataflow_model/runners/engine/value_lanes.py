@@ -17,6 +17,7 @@ from dataflow_model.runners.engine.columns.ipc import from_ipc, to_narrow_ipc
 from dataflow_model.runners.engine.core.moving import pairs_apart
 from dataflow_model.runners.engine.lanes import Lane
 from dataflow_model.values.keys import encode_alike, encode_rows
+from dataflow_model.values.records import by_place, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,7 +97,8 @@ class Pairs(Lane["tuple[Any, Any]"]):
         keys = _parts(self.keys, self.key_row)
         columns = [*keys, *_parts(self.values, self.row)]
         table = pa.table(columns, names=list(map(str, range(len(columns)))))
-        return _unpacked_pairs, (to_narrow_ipc(table), len(keys), self.row, self.key_row)
+        fields = tuple(None if row is None else fields_of(row) for row in (self.row, self.key_row))
+        return _unpacked_pairs, (to_narrow_ipc(table), len(keys), self.row, self.key_row, *fields)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -443,10 +445,36 @@ def _unpacked(kind: type[Any], content: bytes, *further: Any) -> Any:
 
 
 def _unpacked_pairs(
-    content: bytes, key_parts: int, row: type[tuple[Any, ...]] | None, key_row: type[tuple[Any, ...]] | None
-) -> Pairs:
+    content: bytes,
+    key_parts: int,
+    row: type[tuple[Any, ...]] | None,
+    key_row: type[tuple[Any, ...]] | None,
+    fields: tuple[str, ...] | None = None,
+    key_fields: tuple[str, ...] | None = None,
+) -> Sequence[Any]:
+    """Restore pairs from their pickle; as a list, if a class of theirs has other fields now."""
     columns = from_ipc(content).columns
-    keys, values = columns[:key_parts], columns[key_parts:]
-    return Pairs(
-        keys[0] if key_row is None else _struct(keys), values[0] if row is None else _struct(values), row, key_row
+    of_keys, of_values = columns[:key_parts], columns[key_parts:]
+    pairs = Pairs(
+        of_keys[0] if key_row is None else _struct(of_keys),
+        of_values[0] if row is None else _struct(of_values),
+        row,
+        key_row,
     )
+    if _are_fields_of(row, fields) and _are_fields_of(key_row, key_fields):
+        return pairs
+    keys, values = _restored(pairs.keys, key_row, key_fields), _restored(pairs.values, row, fields)
+    return list(zip(keys, values, strict=True))
+
+
+def _are_fields_of(row: type[tuple[Any, ...]] | None, stored: tuple[str, ...] | None) -> bool:
+    return row is None or stored is None or fields_of(row) == stored
+
+
+def _restored(
+    column: pa.ChunkedArray, row: type[tuple[Any, ...]] | None, stored: tuple[str, ...] | None
+) -> Sequence[Any]:
+    """Return the values of a column, whose fields had these names when they were stored."""
+    if row is None or stored is None:
+        return list_of(column, row)
+    return list(map(by_place(row, " ".join(stored)), list_of(column, tuple)))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import copyreg
-import io
 import pickle
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,10 +9,9 @@ import numpy as np
 
 from dataflow_model.runners.engine.columns.narrow import narrowed, widened
 from dataflow_model.values.pickles import dump
+from dataflow_model.values.record_pickles import Picklers, Reducers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
 __all__ = ["dump_compact"]
@@ -35,14 +31,10 @@ def dump_compact(value: Any) -> bytes:
         >>> len(dump_compact(times)) < 2_300, bool((load(dump_compact(times)) == times).all())
         (True, True)
     """
-    target = io.BytesIO()
-    pickler = pickle.Pickler(target, protocol=_PROTOCOL)
-    pickler.dispatch_table = _REDUCERS
     try:
-        pickler.dump(value)
+        return _COMPACT.dump(value)
     except (pickle.PicklingError, AttributeError, TypeError):
         return dump(value)  # by value, what cannot be referred to by name
-    return target.getvalue()
 
 
 def _reduced(array: NDArray[Any]) -> Any:
@@ -53,4 +45,4 @@ def _reduced(array: NDArray[Any]) -> Any:
     return array.__reduce_ex__(_PROTOCOL) if excess is array else (widened, (least, excess))
 
 
-_REDUCERS: Final[Mapping[Any, Any]] = collections.ChainMap({np.ndarray: _reduced}, copyreg.dispatch_table)
+_COMPACT: Final = Picklers(Reducers({np.ndarray: _reduced}))

@@ -242,6 +242,7 @@ class _Partition:
         """
         if self._source.is_bounded:
             return
+        bundle = bundle.plain()
         rows: dict[str, list[int]] = {}
         for row, order in enumerate(bundle.orders):
             rows.setdefault(origin_of(order) if self._is_replayed else self._origin, []).append(row)

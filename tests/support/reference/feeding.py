@@ -50,7 +50,7 @@ def feed_pairs(engine: GroupingEngine, inbox: Bundle, *, follow: bool = False) -
                 engine.retraction(value[0], value[1], time, alone[row], order)
             elif row in replacing:
                 engine.element(value[0], value[1], time, windows, order, replacing[row])
-            elif not (inbox.updates and inbox.is_retraction(row)):
+            elif row not in inbox.retractions():
                 engine.element(value[0], value[1], time, windows, order)
         except UserCodeError:  # raised by a firing of the watermark, which the error already describes
             raise

@@ -1,12 +1,14 @@
-"""Accumulators as columns: which combiners have a kernel, how groups are reduced, and how outputs are computed."""
+"""Accumulators as columns: what a kernel can process, how groups are reduced, and how outputs are computed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dataflow_model.plan.kernels import Kernel, Reduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +20,9 @@ __all__ = ["COLUMNS", "finish", "fits", "means", "supports"]
 COLUMNS: Final = ("key", "window_start", "window_end", "accumulator", "count")
 """The columns of a table of partials, in order.
 
-`window_end` is omitted if the caller passes none, and `accumulator` for the kernel `"count"`. `count` is the number of
-elements.
+`window_end` is omitted if the caller passes none, and `accumulator` for a kernel that only counts. `count` is the
+number of elements.
 """
-_KERNELS: Final = frozenset({"sum", "count", "mean", "min", "max"})
 _EXACT_IN_FLOAT: Final = 2**53
 _LARGEST: Final = 2**63 - 1
 _HALF: Final = np.int64(32)
@@ -31,55 +32,52 @@ Column = Any
 """An int64 or float64 NumPy array."""
 
 
-def supports(key_type: pa.DataType, value_type: pa.DataType | None, kernel: str) -> bool:
-    """Return whether a kernel accepts columns of these types; `"count"` ignores `value_type`.
+def supports(key_type: pa.DataType, value_type: pa.DataType | None, kernel: Kernel) -> bool:
+    """Return whether a kernel accepts columns of these types; `COUNT` ignores `value_type`.
 
     Keys can be integers, booleans, floats, strings, binary, dates, timestamps to the microsecond and decimals, plain or
     dictionary-encoded. Values can be integers within int64, and floats.
 
     Example:
-        >>> supports(pa.string(), pa.int64(), "sum"), supports(pa.string(), pa.string(), "max")
+        >>> supports(pa.string(), pa.int64(), Kernel.SUM), supports(pa.string(), pa.string(), Kernel.MAX)
         (True, False)
     """
-    if kernel not in _KERNELS:
-        return False
     if pa.types.is_dictionary(key_type):
         key_type = key_type.value_type
     if not _is_key(key_type):
         return False
-    return kernel == "count" or (value_type is not None and _is_number(value_type))
+    return kernel.reduction is None or (value_type is not None and _is_number(value_type))
 
 
-def fits(keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray | None, kernel: str) -> bool:
+def fits(keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray | None, kernel: Kernel) -> bool:
     """Return whether a kernel can process these columns, given their types and values.
 
     It cannot process a null value (Python cannot add `None`), NaN as a key (which has no encoding), or NaN as a value
-    of `"min"` and `"max"` (where Python's result depends on the order). Null keys are accepted, and any value by
-    `"count"`.
+    of `MIN` and `MAX` (where Python's result depends on the order). Null keys are accepted, and any value by `COUNT`.
 
     Example:
-        >>> fits(pa.array([1, 2]), pa.array([5, None]), "sum")
+        >>> fits(pa.array([1, 2]), pa.array([5, None]), Kernel.SUM)
         False
     """
     if not supports(keys.type, None if values is None else values.type, kernel):
         return False
     if _has_nan(keys):
         return False
-    if kernel == "count":
+    if kernel.reduction is None:
         return True
-    return values is not None and not values.null_count and not (kernel in {"min", "max"} and _has_nan(values))
+    return values is not None and not values.null_count and not (kernel.compares and _has_nan(values))
 
 
-def finish(table: pa.Table, kernel: str) -> pa.Array:
+def finish(table: pa.Table, kernel: Kernel) -> pa.Array:
     """Return the output for each row of partials, equal to that of the combiner's `extract_output`.
 
     Example:
-        >>> finish(pa.table({"accumulator": [5, 9], "count": [2, 3]}), "mean").to_pylist()
+        >>> finish(pa.table({"accumulator": [5, 9], "count": [2, 3]}), Kernel.MEAN).to_pylist()
         [2.5, 3.0]
     """
-    if kernel == "count":
+    if kernel.reduction is None:
         return table["count"].combine_chunks()
-    if kernel != "mean":
+    if not kernel.divides:
         return table["accumulator"].combine_chunks()
     return pa.array(means(column(table, "accumulator"), column(table, "count")))
 
@@ -111,7 +109,7 @@ def column(table: pa.Table, name: str) -> Column:
     return table[name].to_numpy()
 
 
-def scatter(kernel: str, values: Column, groups: NDArray[np.int64], size: int) -> Column:
+def scatter(reduction: Reduction, values: Column, groups: NDArray[np.int64], size: int) -> Column:
     """Reduce `values` by the number of their group, in any order; each of the `size` groups has at least one row.
 
     Raises:
@@ -127,23 +125,31 @@ def scatter(kernel: str, values: Column, groups: NDArray[np.int64], size: int) -
         operation.at(reduced, groups, column)
         return reduced
 
-    return _reduce(kernel, values, reduce)
+    return _reduce(reduction, values, reduce)
 
 
-def reduce_runs(kernel: str, values: Column, starts: NDArray[np.int64]) -> Column:
+def reduce_runs(reduction: Reduction, values: Column, starts: NDArray[np.int64]) -> Column:
     """Reduce runs of adjacent rows; `starts` are the positions at which runs start, the first of them 0.
 
     Raises:
         OverflowError: if a sum of integers exceeds 64 bits.
     """
-    return _reduce(kernel, values, lambda operation, column: operation.reduceat(column, starts))
+    return _reduce(reduction, values, lambda operation, column: operation.reduceat(column, starts))
 
 
-def _reduce(kernel: str, values: Column, reduce: Callable[[np.ufunc, Column], Column]) -> Column:
-    if kernel == "min":
-        return reduce(np.minimum, values)
-    if kernel == "max":
-        return reduce(np.maximum, values)
+def _reduce(reduction: Reduction, values: Column, reduce: Callable[[np.ufunc, Column], Column]) -> Column:
+    match reduction:
+        case Reduction.MIN:
+            return reduce(np.minimum, values)
+        case Reduction.MAX:
+            return reduce(np.maximum, values)
+        case Reduction.SUM:
+            return _sums(values, reduce)
+        case _:
+            assert_never(reduction)
+
+
+def _sums(values: Column, reduce: Callable[[np.ufunc, Column], Column]) -> Column:
     if values.dtype != np.int64:
         with np.errstate(all="ignore"):  # +∞ and −∞ add up to NaN in Python too, without a warning
             return reduce(np.add, values)

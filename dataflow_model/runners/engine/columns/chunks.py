@@ -135,14 +135,14 @@ def partials_by_instant(
     values, times, windows = elements.values, elements.times, elements.windows
     if not (isinstance(values, Pairs) and isinstance(times, Integers) and isinstance(windows, Intervals)):
         return None
-    if values.key_row is not None or (values.row is not None and lift.kernel != "count"):
+    if values.key_row is not None or (values.row is not None and lift.kernel.reduction is not None):
         return None
     if not len(windows):
         return {}
     reached = np.array([watermarks.low for watermarks in chunk.watermarks], np.int64)
     before = np.concatenate([[watermark], reached[:-1]])
     batch = pa.record_batch({"key": values.keys.combine_chunks(), "value": values.values.combine_chunks()})
-    lift = attrs.evolve(lift, key="key", value=None if lift.kernel == "count" else "value")
+    lift = attrs.evolve(lift, key="key", value=None if lift.kernel.reduction is None else "value")
     partials: dict[int, tuple[pa.Table, int]] = {}
     for place, rows in _rows_by_due_place(windows.ends, array_of(chunk.elements.places), before, reached):
         part = batch if isinstance(rows, slice) else batch.take(pa.array(rows))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.plan.kernels import Kernel, Reduction
 from dataflow_model.runners.engine.columns.accumulators import column, number_column, scatter
 from dataflow_model.runners.engine.columns.keys import key_codes, take_keys
 
@@ -34,36 +35,37 @@ def partials(
     values: pa.Array | pa.ChunkedArray | None,
     window_start: NDArray[np.int64],
     window_end: NDArray[np.int64] | None,
-    kernel: str,
+    kernel: Kernel,
 ) -> pa.Table:
     """Combine elements into one row per key and window, with the columns of `COLUMNS`.
 
     Args:
         keys: one key per row; strings stay dictionary-encoded in the result.
-        values: the values to combine; the kernel `"count"` ignores them.
+        values: the values to combine; a kernel that counts ignores them.
         window_start: start of each row's window, in microseconds.
         window_end: end of each row's window; `None` if the start identifies the window.
-        kernel: `"sum"`, `"count"`, `"mean"`, `"min"` or `"max"`.
+        kernel: what to compute.
 
     Raises:
         OverflowError: if a sum of integers exceeds 64 bits; the general path has no such limit.
 
     Example:
-        >>> table = partials(pa.array([1, 2, 1]), pa.array([5, 7, 9]), np.zeros(3, np.int64), None, "sum")
+        >>> table = partials(pa.array([1, 2, 1]), pa.array([5, 7, 9]), np.zeros(3, np.int64), None, Kernel.SUM)
         >>> table.to_pylist()[0]
         {'key': 1, 'window_start': 0, 'accumulator': 14, 'count': 2}
     """
     codes, distinct = key_codes(keys)
     grouping = _Groups(codes, distinct, window_start, window_end)
     groups, size = grouping.groups, grouping.size
-    columns = {} if kernel == "count" or values is None else {
-        "accumulator": scatter("sum" if kernel == "mean" else kernel, number_column(values), groups, size)
+    reduction = kernel.reduction
+    columns = {} if reduction is None or values is None else {
+        "accumulator": scatter(reduction, number_column(values), groups, size)
     }  # fmt: skip
     columns["count"] = np.bincount(groups, minlength=size)
     return grouping.table(columns)
 
 
-def merge_partials(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
+def merge_partials(tables: Sequence[pa.Table], kernel: Kernel) -> pa.Table:
     """Merge tables of partials of one schema into one row per key and window.
 
     Raises:
@@ -71,8 +73,8 @@ def merge_partials(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
 
     Example:
         >>> at = np.zeros(1, np.int64)
-        >>> table = partials(pa.array(["UA"]), pa.array([5]), at, at + 10, "sum")
-        >>> merge_partials([table, table], "sum")["accumulator"].to_pylist()
+        >>> table = partials(pa.array(["UA"]), pa.array([5]), at, at + 10, Kernel.SUM)
+        >>> merge_partials([table, table], Kernel.SUM)["accumulator"].to_pylist()
         [10]
     """
     table = concat(tables)
@@ -87,9 +89,9 @@ def merge_partials(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
     )
 
 
-def merging_operations(table: pa.Table, kernel: str) -> dict[str, str]:
+def merging_operations(table: pa.Table, kernel: Kernel) -> dict[str, Reduction]:
     """Return the operation that merges each accumulator column of a table of partials."""
-    operations = {"accumulator": kernel if kernel in {"min", "max"} else "sum", "count": "sum"}
+    operations = {"accumulator": kernel.reduction or Reduction.SUM, "count": Reduction.SUM}
     return {name: operation for name, operation in operations.items() if name in table.column_names}
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.plan.kernels import Kernel, Reduction
 from dataflow_model.runners.engine.columns.accumulators import column, number_column, reduce_runs
 from dataflow_model.runners.engine.columns.keys import key_codes, take_keys
 from dataflow_model.runners.engine.columns.partials import concat, merging_operations
@@ -34,7 +35,7 @@ def session_partials(
     values: pa.Array | pa.ChunkedArray | None,
     event_times: NDArray[np.int64],
     gap: int,
-    kernel: str,
+    kernel: Kernel,
 ) -> pa.Table:
     """Combine elements into one row per key and session, with the columns of `COLUMNS`.
 
@@ -47,7 +48,7 @@ def session_partials(
     Source: the Dataflow Model paper, section 2.2 (session windows).
 
     Example:
-        >>> table = session_partials(pa.array(["a"] * 3), pa.array([1, 2, 4]), np.array([0, 9, 19]), 10, "sum")
+        >>> table = session_partials(pa.array(["a"] * 3), pa.array([1, 2, 4]), np.array([0, 9, 19]), 10, Kernel.SUM)
         >>> [(row["window_start"], row["window_end"], row["accumulator"]) for row in table.to_pylist()]
         [(0, 19, 3), (19, 29, 4)]
     """
@@ -56,8 +57,9 @@ def session_partials(
     codes, times = codes[order], event_times[order]
     starts = _run_starts(codes, _apart(times[1:], times[:-1], gap))
     last = times[_run_ends(starts, len(times))]
-    columns = {} if kernel == "count" or values is None else {
-        "accumulator": reduce_runs("sum" if kernel == "mean" else kernel, number_column(values)[order], starts)
+    reduction = kernel.reduction
+    columns = {} if reduction is None or values is None else {
+        "accumulator": reduce_runs(reduction, number_column(values)[order], starts)
     }  # fmt: skip
     return pa.table(
         {
@@ -70,7 +72,7 @@ def session_partials(
     )
 
 
-def merge_sessions(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
+def merge_sessions(tables: Sequence[pa.Table], kernel: Kernel) -> pa.Table:
     """Merge tables of partial sessions of one schema, so that intersecting sessions of a key become one.
 
     Raises:
@@ -78,8 +80,8 @@ def merge_sessions(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
 
     Example:
         >>> def one(event_time):
-        ...     return session_partials(pa.array(["a"]), pa.array([1]), np.array([event_time]), 10, "sum")
-        >>> merge_sessions([one(0), one(20), one(9)], "sum").select(["window_start", "window_end"]).to_pylist()
+        ...     return session_partials(pa.array(["a"]), pa.array([1]), np.array([event_time]), 10, Kernel.SUM)
+        >>> merge_sessions([one(0), one(20), one(9)], Kernel.SUM).select(["window_start", "window_end"]).to_pylist()
         [{'window_start': 0, 'window_end': 19}, {'window_start': 20, 'window_end': 30}]
     """
     table = concat(tables)
@@ -96,7 +98,7 @@ def merge_sessions(tables: Sequence[pa.Table], kernel: str) -> pa.Table:
         {
             "key": take_keys(codes[starts], distinct),
             "window_start": opens[starts],
-            "window_end": reduce_runs("max", ends, starts),
+            "window_end": reduce_runs(Reduction.MAX, ends, starts),
             **columns,
         }
     )

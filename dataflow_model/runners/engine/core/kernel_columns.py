@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.combine import KernelForm
+    from dataflow_model.plan.kernels import Kernel
 
 __all__ = [
-    "COUNTED",
     "FLOAT",
     "NO_NUMBERS",
-    "SIGNS",
     "WHOLE",
     "KernelColumns",
     "decoded",
@@ -27,10 +26,6 @@ __all__ = [
     "nothing_of",
 ]
 
-SIGNS: Final = {"min": -1, "max": 1}
-"""The kernels that compare numbers, with the sign of those that are better."""
-COUNTED: Final = frozenset({"count", "mean"})
-"""The kernels that need the number of elements."""
 WHOLE, FLOAT, NO_NUMBERS = "q", "d", "-"
 """The type codes of numbers, and that of a kernel without any yet."""
 
@@ -55,39 +50,36 @@ class KernelColumns:
     @staticmethod
     def counts(form: KernelForm, codes: str) -> tuple[int, int]:
         """Return the number of columns for cells, and for emitted values."""
-        touched = FLOAT in codes or not SIGNS.keys().isdisjoint(form.kernels)
-        counted = not COUNTED.isdisjoint(form.kernels)
-        numbers = sum(0 if kernel == "count" else 2 if kernel in SIGNS else 1 for kernel in form.kernels)
-        return counted + numbers + touched, len(form.kernels) + touched
+        touched = FLOAT in codes or form.compares
+        numbers = sum(0 if kernel.reduction is None else 2 if kernel.compares else 1 for kernel in form.kernels)
+        return form.counts + numbers + touched, len(form.kernels) + touched
 
     def accumulators(self) -> list[Any]:
         """Return the accumulators of the cells, as the combiner has them."""
         columns = iter(self.cells)
-        counts: list[Any] = [] if COUNTED.isdisjoint(self.form.kernels) else next(columns).tolist()
+        counts: list[Any] = next(columns).tolist() if self.form.counts else []
         touched = self.cells[-1] if self._is_touch_noted else None
         parts: list[list[Any]] = []
         for kernel, code in zip(self.form.kernels, self.codes, strict=True):
-            if kernel == "count":
+            if kernel.reduction is None:
                 parts.append(counts)
                 continue
             part = _with_nothing(decoded(next(columns), code), touched, kernel, code)
-            if kernel in SIGNS:
+            if kernel.compares:
                 next(columns)
-            parts.append(list(zip(part, counts, strict=True)) if kernel == "mean" else part)
+            parts.append(list(zip(part, counts, strict=True)) if kernel.divides else part)
         return parts[0] if self.form.row is None else list(zip(*parts, strict=True))
 
     def standing_values(self) -> list[Any]:
         """Return the emitted values."""
-        types = [
-            FLOAT if kernel == "mean" else code for kernel, code in zip(self.form.kernels, self.codes, strict=True)
-        ]
+        types = [FLOAT if kernel.divides else code for kernel, code in zip(self.form.kernels, self.codes, strict=True)]
         outputs = [decoded(column, code) for column, code in zip(self.standing, types, strict=False)]
         touched = self.standing[-1] if self._is_touch_noted else None
         return in_python(self.form, self.codes, outputs, touched)
 
     @property
     def _is_touch_noted(self) -> bool:
-        return FLOAT in self.codes or not SIGNS.keys().isdisjoint(self.form.kernels)
+        return FLOAT in self.codes or self.form.compares
 
 
 def in_python(
@@ -95,7 +87,7 @@ def in_python(
 ) -> list[Any]:
     """Return outputs as Python values, with the outputs of kernels for an empty input."""
     parts = [
-        _with_nothing(outputs, touched, kernel, NO_NUMBERS if kernel == "mean" else code)
+        _with_nothing(outputs, touched, kernel, NO_NUMBERS if kernel.divides else code)
         for kernel, code, outputs in zip(form.kernels, codes, columns, strict=True)
     ]
     return (
@@ -110,16 +102,16 @@ def decoded(bits: NDArray[np.int64], code: str) -> NDArray[Any]:
     return bits.view(np.float64) if code == FLOAT else bits
 
 
-def _with_nothing(numbers: NDArray[Any], touched: NDArray[np.int64] | None, kernel: str, code: str) -> list[Any]:
+def _with_nothing(numbers: NDArray[Any], touched: NDArray[np.int64] | None, kernel: Kernel, code: str) -> list[Any]:
     """Return numbers as Python values, with the value of nothing where there has been no element."""
     values: list[Any] = numbers.tolist()
-    if touched is not None and (kernel in SIGNS or code == FLOAT):
+    if touched is not None and (kernel.compares or code == FLOAT):
         nothing = nothing_of(kernel)
         for place in np.flatnonzero(touched == 0).tolist():
             values[place] = nothing
     return values
 
 
-def nothing_of(kernel: str) -> int | None:
+def nothing_of(kernel: Kernel) -> int | None:
     """Return the accumulator of an empty input; for a mean, without its count."""
-    return None if kernel in SIGNS else 0
+    return None if kernel.compares else 0

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.plan.kernels import Reduction
 from dataflow_model.runners.engine.columns.accumulators import means
 from dataflow_model.runners.engine.core.columns import column, leading, lengthened
 from dataflow_model.runners.engine.core.kernel_columns import (
-    COUNTED,
     FLOAT,
     NO_NUMBERS,
-    SIGNS,
     WHOLE,
     KernelColumns,
     decoded,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.combine import KernelForm
+    from dataflow_model.plan.kernels import Kernel
     from dataflow_model.runners.engine.core.machine import GroupingMachine
 
     Numbers = array[int] | array[float]
@@ -47,7 +47,8 @@ class _Numbers:
     """The numbers that one kernel adds up or compares.
 
     Attributes:
-        kernel: the name of the kernel.
+        kernel: the kernel.
+        reduction: how it reduces numbers.
         code: the type code of the numbers; `None` until the first number is known.
         by_slot: the sum, or the least or greatest value, of each slot.
         present: 1 for each slot that has a least or greatest value, otherwise 0.
@@ -56,7 +57,8 @@ class _Numbers:
         largest: an upper bound of the total of all absolute sums.
     """
 
-    kernel: str
+    kernel: Kernel
+    reduction: Reduction
     code: str | None = None
     by_slot: Numbers = attrs.field(factory=lambda: column(_FIRST_CAPACITY))
     present: array[int] = attrs.field(factory=lambda: column(_FIRST_CAPACITY))
@@ -70,7 +72,7 @@ class _Numbers:
         Merging and clearing sums does not increase their total. All numbers ever added are counted until the bound is
         reached; only then the total of the existing sums is computed again.
         """
-        if self.code != WHOLE or self.kernel in SIGNS:
+        if self.code != WHOLE or self.reduction is not Reduction.SUM:
             return True
         total = float(np.abs(added.astype(np.float64)).sum())
         if self.largest + total >= _BOUND:
@@ -80,11 +82,15 @@ class _Numbers:
 
     def fold(self, log: Any, begin: int) -> None:
         """Fold the operations of a log from `begin` on."""
-        if self.kernel in SIGNS:
-            sign = SIGNS[self.kernel]
-            keep_best(log, begin, self.by_slot, self.present, self.values, self.fired, sign)
-        else:
-            add_up(log, begin, self.by_slot, self.values, self.fired)
+        match self.reduction:
+            case Reduction.SUM:
+                add_up(log, begin, self.by_slot, self.values, self.fired)
+            case Reduction.MIN:
+                keep_best(log, begin, self.by_slot, self.present, self.values, self.fired, -1)
+            case Reduction.MAX:
+                keep_best(log, begin, self.by_slot, self.present, self.values, self.fired, 1)
+            case _:
+                assert_never(self.reduction)
 
 
 class KernelFold:
@@ -101,13 +107,14 @@ class KernelFold:
     def __init__(self, form: KernelForm, machine: GroupingMachine) -> None:
         self._form = form
         self._machine = machine
-        self._numbers = [None if kernel == "count" else _Numbers(kernel) for kernel in form.kernels]
+        reductions = [(kernel, kernel.reduction) for kernel in form.kernels]
+        self._numbers = [None if reduction is None else _Numbers(kernel, reduction) for kernel, reduction in reductions]
         self._adding = [numbers for numbers in self._numbers if numbers is not None]
-        self._is_counted = not COUNTED.isdisjoint(form.kernels)
+        self._is_counted = form.counts
         self._counts = column(_FIRST_CAPACITY)
         self._touched = column(_FIRST_CAPACITY)
-        self._is_touch_noted = not SIGNS.keys().isdisjoint(form.kernels)
-        self._standing = [array(FLOAT if kernel == "mean" else WHOLE) for kernel in form.kernels]
+        self._is_touch_noted = form.compares
+        self._standing = [array(FLOAT if kernel.divides else WHOLE) for kernel in form.kernels]
         self._standing_touched = column(0)
         self._places = column(0)
         self.begin()
@@ -208,7 +215,7 @@ class KernelFold:
         cells = [leading(self._counts, len(self._counts))[slots]] if self._is_counted else []
         for numbers in self._adding:
             cells.append(leading(numbers.by_slot, len(numbers.by_slot))[slots].view(np.int64))
-            if numbers.kernel in SIGNS:
+            if numbers.kernel.compares:
                 cells.append(leading(numbers.present, len(numbers.present))[slots])
         standing = [leading(outputs, len(outputs))[entries].view(np.int64) for outputs in self._standing]
         if self._is_touch_noted:
@@ -227,7 +234,7 @@ class KernelFold:
         for numbers, code in zip(self._numbers, columns.codes, strict=True):
             if numbers is not None:
                 by_slot = decoded(next(parts), code)
-                parts_of.append((numbers, by_slot, next(parts) if numbers.kernel in SIGNS else None))
+                parts_of.append((numbers, by_slot, next(parts) if numbers.kernel.compares else None))
                 if not numbers.has_room_for(by_slot):
                     return False
         self._admit()
@@ -240,7 +247,7 @@ class KernelFold:
         for outputs, bits, kernel, code in zip(
             self._standing, columns.standing, self._form.kernels, columns.codes, strict=False
         ):
-            leading(outputs, len(outputs))[entries] = decoded(bits, FLOAT if kernel == "mean" else code)
+            leading(outputs, len(outputs))[entries] = decoded(bits, FLOAT if kernel.divides else code)
         if self._is_touch_noted:  # without elements, if it is not noted there: see `_takes`
             are_noted = len(columns.standing) > len(self._standing)
             leading(self._touched, len(self._touched))[slots] = columns.cells[-1] if are_noted else 0
@@ -274,18 +281,18 @@ class KernelFold:
         counts: list[list[int]] = []
         totals: list[list[Any]] = []
         for kernel, part in zip(self._form.kernels, parts, strict=True):
-            pairs = kernel == "mean"
+            pairs = kernel.divides
             totals.append([total for total, _ in part] if pairs else part)
-            if kernel in COUNTED:
+            if kernel.counts:
                 counts.append([count for _, count in part] if pairs else part)
         for kernel, numbers, part, output in zip(self._form.kernels, self._numbers, totals, outputs, strict=True):
-            if numbers is not None and not self._holds(numbers, part if kernel == "mean" else [*part, *output]):
+            if numbers is not None and not self._holds(numbers, part if kernel.divides else [*part, *output]):
                 return False
         self._admit()
         touched = [self._touches(*kernel) for kernel in zip(self._numbers, totals, strict=True)]
         # The mean of nothing is NaN, as that of some floats is.
         were_touched = [
-            None if kernel == "mean" else self._touches(numbers, output)
+            None if kernel.divides else self._touches(numbers, output)
             for kernel, numbers, output in zip(self._form.kernels, self._numbers, outputs, strict=True)
         ]
         if not (_are_equal(counts) and _are_equal(touched) and _are_equal(were_touched)):
@@ -293,7 +300,7 @@ class KernelFold:
         for numbers, part in zip(self._numbers, totals, strict=True):
             if numbers is not None:
                 _fill(numbers.by_slot, slots, _without_none(part))
-                if numbers.kernel in SIGNS:
+                if numbers.kernel.compares:
                     _fill(numbers.present, slots, [number is not None for number in part])
         for numbers_of_standing, output in zip(self._standing, outputs, strict=True):
             _fill(numbers_of_standing, entries, _without_none(output))
@@ -314,7 +321,7 @@ class KernelFold:
 
     def _touches(self, numbers: _Numbers | None, values: Sequence[Any]) -> list[bool] | None:
         """Return which accumulators or outputs are not of an empty input; `None` if the values do not show it."""
-        if numbers is None or (numbers.kernel not in SIGNS and numbers.code != FLOAT):
+        if numbers is None or (not numbers.kernel.compares and numbers.code != FLOAT):
             return None
         nothing = nothing_of(numbers.kernel)
         return [not _is_nothing(value, nothing) for value in values]
@@ -332,7 +339,7 @@ class KernelFold:
         slots, entries = self._machine.cells.used, self._machine.standing.panes.count
         for numbers in self._adding:
             numbers.by_slot = _extended(numbers.by_slot, slots)
-            if numbers.kernel in SIGNS:
+            if numbers.kernel.compares:
                 numbers.present = _extended(numbers.present, slots)
         if self._is_counted:
             self._counts = _extended(self._counts, slots)
@@ -362,10 +369,10 @@ class KernelFold:
         numbers = self._numbers[place]
         counts = leading(self._fired_counts, panes) if self._is_counted else None
         if numbers is None:
-            assert counts is not None  # noqa: S101 - only "count" has no numbers
+            assert counts is not None  # noqa: S101 - what only counts has no numbers
             return counts
         fired = leading(numbers.fired, panes)
-        if numbers.kernel != "mean":
+        if not numbers.kernel.divides:
             return fired
         assert counts is not None  # noqa: S101 - means are counted
         return means(fired, counts)

@@ -195,6 +195,12 @@ class _Timers:
         for deadline, end, start, window, key in zip(*(column.tolist() for column in columns), strict=True):
             yield timer_cause(deadline, (end, start, self.encodings[window]), self.names[key])
 
+    def cause(self, place: int) -> Cause:
+        """Return a timer as a cause."""
+        encoding, name = self.encodings[int(self.windows[place])], self.names[int(self.keys[place])]
+        window = int(self.ends[place]), int(self.starts[place]), encoding
+        return timer_cause(int(self.deadlines[place]), window, name)
+
     def sort_keys(self) -> list[NDArray[np.int64]]:
         """Return arrays by which the timers compare, the least significant first."""
         codes, names = self.own_names()
@@ -227,6 +233,7 @@ class PaneOrders(OrderLane):
     """
 
     instants: NDArray[np.int64] | None = None  # which older pickles lack
+    _known_places: tuple[NDArray[np.int64] | None, NDArray[np.int64]] = (None, np.empty(0, np.int64))
 
     def __init__(
         self,
@@ -253,10 +260,19 @@ class PaneOrders(OrderLane):
 
     def bare_item(self, row: int) -> tuple[Any, ...]:
         """Return the same for one pane."""
-        alone = copy.copy(self)
-        alone.select(slice(row, row + 1))
-        [order] = alone.bare()
-        return order
+        phase, number = int(self.phases[row]), int(self.pane_numbers[row])
+        place = int(self._places[row])
+        return (phase, *self.elements[place], number) if phase == ELEMENT else (phase, self.timers.cause(place), number)
+
+    @property
+    def _places(self) -> NDArray[np.int64]:
+        """For each pane, the place of what has caused it among the elements or the timers; worked out once."""
+        of, places = self._known_places
+        if of is not self.phases:
+            are_elements = self.phases == ELEMENT
+            places = np.where(are_elements, np.cumsum(are_elements), np.cumsum(~are_elements)) - 1
+            self._known_places = self.phases, places
+        return places
 
     def sorting(self, *major: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return the places by which to sort the panes; `None` if they are in order already.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.side_join import JoinState
     from dataflow_model.runners.sharded.rows import PackedBundle
+    from dataflow_model.runners.sharded.state.key_classes import KeyClasses
 
 __all__ = ["ShardMeta"]
 
@@ -32,6 +33,7 @@ class ShardMeta:
         waiting: elements whose instant is not complete.
         joins: the state of each ParDo with changing side inputs.
         latest: the last instant so far; elements of an earlier one are behind the clock.
+        key_classes: the classes of records of which there are keys, or ids of `Deduplicate`, with their fields.
     """
 
     positions: dict[str, dict[str, Any]] = attrs.field(factory=dict)
@@ -43,3 +45,4 @@ class ShardMeta:
     waiting: list[PackedBundle] = attrs.field(factory=list)
     joins: dict[str, JoinState] = attrs.field(factory=dict)
     latest: At | None = None
+    key_classes: KeyClasses = attrs.field(factory=dict)

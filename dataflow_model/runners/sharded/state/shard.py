@@ -14,6 +14,7 @@ import attrs
 from dataflow_model.errors import DataflowError
 from dataflow_model.runners.engine.shard import StageShard
 from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.runners.sharded.state.key_classes import check_key_classes, further_key_classes
 from dataflow_model.runners.sharded.state.log import Contents, Delta, StateLog
 from dataflow_model.runners.sharded.state.meta import ShardMeta
 from dataflow_model.runners.sharded.unpicklable import unpicklable_state
@@ -52,7 +53,8 @@ class ShardState:
         """Return the shard in its durable state, and remove it from the worker's cache until `commit` returns it.
 
         Raises:
-            CheckpointMismatch: if another version of the package wrote the durable state in another format.
+            CheckpointMismatch: if another version of the package wrote the durable state in another format, or if a
+                class of keys has changed.
             StateCorruption: if it is damaged.
         """
         program = task.program
@@ -110,6 +112,7 @@ class ShardState:
         self.meta.percentiles = {
             producer: further for producer, watermarks in known if (further := watermarks.percentiles)
         }
+        self.meta.key_classes |= further_key_classes(self.meta.key_classes, entries)
         task.reach("before_state")
         self.token = self._log.append(Delta(self.meta, entries), self._current, self.contents)
         task.reach("after_state")
@@ -128,6 +131,7 @@ class ShardState:
             delta = log.read(record)
             self.contents.note(record, delta.entries)
             self.meta = delta.meta
+            check_key_classes(self.meta.key_classes)
             for name, changes in delta.entries.items():
                 self.shard.machines[name].apply(changes)
         for name, machine in self.shard.machines.items():

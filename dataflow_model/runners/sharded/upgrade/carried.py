@@ -21,6 +21,7 @@ from dataflow_model.runners.engine.side_join import JoinState
 from dataflow_model.runners.engine.timeline import ReplayProgress
 from dataflow_model.runners.engine.watermarks import WatermarkLane, Watermarks
 from dataflow_model.runners.sharded.rows import PackedBundle
+from dataflow_model.runners.sharded.state.key_classes import KeyClasses, check_key_classes
 from dataflow_model.runners.sharded.state.log import Delta
 from dataflow_model.runners.sharded.state.meta import ShardMeta
 from dataflow_model.time import MAX_TIMESTAMP
@@ -48,6 +49,7 @@ class Carried:
         waiting: the elements whose instant is not complete, each bundle with the stage that it has reached.
         joins: the state of each ParDo with changing side inputs.
         latest: the last instant.
+        key_classes: the classes of records of which there are keys.
     """
 
     positions: dict[str, dict[str, Any]] = attrs.field(factory=dict)
@@ -58,6 +60,7 @@ class Carried:
     waiting: list[tuple[int, PackedBundle]] = attrs.field(factory=list)
     joins: dict[str, JoinState] = attrs.field(factory=dict)
     latest: At | None = None
+    key_classes: KeyClasses = attrs.field(factory=dict)
 
     def of_sources(self, labels: Collection[str]) -> ShardMeta:
         """Return the state of the sources alone.
@@ -114,6 +117,8 @@ def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collec
         for meta in metas:
             _least(carried.watermarks, meta.watermarks)
             _least(reports, meta.reports)
+            check_key_classes(meta.key_classes)
+            carried.key_classes |= meta.key_classes
             for producer, values in meta.percentiles.items():
                 least = carried.percentiles.get(producer, values)
                 carried.percentiles[producer] = tuple(map(min, least, values))
@@ -171,6 +176,7 @@ def share(
         replay=ReplayProgress() if carried.replay is None or stage.depth > 1 else carried.replay,
         joins={label: _join_of_share(join, part) for label, join in carried.joins.items() if label in stage.machines},
         latest=latest,
+        key_classes=carried.key_classes,
     )
     keyed = {node.label for node in program.staged.keyed}
     for label, counts in carried.counters.items():
