@@ -62,6 +62,7 @@ def copied(value: tuple[Any, ...], kept: tuple[type, ...] = ()) -> Copied:
         >>> class Seen:
         ...     def __init__(self):
         ...         self.values, self.lock = [], threading.Lock()
+        >>> Seen.__module__ = "docs"  # a class of a user's
         >>> seen = Seen()
         >>> copies, shared = copied((seen,))
         >>> copies[0].values is seen.values, copies[0].lock is seen.lock, shared

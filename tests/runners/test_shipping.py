@@ -75,7 +75,7 @@ def test_no_command_is_so_large_that_spark_broadcasts_it(session: Any, tmp_path:
         packed = ship_program(session, program_with(b"x" * size).pack(), tmp_path, shared=True)
         assert len(serializer().dumps(processor(session, KeyedStage, packed, 1))) < 1_000_000
         along.append(bool(packed.blob))
-    assert along[:5] == [True] * 5
+    assert along[:4] == [True] * 4  # on a cluster, the package takes the rest
     assert not along[-1]
 
 
