@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -19,13 +20,15 @@ from tests.support.inputs import write_seconds
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
 from tests.support.laws.impure import Impure, Made, Step, check_calls, check_one_value, impure_pipelines, readings
 from tests.support.laws.retracting import by_parity
-from tests.support.pipelines import draw, run, seen
+from tests.support.pipelines import draw, run, seen, start
 from tests.support.runners.local_streams import Stepped, put_rows
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dataflow_model.plan.records import Record
+    from dataflow_model.plan.runner import PipelineResult
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* which emits retractions at the event time of:dataflow_model.PlanWarning"),
@@ -94,6 +97,29 @@ def test_a_stream_sees_the_same_elements_after_a_restart(case: Impure) -> None:
         check_one_value(collections, case)
         looked_up = [record.value for record in stream.collected("looked up")]
         assert looked_up == [[sorted(one.drawn for one in side) for side in collections.values()]] * 3
+
+
+@on_hosts("process", slow=("streaming",))
+def test_a_started_stream_goes_on_with_the_same_side_inputs_on_every_host(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        ids = p | "names" >> dm.Create(["a", "b"]) | "drawn" >> dm.Map(lambda name: (name, uuid4()))
+        _ = ids | "ids" >> dm.io.Collect()
+        followed = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True)
+        _ = followed | "look" >> dm.Map(lambda _, ids: sorted(ids), dm.AsIter(ids)) | "looked up" >> dm.io.Collect()
+
+    for number in range(2):
+        put_rows(tmp_path / "rows", str(number), [(number, "a", number)])
+        result = start(runner_on(host, request, tmp_path / "checkpoint"), build)
+        wait_for(result, functools.partial(has_collected, result, number + 1))
+        result.stop()
+    ids = sorted(record.value for record in result.collected("ids"))
+    assert [record.value for record in result.collected("looked up")] == [ids, ids]
+
+
+def has_collected(result: PipelineResult, count: int) -> bool:
+    return len(result.collected("looked up")) == count
 
 
 def look(_: Any, *sides: list[Made]) -> list[list[str]]:
