@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -116,17 +115,26 @@ def test_the_laws_hold_where_values_are_refused() -> None:
 def test_the_check_acquires_and_releases_its_own_combiner() -> None:
     steps: list[str] = []
 
-    @attrs.define
-    class Connected(dm.Sum):
-        connection: list[str] = attrs.Factory(list)
+    class Connected(dm.CombineFn[Any, Any, Any]):
+        def __init__(self) -> None:
+            self.connection: list[str] = []
 
         def setup(self) -> None:
             self.connection.append("open")
             steps.append("open")
 
+        def create_accumulator(self) -> Any:
+            return 0
+
         def add_input(self, accumulator: Any, element: Any) -> Any:
             assert self.connection == ["open"]
-            return super().add_input(accumulator, element)
+            return accumulator + element
+
+        def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+            return sum(accumulators)
+
+        def extract_output(self, accumulator: Any) -> Any:
+            return accumulator
 
         def teardown(self) -> None:
             self.connection.clear()
