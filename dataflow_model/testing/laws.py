@@ -32,6 +32,7 @@ __all__ = [
     "check_balance",
     "check_conservation",
     "check_fold",
+    "check_lives",
     "check_net_values",
     "check_on_time",
     "check_pane_sequence",
@@ -52,12 +53,22 @@ Place = tuple[bytes, "Window"]
 _LATER = {PaneTiming.ON_TIME, PaneTiming.LATE}
 
 
-def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> None:
-    """Law 1: a grouping's panes, combined according to its accumulation mode, equal the batch result."""
+def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed, *, reopened: bool = False) -> None:
+    """Law 1: a grouping's panes, combined according to its accumulation mode, equal the batch result.
+
+    Args:
+        node: the grouping.
+        stream: the run.
+        batch: the run on all data at once.
+        reopened: whether windows were reopened after they had expired. If the grouping does so, the values of their
+            lives are no results of the whole window, but their accumulators merge to it.
+    """
     panes = stream.panes[node.label]
     answer = _answer(batch.panes[node.label])
     problem = f"the panes of {node.label!r} do not fold to the batch result"
-    if node.strategy.retracting:
+    if reopened and _reopens(node):
+        pass
+    elif node.strategy.retracting:
         values = [(record.value[0], record.window, record.value[1]) for record in panes if not record.is_retraction]
         taken = [(record.value[0], record.window, record.value[1]) for record in panes if record.is_retraction]
         left, missing = difference(values, taken)
@@ -114,6 +125,42 @@ def check_same_panes(
         raise Broken(f"{subject} differs", law=BUNDLING, columns=columns, sides=(left, right))
 
 
+def check_lives(node: GroupByKeyAndWindow, stream: Observed) -> None:
+    """Law 1 for windows that are reopened: the last value of each life is that of the elements in this life."""
+    strategy = node.strategy
+    if not _reopens(node) or strategy.merges or not strategy.accumulates or node.label not in stream.traces:
+        return
+    if not _same_sequence(node, stream):
+        return
+    values = [pane for pane in stream.panes[node.label] if not pane.is_retraction]
+    combine = node.combine
+    for life, traces in zip(_lives(values), _lives(stream.traces[node.label]), strict=True):
+        accumulators = [trace.value[1].accumulator for trace in traces]
+        expected = combine.extract_output(combine.merge_accumulators(accumulators))
+        if not same(life[-1].value[1], expected):
+            raise Broken(
+                f"the last pane of a life of {life[0].window!r} of {node.label!r} is not the result of its elements",
+                law=BATCH_IS_STREAM,
+                columns=("its panes", "the result of its elements"),
+                sides=(pane_rows(life), [expected]),
+            )
+
+
+def _reopens(node: GroupByKeyAndWindow) -> bool:
+    return node.strategy.late_data is LateData.DUPLICATE_WINDOW
+
+
+def _lives(panes: Iterable[Record]) -> list[list[Record]]:
+    """Return the panes of each life of each window, that are no retractions: a life begins with index 0."""
+    lives: defaultdict[Place, list[list[Record]]] = defaultdict(list)
+    for pane in panes:
+        of_window = lives[_place(pane)]
+        if pane.pane.index == 0 or not of_window:
+            of_window.append([])
+        of_window[-1].append(pane)
+    return [life for of_window in lives.values() for life in of_window]
+
+
 def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
     """Law 5: every element is in exactly one discarding pane of its window, or counted as dropped."""
     closed = stream.counters.get(node.label, {}).get("dropped_because_closed", 0)
@@ -141,7 +188,10 @@ def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
 
 
 def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
-    """Law 6: a retraction retracts the window's current value, and no window has two values at once."""
+    """Law 6: a retraction retracts the window's current value, and no window has two values at once.
+
+    A window that is reopened has another value then.
+    """
     if not node.strategy.retracting:
         return
     live: dict[Place, Any] = {}
@@ -154,7 +204,8 @@ def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
                 else "retracts a value that was not emitted"
             )
         else:
-            problem = "adds a second value to its window" if place in live else None
+            is_reopened = _reopens(node) and pane.pane.index == 0
+            problem = "adds a second value to its window" if place in live and not is_reopened else None
             live[place] = pane.value[1]
         if problem:
             rows = pane_rows(panes)
@@ -167,15 +218,17 @@ def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
 
 
 def check_pane_sequence(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
-    """Law 7: indices count from 0; at most one pane is on time; none after it is early; none follows the last."""
-    if node.strategy.late_data is LateData.DUPLICATE_WINDOW:
-        return
+    """Law 7: indices count from 0; at most one pane is on time; none after it is early; none follows the last.
+
+    A window that is reopened has a single pane then, which is late and the last.
+    """
     of_window: defaultdict[Place, list[Record]] = defaultdict(list)
     for pane in panes:
         if not pane.is_retraction:
             of_window[_place(pane)].append(pane)
     for window_panes in of_window.values():
-        problem = _wrong_sequence(window_panes)
+        first, *further = _lives(window_panes) if _reopens(node) else [window_panes]
+        problem = _wrong_sequence(first) or ("a reopened window has other panes" if _wrong_lives(further) else None)
         # A window that merges again into the same bounds starts its sequence again.
         if problem and not node.strategy.merges:
             raise Broken(
@@ -222,6 +275,12 @@ def _wrong_sequence(panes: Sequence[Record]) -> str | None:
     if PaneTiming.EARLY in timings[passed:]:
         return "an early pane follows one that is not early"
     return "a pane follows the last pane" if any(pane.pane.is_last for pane in panes[:-1]) else None
+
+
+def _wrong_lives(lives: Iterable[Sequence[Record]]) -> bool:
+    """Return whether a window that was reopened has another pane than a single one, late and the last."""
+    infos = [pane.pane for life in lives for pane in life]
+    return any(info.index or info.timing is not PaneTiming.LATE or not info.is_last for info in infos)
 
 
 def pane_rows(panes: Iterable[Record]) -> list[Any]:

@@ -16,7 +16,7 @@ from dataflow_model.plan.graph import main_inputs
 from dataflow_model.plan.message_sinks import CollectSink
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Ref, Write
 from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.plan.strategy import AccumulationMode
+from dataflow_model.plan.strategy import AccumulationMode, LateData
 from dataflow_model.transforms import PCollection, Pipeline
 from dataflow_model.transforms.associative import AssociativeFn
 from dataflow_model.triggers import Never
@@ -168,6 +168,14 @@ class Subject:
         plan = reducing_early(self.plan(script)[0])
         return _run(_with_probes(plan) if probed else with_panes(plan), runner)
 
+    def reopens(self, script: TestStream, runner: Runs) -> bool:
+        """Return whether an expired window is reopened for late elements: where `"drop"` would drop elements."""
+        plan = reducing_early(self.plan(script)[0])
+        dropping = [_dropping_late(node) for node in plan.nodes]
+        if all(node is before for node, before in zip(dropping, plan.nodes, strict=True)):
+            return False
+        return _run(with_panes(attrs.evolve(plan, nodes=tuple(dropping))), runner).dropped_anything()
+
     def run_to_the_end(self, script: TestStream, runner: Runs) -> Observed:
         """Run the pipeline on all data at once, with each grouping emitting only when its windows expire."""
         plan, _ = self.plan(script)
@@ -247,6 +255,13 @@ def reducing_early(plan: Plan) -> Plan:
         for node in plan.nodes
     ]
     return attrs.evolve(plan, nodes=tuple(nodes))
+
+
+def _dropping_late(node: Node) -> Node:
+    """Return a grouping that reopens windows as one that drops the elements instead; any other node as it is."""
+    if not isinstance(node, GroupByKeyAndWindow) or node.strategy.late_data is not LateData.DUPLICATE_WINDOW:
+        return node
+    return attrs.evolve(node, strategy=attrs.evolve(node.strategy, late_data=LateData.DROP))
 
 
 def _kept(label: str, ref: Ref) -> Write:

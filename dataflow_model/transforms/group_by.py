@@ -13,7 +13,9 @@ from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey, GroupByKey
+from dataflow_model.transforms.pardo import check_dead_letters
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.refusals import accepted
 from dataflow_model.transforms.together import SideBySide
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class GroupBy(PTransform):
         self._keys = named
         self._is_plain = len(fields) == 1 and not expressions
         self._aggregates: dict[str, tuple[str | Callable[[Any], Any], CombineFn[Any, Any, Any]]] = {}
+        self._dead_letters: str | None = None
 
     def aggregate_field(
         self,
@@ -106,12 +109,31 @@ class GroupBy(PTransform):
         combiner = as_combine_fn(combine, f"GroupBy.aggregate_field({dest!r})")
         return self._but(_aggregates={**self._aggregates, dest: (field, combiner)})
 
+    def with_exception_handling(self, tag: str = "dead_letters") -> Self:
+        """Send elements that an aggregate refuses, or whose fields cannot be read, to a separate output.
+
+        Applying the grouping then returns a pair: the rows, and the dead letters. See
+        `CombinePerKey.with_exception_handling`.
+
+        Args:
+            tag: the dead letters' tag, as it appears in metrics.
+
+        Raises:
+            InvalidArgument: for the tag of the main output, or, when it is applied, without an aggregate.
+            InvalidType: for a tag that is not text.
+        """
+        check_dead_letters(tag)
+        return self._but(_dead_letters=tag)
+
     def force_tuple_keys(self) -> Self:
         """Return the grouping whose key is always a row, even if there is only one expression."""
         return self._but(_is_plain=False)
 
     def expand(self, pcoll: PCollection, /) -> PCollection:
         """Make pairs, group or combine them, and make rows."""
+        if self._dead_letters is not None:
+            both: PCollection = self._with_dead_letters(pcoll, self._dead_letters)
+            return both
         row, label = pcoll.element_type, pcoll.pipeline.scope
         kinds = {name: _type_of(expression, row, label) for name, expression in self._keys.items()}
         key_type: Any = next(iter(kinds.values())) if self._is_plain else named_row_type(_any(self._keys))
@@ -121,12 +143,28 @@ class GroupBy(PTransform):
             return pcoll | "keys" >> pairs | GroupByKey()
         for name, (field, combiner) in self._aggregates.items():
             kinds[name] = typehints.combined_type(combiner, _type_of(field, row, label))
-        values = _Key(tuple(field for field, _ in self._aggregates.values()), tuple)
-        combine = _ByPlace(tuple(self._aggregates), tuple(combine for _, combine in self._aggregates.values()))
+        values, combine = self._combined()
         made = named_row_type(_any({**self._keys, **self._aggregates}))
         rows = typehints.rows_of_types(kinds)
         keyed = pcoll | "keys" >> Map(_Pair(key, values)).with_output_types(tuple[key_type, tuple[Any, ...]])
         return keyed | CombinePerKey(combine) | "rows" >> Map(_Row(made, plain=self._is_plain)).with_output_types(rows)
+
+    def _combined(self) -> tuple[_Key, _ByPlace]:
+        """Return the function of the values of an element, and the combiner of these."""
+        fields, combiners = zip(*self._aggregates.values(), strict=True)
+        return _Key(fields, tuple), _ByPlace(tuple(self._aggregates), combiners)
+
+    def _with_dead_letters(self, pcoll: PCollection, tag: str) -> Any:
+        """Return the rows of the elements that all aggregates take, and the dead letters."""
+        if not self._aggregates:
+            raise InvalidArgument(
+                f"{pcoll.pipeline.scope!r} combines nothing, so that no combiner could refuse an element",
+                hint="leave out .with_exception_handling(), or add .aggregate_field(…)",
+            )
+        values, combine = self._combined()
+        key = _Key(tuple(self._keys.values()), tuple)
+        kept, refused = accepted(pcoll, combine, lambda element: _Pair(key, values)(element)[1], tag)
+        return self._but(_dead_letters=None).expand(kept), refused
 
 
 def _add(

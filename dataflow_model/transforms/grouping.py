@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.typevars import ElementT, InputT, InputT_contra, KeyT, OutputT, OutputT_co, ValueT
@@ -13,15 +14,19 @@ from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.hot_keys import checked_fanout, combine_in_parts
 from dataflow_model.transforms.pairs import Values
+from dataflow_model.transforms.pardo import check_dead_letters
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.refusals import accepted
 from dataflow_model.transforms.side_inputs import AsSingleton
+from dataflow_model.values import as_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Concatenate, Self
 
     from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.dofn import DeadLetter
 
     class _Sum(Protocol):
         """The builtin `sum` without the int 0 in its result type, which it returns only for no inputs."""
@@ -79,6 +84,51 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
     def default_label(self) -> str:
         """Return the name that was passed, or that of the class."""
         return self._name
+
+    _dead_letters: str | None = None
+
+    @calls_explained(
+        otherwise="it takes only the tag of the dead letters, and returns a pair: the results, and the dead letters"
+    )
+    def with_exception_handling(
+        self, tag: str = "dead_letters"
+    ) -> PTransform[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]]:
+        """Send elements that the combiner refuses to a separate output, as `DeadLetter`s.
+
+        Applying the transform then returns a pair: the results, and the dead letters. An element is refused if the
+        combiner raises an error when it adds its value to an empty accumulator, or a function over values when it is
+        called with the value alone. It never reaches the accumulator of its key. If the input contains retractions,
+        the retraction of a refused element is a dead letter too, and is marked as a retraction.
+
+        An error that depends on other values too, such as that of `Max` for a number and a text, still stops the run:
+        which of the values was refused would depend on the order of arrival. Each value is added twice, and the
+        grouping is not lifted.
+
+        Args:
+            tag: the dead letters' tag, as it appears in metrics.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
+
+        Source: Beam's `with_exception_handling`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> with dm.Pipeline() as p:
+            ...     amounts = p | dm.Create([("a", 1), ("a", None), ("a", 4)])
+            ...     totals, refused = amounts | dm.Sum.per_key().with_exception_handling()
+            ...     _ = totals | "totals" >> dm.io.Collect()
+            ...     _ = refused | "refused" >> dm.io.Collect()
+            >>> [record.value for record in p.result.collected("totals")]
+            [('a', 5)]
+            >>> [record.value.element for record in p.result.collected("refused")]
+            [('a', None)]
+        """
+        check_dead_letters(tag)
+        changed: Any = self._but(_dead_letters=tag)
+        handled: PTransform[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]] = changed
+        return handled
 
     def label_by_code(self) -> str | None:
         """Return the name with the function or the combiner's class; `None` if the name has it, as in `Sum.PerKey`."""
@@ -189,6 +239,12 @@ class CombinePerKey(_Combining, Generic[InputT, OutputT]):
 
     def expand(self, pcoll: PCollection[tuple[KeyT, InputT]], /) -> PCollection[tuple[KeyT, OutputT]]:
         """Add the node."""
+        if self._dead_letters is not None:
+            _check_input(pcoll, self.fn)
+            kept, refused = accepted(pcoll, self.fn, _value_of_pair, self._dead_letters)
+            both: Any = (self._but(_dead_letters=None).expand(kept), refused)
+            pair: PCollection[tuple[KeyT, OutputT]] = both
+            return pair
         _, value = typehints.pair_types(pcoll.element_type)
         output = typehints.combined_type(self.fn, value)
         if self._fanout is None:
@@ -305,6 +361,12 @@ class CombineGlobally(_Combining[PCollection[InputT], PCollection[OutputT]], Gen
 
     def expand(self, pcoll: PCollection[InputT], /) -> PCollection[OutputT]:
         """Give all elements the key `None`, combine per key, and drop the key."""
+        if self._dead_letters is not None:
+            typehints.check_combiner_input(self.fn, pcoll.element_type, pcoll.pipeline.scope)
+            kept, refused = accepted(pcoll, self.fn, _itself, self._dead_letters)
+            both: Any = (self._but(_dead_letters=None).expand(kept), refused)
+            pair: PCollection[OutputT] = both
+            return pair
         per_key: CombinePerKey[Any, Any] = CombinePerKey[Any, Any](self.fn)._but(_has_one_key=True)  # noqa: SLF001 - of this module
         if self._fanout is not None:
             per_key = per_key.with_hot_key_fanout(self._fanout)
@@ -321,6 +383,15 @@ def _of_nothing(combine: CombineFn[Any, Any, Any]) -> Any:
         return combine.extract_output(combine.create_accumulator())
     finally:
         combine.teardown()
+
+
+def _itself(element: Any) -> Any:
+    return element
+
+
+def _value_of_pair(pair: Any) -> Any:
+    _, value = as_pair(pair, "a combining transform")
+    return value
 
 
 def _with_no_key(element: Any) -> tuple[None, Any]:

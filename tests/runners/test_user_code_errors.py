@@ -376,7 +376,7 @@ def test_an_exception_whose_text_cannot_be_made_is_still_reported() -> None:
 def test_a_hint_for_a_transform_without_dead_letters_can_be_followed() -> None:
     message = message_of(lambda c: c | dm.WithKeys(lambda pair: 1 // (pair[1] - pair[1])))
     assert message.endswith(
-        "Hint: add .with_exception_handling() to the dm.Map, dm.FlatMap, dm.Filter or dm.ParDo that fails, "
+        "Hint: add .with_exception_handling() to the dm.Map, dm.FlatMap, dm.Filter, dm.ParDo or combiner that fails, "
         "or to one that checks its input, to send such elements to a separate output"
     )
 

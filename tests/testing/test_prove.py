@@ -13,8 +13,11 @@ import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
+from dataflow_model.plan.records import Record
 from dataflow_model.testing import LawBroken, TestStream, prove, run_script
 from dataflow_model.testing.arrivals import all_at_once, elements_of, recut, script_text
+from dataflow_model.testing.drawing import Broken
+from dataflow_model.testing.laws import check_pane_sequence
 from dataflow_model.testing.proof import _check_in_process
 from dataflow_model.testing.proof_runs import Subject
 from tests.support.spec.windows_of_users import ValidUntilNext
@@ -369,3 +372,69 @@ def test_windows_that_merge_makes_shorter_are_proved_too() -> None:
     shortened = windowed(ValidUntilNext()).allowed_lateness("1 hour").accumulating_and_retracting()
     each = shortened.trigger(dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1)))
     prove(lambda elements: elements | each | dm.GroupByKey(), [(("k", "first"), 0), (("k", "second"), 5)])
+
+
+# Windows that are reopened
+
+REOPENING = [(("ab"[number % 2], number), number * 3 % 41) for number in range(1, 14)]
+
+
+def reopening(windows: dm.WindowFn, mode: str, combine: Any = None, trigger: dm.Trigger | None = None) -> Any:
+    def build(elements: Any) -> Any:
+        windowing = dm.Window.into(windows).late_data("duplicate_window")
+        chain = getattr(windowing if trigger is None else windowing.trigger(trigger), mode)()
+        return elements | chain | dm.CombinePerKey(dm.Sum() if combine is None else combine)
+
+    return build
+
+
+@pytest.mark.parametrize("mode", ["discarding", "accumulating", "accumulating_and_retracting"])
+@pytest.mark.parametrize("windows", [dm.SlidingWindows(10, 5), dm.Sessions(4)], ids=repr)
+def test_the_laws_hold_for_each_life_of_a_window_that_is_reopened(windows: dm.WindowFn, mode: str) -> None:
+    prove(reopening(windows, mode, trigger=EAGER), REOPENING, examples=25)
+
+
+def test_the_laws_hold_for_a_grouping_of_reopened_windows() -> None:
+    def build(elements: Any) -> Any:
+        again = reopening(dm.SlidingWindows(10, 5), "accumulating_and_retracting")(elements)
+        return again | "all" >> dm.Sum.per_key()
+
+    prove(build, REOPENING, examples=25)
+
+
+def test_a_combiner_that_is_wrong_only_where_a_window_is_reopened_is_found() -> None:
+    class Forgets(dm.Sum):
+        """Does not add what it merges."""
+
+        def merge_accumulators(self, accumulators: Any) -> Any:
+            return max(accumulators, default=0)
+
+    with pytest.raises(
+        LawBroken, match="law 1, batch ≡ stream does not hold: the accumulators of the discarding panes"
+    ):
+        prove(reopening(dm.SlidingWindows(10, 5), "discarding", Forgets()), REOPENING)
+
+
+def reopened_pane(value: int, index: int, timing: dm.PaneTiming = dm.PaneTiming.LATE, *, is_last: bool = True) -> Any:
+    info = dm.PaneInfo(index, 0, is_first=index == 0, is_last=is_last, timing=timing, trigger=None)
+    window = dm.IntervalWindow(dm.EventTime(0), dm.EventTime(10))
+    return Record(("a", value), dm.EventTime(9), window, info)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [reopened_pane(2, 0, is_last=False), reopened_pane(3, 1)],
+        [reopened_pane(2, 0, dm.PaneTiming.ON_TIME)],
+        [reopened_pane(2, 0, is_last=False)],
+    ],
+    ids=["two panes", "on time", "not the last"],
+)
+def test_a_reopened_window_with_another_pane_than_a_late_last_one_is_found(wrong: list[Any]) -> None:
+    p = dm.Pipeline()
+    _ = reopening(dm.FixedWindows(10), "accumulating")(p | dm.Create([("a", 1)]))
+    node: Any = p.plan()["CombinePerKey"]
+    panes = [reopened_pane(1, 0, dm.PaneTiming.ON_TIME)]
+    check_pane_sequence(node, [*panes, reopened_pane(2, 0)])
+    with pytest.raises(Broken, match="a reopened window has other panes"):
+        check_pane_sequence(node, [*panes, *wrong])

@@ -52,8 +52,8 @@ _STANDARD_LIBRARY: Final = pathlib.PurePath(sysconfig.get_path("stdlib"))
 _ITERABLES: Final = frozenset({list, tuple, types.GeneratorType})
 """The types that most functions return, checked first because that is fast."""
 _HINT: Final = (
-    "add .with_exception_handling() to the dm.Map, dm.FlatMap, dm.Filter or dm.ParDo that fails, or to one that checks "
-    "its input, to send such elements to a separate output"
+    "add .with_exception_handling() to the dm.Map, dm.FlatMap, dm.Filter, dm.ParDo or combiner that fails, or to one "
+    "that checks its input, to send such elements to a separate output"
 )
 _EXIT_HINT: Final = (
     "a function cannot end the program: catch this in it, or raise an Exception such as ValueError instead, which "
