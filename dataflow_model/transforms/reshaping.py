@@ -116,8 +116,8 @@ class Partition(PTransform):
             label=label,
             input=pcoll.ref,
             fn=_PartitionFn(self.fn),
-            args=(self.n, *(resolve(value, pipeline, label) for value in self.args)),
-            kwargs={name: resolve(value, pipeline, label) for name, value in self.kwargs.items()},
+            args=(self.n, *(resolve(value, pcoll, label) for value in self.args)),
+            kwargs={name: resolve(value, pcoll, label) for name, value in self.kwargs.items()},
             tags=tags,
         )
         self._check_call(node.parameters)  # which refuses parameters that nothing fills
