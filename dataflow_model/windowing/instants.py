@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -53,8 +52,8 @@ class _UnseenMapping(_Unseen):
 
 
 # A `match` statement tries its patterns for sequences, or for mappings, only on what says that it is one.
-ABCMeta.register(Sequence, _UnseenSequence)
-ABCMeta.register(Mapping, _UnseenMapping)
+Sequence.register(_UnseenSequence)  # pyright: ignore[reportAttributeAccessIssue] # an abstract base class
+Mapping.register(_UnseenMapping)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def windows_at(window_fn: WindowFn, at: EventTime) -> list[Window] | None:
