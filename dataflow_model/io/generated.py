@@ -85,8 +85,18 @@ class GeneratedSource(ColumnSource):
         """Return the only origin, with all its rows; one without an end has none before it is polled."""
         return [] if self.count is None else [Origin(self._name(_EPOCH), self.count)]
 
-    def first_origins(self, rows: int) -> Iterator[Origin]:
-        """Yield the only origin with the first rows, whether or not they are available yet."""
+    def first_origins(self, rows: int | None) -> Iterator[Origin]:
+        """Yield the only origin with the first rows, whether or not they are available yet.
+
+        Raises:
+            InvalidArgument: for all rows of a source without an end.
+        """
+        if rows is None:
+            if self.count is None:
+                raise InvalidArgument(
+                    f"{self!r} has no end, so its elements cannot all be read", hint="pass sample=1_000, for example"
+                )
+            rows = self.count
         yield Origin(self._name(_EPOCH), rows if self.count is None else min(rows, self.count))
 
     def poll(self, known: Known, clock: int) -> Changes:

@@ -11,6 +11,7 @@ from dataflow_model.plan.nodes import Flatten, GroupByKeyAndWindow, ParDo, Read,
 from dataflow_model.plan.record_ids import check_record_ids
 from dataflow_model.plan.refinements import groupings_before
 from dataflow_model.plan.retractions import check_retractions
+from dataflow_model.plan.side_windows import check_side_windows
 from dataflow_model.plan.sink_places import check_sink_places
 from dataflow_model.plan.stages import changing_sides
 from dataflow_model.plan.state_checks import check_state
@@ -42,6 +43,7 @@ def check(plan: Plan, *, drained: bool = False) -> None:
     check_state(plan)
     check_retractions(plan)
     check_percentiles(plan, changing_sides(plan))
+    check_side_windows(plan, changing_sides(plan))
     check_record_ids(plan)
     check_sink_places(plan)
     if not drained:

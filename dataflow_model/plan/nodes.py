@@ -59,11 +59,14 @@ class SideInput:
         ref: the collection.
         view: `"singleton"`, `"iter"` or `"dict"`.
         default: the value of `AsSingleton` for an empty window; with `...` that is an error.
+        shares_windows: whether a main element sees the window that equals its own; otherwise it sees the one that
+            contains the last instant of its own.
     """
 
     ref: Ref
     view: str
     default: Any = ...
+    shares_windows: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.graph import main_inputs, outputs_of
 from dataflow_model.plan.message_sinks import CollectSink
-from dataflow_model.plan.nodes import Read, Ref, Write
+from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read, Ref, Write
 from dataflow_model.plan.sources import ColumnSource, Origin
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from dataflow_model.plan.watermark_origins import WatermarkOrigins
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
 
-__all__ = ["SAMPLE", "sample_of"]
+__all__ = ["SAMPLE", "combines_a_part", "sample_of"]
 
 SAMPLE = "sample"
 """The label of the sink that collects a sample."""
 
 
-def sample_of(plan: Plan, ref: Ref, rows: int) -> Plan:
+def sample_of(plan: Plan, ref: Ref, rows: int | None) -> Plan:
     """Return the plan that collects a collection as `SAMPLE`, from the first rows of each source.
 
     Unbounded sources end there too. Scripts are kept whole, since they are tests in which the order of events matters.
@@ -37,7 +37,7 @@ def sample_of(plan: Plan, ref: Ref, rows: int) -> Plan:
     Args:
         plan: the plan that computes the collection.
         ref: the collection.
-        rows: the maximum number of rows or elements to read from each source.
+        rows: the maximum number of rows or elements to read from each source; `None` for all that are there now.
 
     Example:
         >>> import dataflow_model as dm
@@ -58,7 +58,51 @@ def sample_of(plan: Plan, ref: Ref, rows: int) -> Plan:
     return attrs.evolve(plan, nodes=(*reversed(nodes), sink))
 
 
-def _first_rows(source: Source, rows: int) -> Source:
+def combines_a_part(plan: Plan, ref: Ref, rows: int | None) -> bool:
+    """Return whether elements of a collection are made of several others, and some of these are not in the sample.
+
+    So it is behind a grouping, a stateful function and a side input, if a source has more rows than are read.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> p = dm.Pipeline()
+        >>> numbers = p | dm.Create(range(1_000))
+        >>> total = numbers | dm.CombineGlobally(sum)
+        >>> [combines_a_part(p.plan(), ref, 999) for ref in (numbers.ref, total.ref)]
+        [False, True]
+        >>> combines_a_part(p.plan(), total.ref, 1_000)
+        False
+    """
+    if rows is None:
+        return False
+    inputs, seen, combined = [(ref, False)], set(), []
+    while inputs:
+        ref, behind = inputs.pop()
+        if (ref, behind) in seen:
+            continue
+        seen.add((ref, behind))
+        node = plan[ref.label]
+        if isinstance(node, Read) and behind:
+            combined.append(node)
+        behind |= isinstance(node, GroupByKeyAndWindow) or (isinstance(node, ParDo) and node.is_stateful)
+        sides = {side.ref for side in node.side_inputs} if isinstance(node, ParDo) else set()
+        inputs += [(before, behind) for before in main_inputs(node)]
+        inputs += [(side, True) for side in sides]
+    return any(_has_more_rows(node.source, rows) for node in combined)
+
+
+def _has_more_rows(source: Source, rows: int) -> bool:
+    """Return whether a source has more rows, or may have more."""
+    columns, elements = source.as_columns, source.as_elements
+    if columns is None:
+        return elements is not None and len(elements.elements) > rows
+    # An origin that does not know its number of rows is listed with as many as are asked for.
+    return sum(origin.row_count for origin in columns.bound().first_origins(rows + 1)) > rows
+
+
+def _first_rows(source: Source, rows: int | None) -> Source:
+    if rows is None and source.is_bounded:
+        return source
     columns, elements = source.as_columns, source.as_elements
     if columns is not None:
         bound = columns.bound()
@@ -96,8 +140,8 @@ class _FirstRows(ColumnSource):
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read rows of an origin, up to the last row of the sample."""
         (rows,) = (listed.rows for listed in self.listed if listed.name == origin)
-        assert rows is not None  # noqa: S101 - `first_origins` sets it
-        return self.source.read(origin, start, rows if stop is None else min(stop, rows))
+        limits = [limit for limit in (stop, rows) if limit is not None]
+        return self.source.read(origin, start, min(limits, default=None))
 
     def schema(self) -> pa.Schema:
         """Return the columns' names and types."""

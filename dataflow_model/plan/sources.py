@@ -366,8 +366,15 @@ class ColumnSource(RowSource):
     def origins(self) -> list[Origin]:
         """Return the origins to read, in order of name; runs on the driver."""
 
-    def first_origins(self, rows: int) -> Iterator[Origin]:
-        """Yield the origins that contain the first rows, each with the number of rows to read of it, for a sample."""
+    def first_origins(self, rows: int | None) -> Iterator[Origin]:
+        """Yield the origins that contain the first rows, each with the number of rows to read of it, for a sample.
+
+        Args:
+            rows: the maximum number of rows; `None` for all that are there now.
+        """
+        if rows is None:
+            yield from self.origins()
+            return
         for origin in self.origins():
             if rows <= 0:
                 return

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import PlanError
+from dataflow_model.errors import PlanError, PlanWarning, explain
 from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Reshuffle
+from dataflow_model.plan.refinements import groupings_before
 from dataflow_model.triggers import TriggerMachine
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import SideInput
 
-__all__ = ["asks_for_percentile", "awaited_percentiles", "awaited_signals", "check_percentiles"]
+__all__ = ["asks_for_percentile", "awaited_percentiles", "awaited_signals", "check_percentiles", "warn_about_sorting"]
 
 WATERMARK_PERCENTILE: Final = "watermark_percentile"
 PERCENTILES_TOLD_APART: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0)
@@ -66,6 +68,42 @@ def check_percentiles(plan: Plan, changing: Collection[SideInput]) -> None:
                     "watermark is not known yet",
                     hint="put a grouping or dm.Reshuffle() between the two",
                 )
+
+
+def warn_about_sorting(plan: Plan) -> None:
+    """Warn where a function that requires sorted input makes the panes of a percentile wait for the low watermark.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> class Sorted(dm.DoFn):
+        ...     requires_time_sorted_input = True
+        ...
+        ...     def process(self, pair):
+        ...         yield pair
+        >>> p = dm.Pipeline()
+        >>> most = dm.Window.into(dm.FixedWindows(60)).trigger(dm.AfterWatermark(percentile=90), may_lose_data=True)
+        >>> _ = p | dm.Create([("a", 1)]) | most | dm.Sum.per_key() | dm.ParDo(Sorted())
+        >>> with warnings.catch_warnings(record=True) as shown:
+        ...     warnings.simplefilter("always")
+        ...     warn_about_sorting(p.plan())
+        >>> print(shown[0].message)
+        'ParDo' requires sorted input, which waits for the low watermark, so it gains nothing from the trigger of ...
+        Hint: leave requires_time_sorted_input out, and sort what you need in the state; or use a trigger that ...
+    """
+    for node in plan.nodes:
+        if not isinstance(node, ParDo) or not node.declaration.time_sorted:
+            continue
+        for before in groupings_before(plan, node.input, lambda _: True):
+            percentiles = TriggerMachine(before.strategy.trigger).percentiles
+            if percentiles:
+                problem = explain(
+                    f"{node.label!r} requires sorted input, which waits for the low watermark, so it gains nothing "
+                    f"from the trigger of {before.label!r}, {before.strategy.trigger!r}, which fires at percentile "
+                    f"{percentiles[0]:g} of the watermark",
+                    hint="leave requires_time_sorted_input out, and sort what you need in the state; or use a trigger "
+                    "that waits for the low watermark too, such as dm.AfterWatermark()",
+                )
+                warnings.warn(problem, PlanWarning, stacklevel=3)
 
 
 def _unknown_before(plan: Plan, node: ParDo, changing: Collection[SideInput]) -> str | None:

@@ -1,4 +1,4 @@
-"""The log of a run: its start, what it drops, and its end."""
+"""The log of a run: its start, what it drops, what it waits for, and its end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from dataflow_model.errors import LOG
 from dataflow_model.plan.nodes import Read, Write
 from dataflow_model.plan.runner import RunnerState, is_observed
+from dataflow_model.runners.silent_sources import SilentSources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["RunLog"]
 
 _EVERY_SECONDS: Final = 10.0
-"""The seconds between two log messages about dropped elements."""
+"""The seconds between two looks at what is dropped and what the run waits for."""
 _WORDS: Final = {
     "dropped_because_late": "late",
     "dropped_because_closed": "after the trigger had finished",
@@ -30,6 +31,9 @@ _WORDS: Final = {
 _UNWRITTEN: Final = "dead_letters"
 _DEAD_LETTERS: Final = "%s has written dead letters at %r, for elements that do not fit its columns or format: %s"
 _LINE_BREAK: Final = "\n"
+_WAY_OUT: Final = (
+    "Leave that source out until it has elements, send it one, or emit early panes with dm.AfterWatermark(early=…)"
+)
 
 
 class RunLog:
@@ -51,6 +55,7 @@ class RunLog:
         ends = [[node.label for node in plan.nodes if isinstance(node, kind)] for kind in (Read, Write)]
         sources, sinks = (", ".join(map(repr, labels)) or "nowhere" for labels in ends)
         self._run = f"{runner}: the run from {sources} to {sinks}"
+        self._silent = SilentSources(plan, ahead)
         self._logged = {label: counts for label, counts in self._losses(report()).items() if label not in ahead}
         if self._is_logged:
             LOG.info("%s starts, with %d transforms", self._run, len(plan.nodes))
@@ -61,11 +66,14 @@ class RunLog:
         return time.monotonic() - self._began
 
     def update(self) -> None:
-        """Log what has been dropped since the last message about it, unless that is too recent."""
+        """Log what has been dropped and which sources keep windows open, unless the last look is too recent."""
         now = time.monotonic()
         if self._is_logged and now >= self._next:
             self._next = now + _EVERY_SECONDS
-            self._log_losses(self._report())
+            report = self._report()
+            self._log_losses(report)
+            for message in self._silent.look(report):
+                LOG.warning("%s has %s. %s", self._run, message, _WAY_OUT)
 
     def retried(self, tasks: int) -> None:
         """Log how many tasks have failed and were run again."""

@@ -34,8 +34,7 @@ class CoGroupByKey(PTransform):
 
     Raises:
         InvalidType: for a collection whose elements are known not to be pairs.
-        InvalidArgument: if the collections have different window functions, or different triggers of which neither is
-            the other's continuation; see `Flatten`.
+        InvalidArgument: if the collections have different windowing strategies; see `Flatten`.
 
     Source: Beam's `CoGroupByKey`.
 

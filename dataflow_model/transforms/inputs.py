@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument
+from dataflow_model.time import Duration, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,17 +24,28 @@ _AS_VALUES: Final = (
     "decorate the class of the window function with @attrs.frozen, so that two with equal fields are equal; or pass "
     "one and the same window function to each dm.Window.into(…)"
 )
+_PARTS: Final = (
+    "allowed_lateness",
+    "accumulation_mode",
+    "retracting",
+    "timestamp_combiner",
+    "on_time",
+    "closing",
+    "late_data",
+)
+"""What must be the same for all inputs, besides windows and triggers."""
 
 
 def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrategy:
-    """Return the windowing strategy of several merged collections: that of the first, with the common trigger.
+    """Return the windowing strategy of several merged collections: that of each, with the common trigger.
 
     Args:
         inputs: the collections, at least one.
         label: the transform that puts them together, for errors.
 
     Raises:
-        InvalidArgument: when window functions differ, or triggers of which neither is the other's continuation.
+        InvalidArgument: when window functions, modes or lateness differ, or triggers of which neither is the other's
+            continuation.
     """
     first = inputs[0]
     holding = first
@@ -57,6 +69,15 @@ def common_strategy(inputs: Sequence[PCollection], label: str) -> WindowingStrat
                 f"{other.ref.label!r} by {other.strategy.trigger!r}",
                 hint="apply the same dm.Window.trigger(…) to each of them first",
             )
+    for member in inputs:
+        for name in _PARTS:
+            if getattr(first.strategy, name) != getattr(member.strategy, name):
+                raise InvalidArgument(
+                    f"{label!r} merges collections with different `{name}`: "
+                    f"{first.ref.label!r} has {_part(first, name)}, {member.ref.label!r} has {_part(member, name)}",
+                    hint="apply the same dm.Window.into(…) to each of them first, or dm.Window.trigger(…) with the "
+                    "same settings",
+                )
     for member in triggered:
         if _continues(member, holding):
             holding = member
@@ -76,6 +97,11 @@ def _continues(left: PCollection, right: PCollection) -> bool:
     """Return whether one's trigger is the continuation of the other's."""
     continuation: Trigger = right.strategy.trigger.continuation()
     return left.strategy.trigger == continuation
+
+
+def _part(collection: PCollection, name: str) -> str:
+    part = getattr(collection.strategy, name)
+    return duration_text(part) if isinstance(part, Duration) else str(part)
 
 
 def _windowed(collection: PCollection) -> str:

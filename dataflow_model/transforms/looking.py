@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.arguments import positive_int
-from dataflow_model.display import cell_text
+from dataflow_model.display import cell_text, html_table
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.records import table_of_records
 from dataflow_model.plan.runner import unobserved, wait_or_stop
-from dataflow_model.plan.sampling import SAMPLE, sample_of
+from dataflow_model.plan.sampling import SAMPLE, combines_a_part, sample_of
+from dataflow_model.plan.typevars import ElementT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Group
 
@@ -20,24 +21,48 @@ if TYPE_CHECKING:
     from dataflow_model.plan.runner import Runner
     from dataflow_model.transforms.pcollection import PCollection
 
-__all__ = ["sample", "table_of"]
+__all__ = ["Sampled", "sample", "table_of"]
 
 
-def sample(collection: PCollection, runner: Runner, n: int, rows: int) -> list[Record]:
-    """Return the first records of a collection, computed from the first rows of each source."""
-    for name, value in (("n", n), ("rows", rows)):
-        positive_int(name, value, f"pass {name}=10, for example")
-    plan = sample_of(collection.pipeline.plan(), collection.ref, rows)
+class Sampled(list[ElementT]):
+    """Elements that were made from a sample, which their texts say."""
+
+    def __init__(self, elements: Iterable[ElementT], note: str) -> None:
+        super().__init__(elements)
+        self.note = note
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}  # {self.note}"
+
+    def _repr_html_(self) -> str:
+        return html_table("", ["value"], ([element] for element in self), total=len(self), notes=[self.note])
+
+
+def sample(collection: PCollection, runner: Runner, n: int, rows: int | None) -> tuple[list[Record], str]:
+    """Return the first records of a collection, computed from the first rows of each source.
+
+    Returns:
+        The records, and a note for those that combine a part of the rows, or `""`.
+    """
+    positive_int("n", n, "pass n=10, for example")
+    if rows is not None:
+        positive_int("sample", rows, "pass sample=1_000, for example, or sample=None to read all")
+    whole = collection.pipeline.plan()
+    plan = sample_of(whole, collection.ref, rows)
     check(plan)
     with unobserved():
         result = runner.run(plan)
     wait_or_stop(result)
     records: list[Record] = result.collected(SAMPLE)
-    return records[:n]
+    if not combines_a_part(whole, collection.ref, rows):
+        return records[:n], ""
+    return records[:n], (
+        f"results of a sample, of at most {rows:,} row{'' if rows == 1 else 's'} of each source; sample=None reads all"
+    )
 
 
-def table_of(records: Sequence[Record], title: str) -> Group:
-    """Return records as a table for the terminal, with a title that may be wider; see `table_of_records`."""
+def table_of(records: Sequence[Record], title: str, note: str) -> Group:
+    """Return records as a table for the terminal, with a title and a note that may be wider; see `table_of_records`."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -48,5 +73,5 @@ def table_of(records: Sequence[Record], title: str) -> Group:
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell_text(cell)) for cell in row))
-    note = [] if records else [Text("no elements", style="italic")]
-    return Group(Text(title, style="italic"), table, *note)
+    notes = [note] if records else ["no elements", note]
+    return Group(Text(title, style="italic"), table, *(Text(text, style="italic") for text in notes if text))

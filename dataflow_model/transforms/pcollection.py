@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, overload
 from dataflow_model.errors import InvalidArgument, InvalidType, explain, shown
 from dataflow_model.plan.spellings import unknown
 from dataflow_model.plan.typevars import ElementT_co, InputT_contra, OutputT_co, ResultT
-from dataflow_model.transforms.looking import sample, table_of
+from dataflow_model.transforms import looking
+from dataflow_model.transforms.looking import Sampled, table_of
 from dataflow_model.transforms.typehints import type_name
 
 if TYPE_CHECKING:
@@ -70,28 +71,37 @@ class PCollection(Generic[ElementT_co]):
     def __or__(self, transform: object) -> Any:
         return self.pipeline.apply(transform, self)
 
-    def head(self, n: int = 10, *, rows: int = 1_000) -> list[ElementT_co]:
+    def head(self, n: int = 10, *, sample: int | None = 1_000) -> list[ElementT_co]:
         """Return the first elements, computed in process from the first rows of each source.
 
-        Nothing is written, and the pipeline itself does not run. Windows that need later rows are incomplete, and a
-        source that is followed ends after its first rows.
+        Nothing is written, and the pipeline itself does not run. Behind a grouping, the elements are results of these
+        rows alone. If a source has more, the list says so where it is shown. A source that is followed ends after its
+        first rows.
 
         Args:
             n: the maximum number of elements to return.
-            rows: the maximum number of rows or elements to read from each source.
+            sample: the maximum number of rows or elements to read from each source; `None` reads all that are there,
+                in this process.
 
         Raises:
-            InvalidArgument: if `n` or `rows` is not a positive int.
+            InvalidArgument: if `n` or `sample` is not a positive int; for all elements of a source without an end.
             UnsupportedOnRunner: for a source that `LocalRunner` cannot read, such as a Spark DataFrame.
 
         Example:
             >>> import dataflow_model as dm
             >>> (dm.Pipeline() | dm.Create(range(1_000_000)) | dm.Map(lambda number: number**2)).head(4)
             [0, 1, 4, 9]
+            >>> total = dm.Pipeline() | dm.Create([1] * 5_000) | dm.CombineGlobally(sum)
+            >>> total.head()
+            [1000]  # results of a sample, of at most 1,000 rows of each source; sample=None reads all
+            >>> total.head(sample=None)
+            [5000]
         """
-        return [record.value for record in self._sample(n, rows)]
+        records, note = self._sample(n, sample)
+        elements = [record.value for record in records]
+        return Sampled(elements, note) if note else elements
 
-    def show(self, n: int = 10, *, rows: int = 1_000) -> None:
+    def show(self, n: int = 10, *, sample: int | None = 1_000) -> None:
         """Print the first elements as a table, with event time, window and pane; see `head`.
 
         Example:
@@ -100,10 +110,11 @@ class PCollection(Generic[ElementT_co]):
         """
         from rich.console import Console
 
-        Console().print(table_of(self._sample(n, rows), repr(self)))
+        records, note = self._sample(n, sample)
+        Console().print(table_of(records, repr(self), note))
 
-    def _sample(self, n: int, rows: int) -> list[Record]:
-        return sample(self, self.pipeline.local_runner(), n, rows)
+    def _sample(self, n: int, rows: int | None) -> tuple[list[Record], str]:
+        return looking.sample(self, self.pipeline.local_runner(), n, rows)
 
     def _without_elements(self, action: str) -> InvalidType:
         return InvalidType(

@@ -20,6 +20,7 @@ from dataflow_model.plan.runner import as_run, check_runner, wait_or_stop
 from dataflow_model.plan.side_panes import check_side_inputs
 from dataflow_model.plan.spellings import SPELLINGS
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
+from dataflow_model.plan.triggering import warn_about_sorting
 from dataflow_model.transforms import ptransform
 from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
@@ -242,7 +243,8 @@ class Pipeline:
         Warns:
             PlanWarning: if a grouping counts the panes of another grouping again with each refinement, or may miss
                 their retractions; if windows are assigned to the panes of a grouping in the global window, whose event
-                time is the end of time.
+                time is the end of time; if a function that requires sorted input follows a trigger that does not wait
+                for the low watermark.
         """
         if until not in (None, "drained"):  # not in a set, as what is given may have no hash
             is_runner = hasattr(until, "run")
@@ -260,6 +262,7 @@ class Pipeline:
         check_side_inputs(rewritten, in_rounds=rewritten is not plan)
         warn_about_refinements(rewritten, in_rounds=rewritten is not plan)
         warn_about_end_times(plan)
+        warn_about_sorting(plan)
         return self.runner.run(plan, until=until)
 
     def local_runner(self) -> Runner:

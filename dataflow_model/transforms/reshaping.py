@@ -29,12 +29,12 @@ __all__ = ["Flatten", "Partition", "Reshuffle"]
 class Flatten(PTransform):
     """Merge collections; elements keep their windows.
 
-    The result has the windowing strategy of the first input. All inputs must have the same trigger. There is one
-    exception: if the trigger of an input is the continuation of the others' trigger (see `Trigger.continuation`), the
-    result has the continuation.
+    All inputs must have the same windowing strategy: windows, trigger, modes and lateness. There is one exception: if
+    the trigger of an input is the continuation of the others' trigger (see `Trigger.continuation`), the result has the
+    continuation.
 
     Raises:
-        InvalidArgument: if the inputs have different window functions, or different triggers.
+        InvalidArgument: if the inputs have different strategies.
 
     Source: Beam's `Flatten`.
 
@@ -116,8 +116,8 @@ class Partition(PTransform):
             label=label,
             input=pcoll.ref,
             fn=_PartitionFn(self.fn),
-            args=(self.n, *(resolve(value, pipeline, label) for value in self.args)),
-            kwargs={name: resolve(value, pipeline, label) for name, value in self.kwargs.items()},
+            args=(self.n, *(resolve(value, pcoll, label) for value in self.args)),
+            kwargs={name: resolve(value, pcoll, label) for name, value in self.kwargs.items()},
             tags=tags,
         )
         self._check_call(node.parameters)  # which refuses parameters that nothing fills

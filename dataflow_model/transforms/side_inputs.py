@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic
+
+import attrs
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.nodes import SideInput
+from dataflow_model.plan.side_windows import share_windows
 from dataflow_model.plan.typevars import ElementT, KeyT, ValueT
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.typehints import check_pairs
-
-if TYPE_CHECKING:
-    from dataflow_model.transforms.pipeline import Pipeline
 
 __all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "AsView", "resolve"]
 
@@ -20,8 +20,9 @@ __all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "AsView", "resolve"]
 class AsView(Generic[ElementT]):
     """A collection as an argument of `Map`, `FlatMap`, `Filter` or `ParDo`; use one of the subclasses.
 
-    An element sees the side window that contains its own window's `max_timestamp`, and waits until that window has a
-    pane or the side input's watermark has passed it. A function cannot change the lists, dicts and sets that it sees.
+    An element sees the side window that contains its own window's `max_timestamp`, which is its own window where both
+    collections have the same window function. It waits until that window has a pane or the side input's watermark has
+    passed it. A function cannot change the lists, dicts and sets that it sees.
     """
 
     view: ClassVar[str]
@@ -36,9 +37,9 @@ class AsView(Generic[ElementT]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.pcoll!r})"
 
-    def node_argument(self) -> SideInput:
-        """Return what stands for this side input in the plan."""
-        return SideInput(self.pcoll.ref, self.view)
+    def node_argument(self, main: PCollection) -> SideInput:
+        """Return what stands for this side input in the plan, beside a main input."""
+        return SideInput(self.pcoll.ref, self.view, shares_windows=share_windows(main.strategy, self.pcoll.strategy))
 
 
 @calls_explained({"default_value": "use `default`"})
@@ -67,9 +68,9 @@ class AsSingleton(AsView[ElementT]):
         super().__init__(pcoll)
         self.default = default
 
-    def node_argument(self) -> SideInput:
-        """Return what stands for this side input in the plan."""
-        return SideInput(self.pcoll.ref, self.view, self.default)
+    def node_argument(self, main: PCollection) -> SideInput:
+        """Return what stands for this side input in the plan, beside a main input."""
+        return attrs.evolve(super().node_argument(main), default=self.default)
 
 
 class AsIter(AsView[ElementT]):
@@ -120,8 +121,8 @@ class AsDict(AsView[tuple[KeyT, ValueT]], Generic[KeyT, ValueT]):
         check_pairs(pcoll.element_type, f"AsDict({pcoll.ref.label})")
 
 
-def resolve(argument: Any, pipeline: Pipeline, label: str) -> Any:
-    """Return a transform's argument as the plan has it, side inputs replaced.
+def resolve(argument: Any, main: PCollection, label: str) -> Any:
+    """Return an argument of a transform of the main input as the plan has it, side inputs replaced.
 
     Raises:
         InvalidType: for a bare collection, which must say how it is to be seen, or a view that is not an argument of
@@ -145,5 +146,5 @@ def resolve(argument: Any, pipeline: Pipeline, label: str) -> Any:
         )
     if not isinstance(argument, AsView):
         return argument
-    pipeline.check_mine(argument.pcoll, label)
-    return argument.node_argument()
+    main.pipeline.check_mine(argument.pcoll, label)
+    return argument.node_argument(main)

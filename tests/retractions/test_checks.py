@@ -64,8 +64,9 @@ def test_as_much_lateness_downstream_is_fine_and_is_inherited() -> None:
 
 def test_the_greatest_lateness_of_what_is_flattened_counts() -> None:
     p = dm.Pipeline()
-    both = (retracted(p, "short ", "1 minute"), retracted(p, "long ", "2 hours")) | dm.Flatten()
-    _ = both | dm.Window.trigger(EACH).allowed_lateness("1 hour") | "again" >> dm.Sum.per_key()
+    hour = dm.Window.trigger(EACH).allowed_lateness("1 hour")
+    short, long = retracted(p, "short ", "1 minute"), retracted(p, "long ", "2 hours")
+    _ = (short | "short hour" >> hour, long | "long hour" >> hour) | dm.Flatten() | "again" >> dm.Sum.per_key()
     refused(p, "'again' allows 1 hour", "'long sums'", "2 hours")
 
 

@@ -13,7 +13,10 @@ import dataflow_model as dm
 from dataflow_model.errors import LOG
 from dataflow_model.metrics import RunReport, TransformReport
 from dataflow_model.runners.run_log import RunLog
+from dataflow_model.runners.silent_sources import SilentSources
 from dataflow_model.testing import TestStream
+from tests.support.hosts import on_hosts, runner_on
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,3 +154,96 @@ def test_a_long_run_warns_of_what_is_new_every_ten_seconds(
 def test_the_library_has_no_handler() -> None:
     assert LOG.handlers == []
     assert LOG.propagate
+
+
+# Sources that keep windows open ---------------------------------------------------------------------------------------
+
+
+def merged(p: dm.Pipeline, first: Any, second: Any) -> Any:
+    """Group two sources together in minutes."""
+    both = (p | "first" >> first, p | "second" >> second) | dm.Flatten()
+    pairs = both | dm.WithKeys(lambda _: "all") | dm.Window.into(dm.FixedWindows("1 minute"))
+    return pairs | "counts" >> dm.Count.per_key()
+
+
+def looks(plan: Any, *watermarks: dict[str, Any]) -> list[list[str]]:
+    """Return the messages of looks at a run whose sources have these watermarks, one after the other."""
+    silent = SilentSources(plan)
+    messages = []
+    for known in watermarks:
+        transforms = {
+            node.label: TransformReport(label=node.label, stage=0, watermark=known.get(node.label), elements_out=3)
+            for node in plan.nodes
+        }
+        at = dm.processing_time(0)
+        report = RunReport(at=at, clock=at, commits=0, system_lag=dm.duration(0), transforms=transforms, stages={})
+        messages.append(silent.look(report))
+    return messages
+
+
+SILENT = {"first": dm.event_time("2013-01-01T10:00Z"), "second": dm.MIN_TIMESTAMP}
+
+
+def test_a_source_without_a_watermark_is_named_once_at_the_second_look() -> None:
+    p = dm.Pipeline()
+    merged(p, dm.Create([1]), dm.Create([2]))
+    silent, [message], again = looks(p.plan(), SILENT, SILENT, SILENT)
+    assert (silent, again) == ([], [])
+    assert message == (
+        "no watermark of 'second' yet, from which 3 elements have been read: it keeps all windows at 'counts' open, "
+        "although 'first' is at 2013-01-01T10:00:00Z"
+    )
+    ended = {**SILENT, "first": dm.MAX_TIMESTAMP}
+    assert [message[-17:] for [message] in looks(p.plan(), ended, ended)[1:]] == ["'first' has ended"]
+
+
+def test_a_source_whose_watermark_advances_meanwhile_is_not_named() -> None:
+    p = dm.Pipeline()
+    merged(p, dm.Create([1]), dm.Create([2]))
+    advanced = {**SILENT, "second": dm.event_time("2013-01-01T09:00Z")}
+    both_silent = dict.fromkeys(SILENT, dm.MIN_TIMESTAMP)
+    assert looks(p.plan(), SILENT, advanced, SILENT, both_silent, SILENT, {}) == [[]] * 6
+
+
+def test_sources_that_no_windows_wait_for_are_not_named() -> None:
+    p = dm.Pipeline()
+    first, second = p | "first" >> dm.Create([1]), p | "second" >> dm.Create([2])
+    for name, source in (("a", first), ("b", second)):  # each on its own
+        _ = source | f"minutes {name}" >> dm.Window.into(dm.FixedWindows(60)) | f"counts {name}" >> dm.Count.globally()
+    _ = (first, second) | dm.Flatten() | "everywhere" >> dm.Count.globally()
+    _ = second | "look up" >> dm.Map(lambda element, _: element, dm.AsList(first))  # which is static
+    assert looks(p.plan(), SILENT, SILENT) == [[], []]
+
+
+def test_a_changing_side_input_that_elements_wait_for_is_named() -> None:
+    p = dm.Pipeline()
+    side = p | "second" >> TestStream().add(1, 0)
+    _ = p | "first" >> TestStream().add(1, 0) | "look up" >> dm.Map(lambda element, _: element, dm.AsList(side))
+    [_, [message]] = looks(p.plan(), SILENT, SILENT)
+    assert "'second'" in message
+    assert "'look up'" in message
+
+
+@on_hosts("process", slow=("streaming",))
+def test_a_stream_names_a_followed_folder_that_stays_empty_and_keeps_windows_open(
+    host: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dataflow_model.runners.run_log._EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("dataflow_model.runners.background._LOGGED_SECONDS", 0.02)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "first" / "0.json").write_text('{"at": "2013-01-01T10:00:00Z"}\n')
+    at = pa.schema({"at": pa.timestamp("us", "UTC")})
+    sources = (dm.io.ReadJson(tmp_path / name, event_time="at", schema=at, follow=True) for name in ("first", "second"))
+    p = dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint"))
+    _ = merged(p, *sources) | dm.io.Collect()
+    result = p.run()
+    message = "has no watermark of 'second' yet, from which 0 elements have been read: it keeps all windows at 'counts'"
+    try:
+        wait_for(result, lambda: any(message in record.getMessage() for record in caplog.records))
+    finally:
+        result.stop()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -320,3 +322,106 @@ def test_the_values_of_a_side_input_are_elements_like_others() -> None:
         {"n": 1, "tags": ["x"]},
     ]
     assert sorted(record.value for record in result.collected("groups")) == [(1, [["x"], ["x"]]), (2, [[]])]
+
+
+# Windows of one's own -------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class PlanWindow(dm.IntervalWindow):
+    plan: str = ""
+
+
+@attrs.frozen
+class ByPlan(dm.WindowFn):
+    """Windows of a minute for premium users, of an hour for everyone else; with `named`, they carry the plan."""
+
+    named: bool = False
+
+    def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.IntervalWindow]:
+        _, plan = element
+        [window] = dm.FixedWindows(60 if plan == "premium" else 3600).assign(event_time, element)
+        return [PlanWindow(window.start, window.end, plan) if self.named else window]
+
+
+USERS = [("ann", "premium"), ("bob", "free"), ("cas", "trial")]
+
+
+def names(users: Iterable[tuple[str, str]]) -> str:
+    return " ".join(sorted(name for name, _ in users))
+
+
+@HOSTS
+def test_elements_see_their_own_windows_of_a_function_that_looks_at_them(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        users = p | "users" >> dm.Create([dm.TimestampedValue(user, 70) for user in USERS])
+        cases: dict[str, tuple[dm.WindowFn, dm.WindowFn]] = {
+            "own": (ByPlan(), ByPlan()),
+            "fields": (ByPlan(named=True), ByPlan(named=True)),
+            "other main": (dm.FixedWindows("2 minutes"), ByPlan()),
+            "other side": (ByPlan(), dm.FixedWindows("1 hour")),
+        }
+        for name, (main_fn, side_fn) in cases.items():
+            side = users | f"side {name}" >> dm.Window.into(side_fn)
+            main = users | f"main {name}" >> dm.Window.into(main_fn)
+            seen = main | f"see {name}" >> dm.Map(lambda user, side: (user[0], names(side)), dm.AsList(side))
+            _ = seen | name >> dm.io.Collect()
+
+    result = run(runner_on(host, request, tmp_path / "checkpoint"), build)
+    for name, expected in {
+        "own": {"ann": "ann", "bob": "bob cas", "cas": "bob cas"},
+        "fields": {"ann": "ann", "bob": "bob", "cas": "cas"},  # these windows differ in their fields only
+        "other main": dict.fromkeys(("ann", "bob", "cas"), "ann"),  # the first window to end that holds anything
+        "other side": dict.fromkeys(("ann", "bob", "cas"), "ann bob cas"),
+    }.items():
+        assert dict(record.value for record in result.collected(name)) == expected, name
+
+
+def changing(main_fn: dm.WindowFn, side_fn: dm.WindowFn, p: dm.Pipeline) -> None:
+    """Look users up in those that arrive with them, and in hours that pass one by one."""
+    script = TestStream().add(("ann", "premium"), 70).add(("bob", "free"), 80)
+    for seconds in (120, 3600, 7200):
+        script = script.processing_time(seconds).watermark(seconds)
+    users = p | "users" >> script
+    side = users | "side windows" >> dm.Window.into(side_fn)
+    main = users | "main windows" >> dm.Window.into(main_fn)
+    _ = main | "see" >> dm.Map(lambda user, side: (user[0], names(side)), dm.AsList(side)) | "out" >> dm.io.Collect()
+
+
+@on_hosts("local", "workers", "process", slow=("streaming",))
+def test_elements_wait_for_their_own_windows_of_a_changing_side_input_and_no_longer(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    result = run(runner_on(host, request, tmp_path / "checkpoint"), partial(changing, ByPlan(), ByPlan()))
+    seen = {record.value: int(record.processing_time) // 1_000_000 for record in result.collected("out")}
+    assert seen == {("ann", "ann"): 120, ("bob", "bob"): 3600}
+
+
+@pytest.mark.parametrize("side_fn", [ByPlan(), dm.FixedWindows(60, phase_shift=True)])
+def test_a_changing_side_input_under_a_function_that_looks_at_elements_needs_a_main_input_under_the_same(
+    side_fn: dm.WindowFn,
+) -> None:
+    for main_fn in (dm.FixedWindows(60), ByPlan(named=True)):
+        with pytest.raises(dm.PlanError, match=r"'see' cannot wait for a window of its side input 'side windows', wh"):
+            run(dm.LocalRunner(), partial(changing, main_fn, side_fn))
+
+
+def test_a_changing_side_input_under_a_function_of_event_times_alone_may_differ_from_the_main_input() -> None:
+    class Hours(dm.WindowFn):
+        def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.IntervalWindow]:
+            return dm.FixedWindows("1 hour").assign(event_time, element)
+
+    records = run(dm.LocalRunner(), partial(changing, dm.FixedWindows(60), Hours())).collected("out")
+    assert [record.value for record in records] == [("ann", "ann bob"), ("bob", "ann bob")]
+
+
+def test_one_window_function_without_equality_is_the_same_for_both_inputs() -> None:
+    class Plans(dm.WindowFn):
+        def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.IntervalWindow]:
+            return ByPlan().assign(event_time, element)
+
+    plans = Plans()
+    records = run(dm.LocalRunner(), partial(changing, plans, plans)).collected("out")
+    assert [record.value for record in records] == [("ann", "ann"), ("bob", "bob")]

@@ -36,8 +36,8 @@ def test_head_reads_only_the_first_rows_of_each_source(folder: Path) -> None:
     program = p | "program" >> dm.Create([-1, -2, -3, -4])
     count = (files, program) | dm.Flatten() | dm.Count.globally()
     assert files.head(5) == [0, 1, 2, 3, 4]
-    assert files.head(rows=6) == [0, 1, 2, 3, 4, 5]
-    assert count.head(rows=3) == [6]
+    assert files.head(sample=6) == [0, 1, 2, 3, 4, 5]
+    assert count.head(sample=3) == [6]
     assert count.head() == [16]
 
 
@@ -93,7 +93,7 @@ def test_head_leaves_the_pipeline_as_it_was_so_that_a_cell_may_run_twice() -> No
 def test_head_of_a_script_follows_the_whole_script() -> None:
     script = TestStream().add(("UA", 1), 1).watermark(100).add(("UA", 2), 3)
     windows = dm.Pipeline() | script | dm.Window.into(dm.FixedWindows("10 seconds")).allowed_lateness("1 hour")
-    assert (windows | dm.Sum.per_key()).head(rows=1) == [("UA", 1), ("UA", 2)]
+    assert (windows | dm.Sum.per_key()).head(sample=1) == [("UA", 1), ("UA", 2)]
 
 
 def test_rows_that_cannot_be_read_go_where_they_go_in_a_run(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_rows_that_cannot_be_read_go_where_they_go_in_a_run(tmp_path: Path) -> N
     assert [letter.element["delay"] for letter in bad.head()] == [5]
 
 
-@pytest.mark.parametrize("options", [{"n": 0}, {"n": True}, {"rows": -1}, {"rows": "all"}])
+@pytest.mark.parametrize("options", [{"n": 0}, {"n": True}, {"sample": -1}, {"sample": "all"}])
 def test_numbers_out_of_range_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="must be a positive int, got"):
         (dm.Pipeline() | dm.Create([1])).head(**options)
@@ -139,3 +139,76 @@ def test_the_title_of_a_narrow_table_stays_on_one_line(capsys: pytest.CaptureFix
 def test_show_says_so_where_there_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     (dm.Pipeline() | dm.Create([1, 3]) | dm.Filter(lambda number: number % 2 == 0)).show()
     assert "no elements" in capsys.readouterr().out
+
+
+# Results of a sample --------------------------------------------------------------------------------------------------
+
+NOTE = "results of a sample, of at most 3 rows of each source; sample=None reads all"
+
+
+def counts(p: dm.Pipeline, source: Any) -> Any:
+    return p | "source" >> source | dm.Count.globally()
+
+
+def write_lines(folder: Path, *files: int) -> Path:
+    """Write JSON files of so many lines."""
+    for number, lines in enumerate(files):
+        rows = "".join(f'{{"at": "2013-01-01T00:00:{line:02}Z"}}\n' for line in range(lines))
+        (folder / f"{number}.json").write_text(rows)
+    return folder
+
+
+def test_results_of_a_part_of_the_rows_say_so_as_text_and_in_a_notebook() -> None:
+    total: Any = counts(dm.Pipeline(), dm.Create(list("abcd"))).head(sample=3)
+    assert total == [3]
+    assert repr(total) == f"[3]  # {NOTE}"
+    html = total._repr_html_()
+    assert ">3</td>" in html
+    assert NOTE in html
+
+
+def test_show_says_that_results_are_those_of_a_part_of_the_rows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    total = counts(dm.Pipeline(), dm.Create(list("abcd")))
+    total.show(sample=3)
+    assert NOTE in capsys.readouterr().out
+    total.show(sample=4)
+    assert "sample" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["program", "table", "files", "followed files", "folder"])
+def test_results_are_marked_only_if_their_source_has_more_rows(kind: str, folder: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.mkdir()
+    sources: dict[str, Any] = {
+        "program": lambda: dm.Create(range(12)),
+        "table": lambda: dm.io.ReadTable(pa.table({"n": range(12)}), event_time=None),
+        "files": lambda: dm.io.ReadParquet(folder, event_time="at"),
+        "followed files": lambda: dm.io.ReadParquet(folder, event_time="at", follow=True),
+        "folder": lambda: dm.io.ReadJson(write_lines(lines, 5, 7), event_time="at"),
+    }
+    total = counts(dm.Pipeline(), sources[kind]())
+    for sample in (5, 11):
+        assert "results of a sample" in repr(total.head(sample=sample)), sample
+    for whole in (12, 13, None):
+        assert repr(total.head(sample=whole)) == "[12]"
+
+
+def test_elements_that_are_not_made_of_several_others_are_not_marked() -> None:
+    p = dm.Pipeline()
+    numbers = p | dm.Create(range(12))
+    doubled = numbers | dm.Map(lambda number: number * 2)
+    beside = numbers | "beside" >> dm.Map(lambda number, others: number + len(others), dm.AsIter(doubled))
+    assert repr(doubled.head(2, sample=3)) == "[0, 2]"
+    assert repr(beside.head(2, sample=3)) == f"[3, 4]  # {NOTE}"
+
+
+def test_all_elements_of_a_generator_without_an_end_are_refused() -> None:
+    p = dm.Pipeline()
+    endless = p | dm.io.GenerateSequence(0, rate=100, begin="2013-01-01T00:00Z")
+    with pytest.raises(InvalidArgument, match=r"has no end, so its elements cannot all be read\nHint: pass sample="):
+        endless.head(sample=None)
+    some = p | "some" >> dm.io.GenerateSequence(0, 12, rate=100, begin="2013-01-01T00:00Z")
+    assert len(some.head(20, sample=None)) == 12

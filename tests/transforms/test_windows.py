@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dataflow_model as dm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HOURLY = dm.FixedWindows("1 hour")
 
@@ -139,8 +142,41 @@ def test_flatten_wants_one_window_function() -> None:
     daily = p | "b" >> dm.Create([1]) | "days" >> dm.Window.into(dm.FixedWindows("1 day"))
     with pytest.raises(dm.InvalidArgument, match=r"windowed differently: 'hours' by .*1 hour.*'days' by"):
         _ = (hourly, daily) | dm.Flatten()
-    also_hourly = p | "c" >> dm.Create([1]) | "more hours" >> dm.Window.into(HOURLY).accumulating()
-    assert not ((hourly, also_hourly) | dm.Flatten()).strategy.accumulates
+
+
+SETTINGS: dict[str, tuple[Callable[[dm.WindowInto], dm.WindowInto], str]] = {
+    "allowed_lateness": (lambda windows: windows.allowed_lateness("2 days"), "'other' has 2 days"),
+    "accumulation_mode": (lambda windows: windows.accumulating(), "'other' has AccumulationMode.ACCUMULATE_ALWAYS"),
+    "timestamp_combiner": (
+        lambda windows: windows.timestamp_combiner("latest"),
+        "'other' has TimestampCombiner.LATEST",
+    ),
+    "on_time": (lambda windows: windows.on_time("fire_if_non_empty"), "'other' has OnTimeBehavior.FIRE_IF_NON_EMPTY"),
+    "closing": (lambda windows: windows.closing("fire_always"), "'other' has ClosingBehavior.FIRE_ALWAYS"),
+    "late_data": (lambda windows: windows.late_data("duplicate_window"), "'other' has LateData.DUPLICATE_WINDOW"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("merge", [dm.Flatten(), dm.CoGroupByKey(), dm.Join.inner()], ids=lambda merge: merge.label)
+def test_collections_with_different_settings_are_not_merged_as_if_they_had_those_of_the_first(
+    name: str, merge: Any
+) -> None:
+    change, message = SETTINGS[name]
+    pairs = dm.Pipeline() | dm.Create([("a", 1)])
+    plain = dm.Window.into(HOURLY)
+    one = pairs | "one" >> plain
+    with pytest.raises(dm.InvalidArgument, match=f"different `{name}`: 'one' has .*{message}"):
+        _ = (one, pairs | "other" >> change(plain)) | merge
+    _ = (one, pairs | "the same" >> plain) | merge
+
+
+def test_retracting_and_accumulating_collections_are_not_merged() -> None:
+    pairs = dm.Pipeline() | dm.Create([("a", 1)])
+    accumulating = pairs | "one" >> dm.Window.into(HOURLY).accumulating()
+    retracting = pairs | "other" >> dm.Window.into(HOURLY).accumulating_and_retracting()
+    with pytest.raises(dm.InvalidArgument, match="different `retracting`: 'one' has False, 'other' has True"):
+        _ = (accumulating, retracting) | dm.Flatten()
 
 
 class ByIdentity(dm.WindowFn):

@@ -1,9 +1,10 @@
 """A ParDo whose side inputs change while it runs, on one shard.
 
 Main elements are distributed over the shards; side inputs are sent to all shards. An element uses the side window that
-contains its own window's `max_timestamp`. It is buffered until that window has a pane or the side input's watermark has
-passed it, and holds back the output watermark in the meantime; processed elements are not revisited. In one instant the
-side inputs' elements come first, then the main input's, then the watermarks, and then buffered elements that are ready.
+equals its own window if both inputs have the same windows, and otherwise the one that contains its own window's
+`max_timestamp`. It is buffered until that window has a pane or the side input's watermark has passed it, and holds back
+the output watermark in the meantime; processed elements are not revisited. In one instant the side inputs' elements
+come first, then the main input's, then the watermarks, and then buffered elements that are ready.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from dataflow_model.runners.engine.sides import (
     STANDING,
     HeldWindows,
     contains,
-    depends_on_elements,
     owner_of,
     side_window,
     view_of,
@@ -151,7 +151,9 @@ class SideJoinMachine(ObjectMachine):
         self._replaced: list[Replaced] = [replaced_by_newer(staged.plan, side.ref) for _, side in self.sides]
         self._takes_back = [side.ref in retracted for _, side in self.sides]
         self._lateness = int(staged.plan.strategy(node.input).allowed_lateness)
-        self._depends = any(depends_on_elements(strategy.window_fn) for strategy in self._strategies)
+        self._merges = [strategy.window_fn.is_merging for strategy in self._strategies]
+        self._depends = any(self._merges)
+        """Whether the bounds of a side window may depend on the elements in it."""
         self._arrival = int(MIN_TIMESTAMP)  # of the elements that are being processed
         self._views: dict[tuple[int, Window], Any] = {}
         self._targets: dict[tuple[int, Window], Window] = {}
@@ -265,7 +267,7 @@ class SideJoinMachine(ObjectMachine):
                     held.has_pane = True
                 held.standing = change(held.standing, value)
                 changed.add(window)
-        if self._strategies[place].window_fn.is_merging:
+        if self._merges[place]:
             # The values of a window that has merged with others were retracted, and the window no longer exists.
             for window in changed:
                 if not self.state.windows[place][window].standing:
@@ -357,6 +359,8 @@ class SideJoinMachine(ObjectMachine):
 
         Side windows that had expired then are not used: a shard still holds them only if other elements wait for them.
         """
+        if self.sides[place][1].shares_windows:
+            return window
         known = self._targets.get((place, window))
         if known is not None:
             return known
@@ -364,7 +368,7 @@ class SideJoinMachine(ObjectMachine):
         at = window.max_timestamp
         usable = (held for held in self._held_windows[place].around(at) if arrival < self._expiry(held))
         target = side_window(window_fn, at, usable)
-        if not depends_on_elements(window_fn):
+        if not self._merges[place]:
             if len(self._targets) >= _TARGETS_KEPT:
                 self._targets.clear()
             self._targets[place, window] = target
@@ -392,7 +396,7 @@ class SideJoinMachine(ObjectMachine):
         If its bounds depend on elements, it is unknown whether a side window that is not there has ever been.
         """
         target = self._target(place, window, arrival)
-        if target not in self.state.windows[place] and depends_on_elements(self._strategies[place].window_fn):
+        if target not in self.state.windows[place] and self._merges[place]:
             return self._is_expired(window)
         return self._is_expired(target)
 
@@ -407,7 +411,7 @@ class SideJoinMachine(ObjectMachine):
         """Return whether a buffered element may use a side window."""
         if not self._depends:
             return bool(self._awaited.of(place, window))
-        if not depends_on_elements(self._strategies[place].window_fn):
+        if not self._merges[place]:
             return any(self._target(place, *asking) == window for asking in self.state.waiting)
         expiry = self._expiry(window)
         return any(arrival < expiry and contains(window, main.max_timestamp) for main, arrival in self.state.waiting)

@@ -15,6 +15,7 @@ from dataflow_model.runners.engine.read_only import read_only
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.values import checked_pairs, encode_key, interval, is_pair
 from dataflow_model.values.copies import copied
+from dataflow_model.windowing.instants import looks_at_elements, windows_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +33,6 @@ __all__ = [
     "HeldWindows",
     "StaticSide",
     "contains",
-    "depends_on_elements",
     "owner_of",
     "side_window",
     "view_of",
@@ -46,7 +46,8 @@ STANDING: Final = MultisetFn(GroupFn())
 class StaticSide:
     """The panes of one side input; called with a main window, it returns the value for the user's function.
 
-    A main window uses the side window that `side_window` names. If newer panes replace older ones, only the newest are
+    A main window uses the side window that equals it, if both collections share their windows, and otherwise the one
+    that `side_window` names. If newer panes replace older ones, only the newest are
     used. If the side input retracts, only values that have not been retracted are used, and a window that has merged
     with others is gone.
     """
@@ -64,7 +65,8 @@ class StaticSide:
         for record in self.records:
             self._held.setdefault(record.window, []).append(record)
         standing = (window for window, records in self._held.items() if self._standing(records))
-        self._standing_windows = HeldWindows(standing if depends_on_elements(self.window_fn) else ())
+        searched = self.window_fn.is_merging or looks_at_elements(self.window_fn)
+        self._standing_windows = HeldWindows(standing if searched and not self.side.shares_windows else ())
 
     @classmethod
     def of(cls, plan: Plan, side: SideInput, records: Sequence[Record]) -> StaticSide:
@@ -75,9 +77,12 @@ class StaticSide:
     def __call__(self, window: Window) -> Any:
         """Return the view of one main window."""
         if window not in self._seen:
-            at = window.max_timestamp
-            self._seen[window] = self._view(side_window(self.window_fn, at, self._standing_windows.around(at)))
+            self._seen[window] = self._view(window if self.side.shares_windows else self._side_window(window))
         return self._seen[window]
+
+    def _side_window(self, window: Window) -> Window:
+        at = window.max_timestamp
+        return side_window(self.window_fn, at, self._standing_windows.around(at))
 
     def _view(self, target: Window) -> Any:
         """Return the view of one side window, which may serve many main windows."""
@@ -156,8 +161,9 @@ def _start_of(window: Window) -> int:
 def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> Window:
     """Return the side window for main windows whose last instant is `at`: the one to which that instant is assigned.
 
-    Among several, as with sliding windows, it is the one that ends first. The bounds of windows that depend on their
-    elements are not known before these arrive; then it is the first window that holds something, if there is one.
+    Among several, as with sliding windows, it is the one that ends first. If the windows merge, or the function looks
+    at the elements, their bounds are known only from what has arrived; then it is the first window that holds
+    something, if there is one.
 
     Args:
         window_fn: the window function of the side input.
@@ -173,20 +179,10 @@ def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> W
         >>> side_window(dm.Sessions(10), dm.event_time(9), dm.FixedWindows(60).assign(dm.event_time(9), None))
         [1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z)
     """
-    if depends_on_elements(window_fn):
-        candidates = [window for window in held if contains(window, at)]
-        if candidates:
-            return min(candidates, key=by_window)
-    try:
-        windows = list(window_fn.assign(at, (None, None)))
-    except Exception:  # noqa: BLE001 - a user's function may need an element, and there is none
-        windows = []
-    return min(windows, key=by_window, default=interval(int(at), int(at) + 1))
-
-
-def depends_on_elements(window_fn: WindowFn) -> bool:
-    """Return whether the bounds of windows depend on their elements, and not on an instant alone."""
-    return window_fn.is_merging or window_fn.needs_pairs
+    windows = windows_at(window_fn, at)
+    if windows is None or window_fn.is_merging:
+        windows = [window for window in held if contains(window, at)] or windows
+    return min(windows or (), key=by_window, default=interval(int(at), int(at) + 1))
 
 
 def contains(window: Window, at: EventTime) -> bool:
