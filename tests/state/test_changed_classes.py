@@ -167,6 +167,12 @@ KEYED: dict[str, Callable[[Any], Any]] = {
         pairs | dm.MapTuple(lambda key, value: ((value, (key,)), value)) | HOURLY | dm.GroupByKey()
     ),
     "elements that are counted": lambda pairs: pairs | dm.Keys() | HOURLY | dm.Distinct(),
+    "values of a side input that may be taken back": lambda pairs: (
+        pairs
+        | "numbers" >> dm.Values()
+        | "main windows" >> HOURLY
+        | dm.Map(lambda _, side: len(side), dm.AsList(pairs | EACH | dm.Latest.globally()))
+    ),
     "values that may be taken back": lambda pairs: (
         pairs
         | EACH

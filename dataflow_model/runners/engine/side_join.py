@@ -39,7 +39,7 @@ from dataflow_model.triggers import DefaultTrigger
 from dataflow_model.values import NO_FIRING, PaneInfo, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.plan.side_panes import Replaced
@@ -108,6 +108,12 @@ class JoinState:
     hold: int = int(MAX_TIMESTAMP)
     instants: int = 0
     main: Watermarks = MIN_WATERMARKS
+
+    def encoded(self) -> Iterator[bytes]:
+        """Yield the encodings of values of side inputs, by which retractions find them."""
+        for windows in self.windows:
+            for window in windows.values():
+                yield from window.standing
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JoinState, tuple(getattr(self, field.name) for field in attrs.fields(JoinState))

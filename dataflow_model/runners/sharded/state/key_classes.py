@@ -6,6 +6,7 @@ fields, or has them in another order, the same key has other bytes, and its stat
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +17,28 @@ from dataflow_model.values.record_keys import names_of_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from dataflow_model.runners.engine.side_join import JoinState
+
 __all__ = ["KeyClasses", "check_key_classes", "further_key_classes"]
 
 KeyClasses = dict[type[Any], tuple[str, ...]]
 """The fields of each class of which there are keys."""
 
 
-def further_key_classes(known: KeyClasses, entries: Mapping[str, Mapping[bytes, Any]]) -> KeyClasses:
-    """Return the classes of the keys in entries, with their fields, except those that are known.
+def further_key_classes(
+    known: KeyClasses, entries: Mapping[str, Mapping[bytes, Any]], joins: Iterable[JoinState] = ()
+) -> KeyClasses:
+    """Return the classes of the keys in state, with their fields, except those that are known.
 
     Args:
         known: the classes that are known.
         entries: entries by key, by the owner of the keys.
+        joins: the states of `ParDo`s with changing side inputs.
     """
     sought = {name: kind for name, kind in RECORD_KEYS.items() if kind not in known and _is_found(kind)}
     if not sought:
         return {}
-    joined = b"".join(_bytes_of(entries))
+    joined = b"".join(itertools.chain(_bytes_of(entries), *(join.encoded() for join in joins)))
     return {kind: names_of_key(kind) or () for name, kind in sought.items() if name in joined}
 
 

@@ -112,7 +112,7 @@ class ShardState:
         self.meta.percentiles = {
             producer: further for producer, watermarks in known if (further := watermarks.percentiles)
         }
-        self.meta.key_classes |= further_key_classes(self.meta.key_classes, entries)
+        self.meta.key_classes |= further_key_classes(self.meta.key_classes, entries, self.meta.joins.values())
         task.reach("before_state")
         self.token = self._log.append(Delta(self.meta, entries), self._current, self.contents)
         task.reach("after_state")
