@@ -179,9 +179,9 @@ def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> W
         >>> side_window(dm.Sessions(10), dm.event_time(9), dm.FixedWindows(60).assign(dm.event_time(9), None))
         [1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z)
     """
-    windows = windows_at(window_fn, at)
-    if windows is None or window_fn.is_merging:
-        windows = [window for window in held if contains(window, at)] or windows
+    windows = None if window_fn.is_merging else windows_at(window_fn, at)
+    if windows is None:
+        windows = [window for window in held if contains(window, at)] or windows_at(window_fn, at)
     return min(windows or (), key=by_window, default=interval(int(at), int(at) + 1))
 
 
