@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.display import Board, Count, html_table
 from dataflow_model.errors import LOG, InvalidArgument, UnsupportedOnRunner, UserCodeError
 from dataflow_model.plan.collecting import check_collected, table_of_collected
@@ -20,7 +21,6 @@ from dataflow_model.plan.records import Records
 from dataflow_model.plan.runner import RunnerState, is_observed
 from dataflow_model.runners.progress import live_progress, progress_board
 from dataflow_model.runners.run_log import RunLog
-from dataflow_model.time import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +87,7 @@ class BackgroundRun(abc.ABC):
         """Wait for the end of the run, at most for `timeout`; if the run failed, each call raises its error.
 
         Raises:
-            InvalidArgument: in a function of the run itself, which would wait for itself.
+            InvalidArgument: in a function of the run itself, which would wait for itself, or if `timeout` is negative.
         """
         if self._is_own_thread():
             raise InvalidArgument(
@@ -295,7 +295,10 @@ threading._register_atexit(_leave_runs)  # type: ignore[attr-defined] # noqa: SL
 
 def _seconds(timeout: DurationLike | None) -> float | None:
     """Return a timeout in seconds, in the range that `threading` accepts."""
-    return None if timeout is None else min(int(duration(timeout)) / 1_000_000, threading.TIMEOUT_MAX)
+    if timeout is None:
+        return None
+    length = nonnegative_duration("timeout", timeout, "use 0 to return at once, or leave it out to wait for the end")
+    return min(int(length) / 1_000_000, threading.TIMEOUT_MAX)
 
 
 def _kind(sink: Sink) -> str:
