@@ -13,6 +13,8 @@ import numbers
 import operator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsIndex, SupportsInt, TypeAlias, TypeVar, overload
 
+import numpy as np
+
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.micros import (
     EPOCH,
@@ -22,8 +24,10 @@ from dataflow_model.micros import (
     format_duration,
     format_instant,
     micros_of_delta,
+    micros_of_numpy,
     micros_of_seconds,
     micros_since_epoch,
+    missing_time,
     parse_duration,
     parse_instant,
     saturate,
@@ -165,9 +169,9 @@ class _Micros(_Number):
         match other:
             case _Micros():
                 return
-            case datetime.timedelta():
+            case datetime.timedelta() | np.timedelta64():
                 needed: type[_Micros] = Duration
-            case datetime.datetime():
+            case datetime.datetime() | np.datetime64():
                 needed = type(self) if isinstance(self, Instant) else EventTime
             case str():
                 needed = kind
@@ -292,8 +296,8 @@ class Duration(_Micros):
 
     def __mul__(self, times: float) -> Self:
         factor: Any = times
-        looks_like_int = isinstance(factor, _Micros | str | bytes | list | tuple)
-        if looks_like_int or type(factor).__name__ == "timedelta64":  # an integer of NumPy, whatever its unit
+        # To NumPy, a `timedelta64` is an integer, whatever its unit.
+        if isinstance(factor, _Micros | str | bytes | list | tuple | np.timedelta64):
             raise InvalidType(
                 f"a duration is scaled by a number, got {self!r} * {times!r}", hint="write dm.duration('1 hour') * 2"
             )
@@ -486,21 +490,25 @@ MIN_TIMESTAMP: Final = EventTime(LEAST)
 MAX_TIMESTAMP: Final = EventTime(GREATEST)
 """+∞: a watermark with this value means that the input is complete."""
 
-DurationLike: TypeAlias = Duration | datetime.timedelta | int | float | str
+DurationLike: TypeAlias = Duration | datetime.timedelta | np.timedelta64 | int | float | str
 """A value that can be passed as a duration: a number of seconds, text with units (`"90 seconds"`), or a `timedelta`."""
-InstantLike: TypeAlias = EventTime | ProcessingTime | datetime.datetime | int | float | str
-"""A value that can be passed as an instant: seconds since the epoch, or text or a datetime with a time zone."""
+InstantLike: TypeAlias = EventTime | ProcessingTime | datetime.datetime | np.datetime64 | int | float | str
+"""A value that can be passed as an instant: seconds since the epoch, or text or a datetime with a time zone.
+
+A `datetime64` of NumPy, which never has a time zone, is in UTC, as columns without one are.
+"""
 
 
 def duration(value: DurationLike) -> Duration:
     """Return `value` as a `Duration`.
 
     Args:
-        value: a `Duration`, a `timedelta` (pendulum's included), a number of seconds, or text such as
-            `"90 seconds"`, `"1 hour 30 minutes"`, `"250 ms"`.
+        value: a `Duration`, a `timedelta` (those of pendulum, pandas and NumPy included), a number of seconds, or text
+            such as `"90 seconds"`, `"1 hour 30 minutes"`, `"250 ms"`. Nanoseconds are rounded down.
 
     Raises:
-        InvalidArgument: for text without a known unit, NaN, or a `Duration` of more than 64 bits.
+        InvalidArgument: for text without a known unit, NaN, NaT, a `timedelta64` without a unit, in months or in years,
+            or a `Duration` of more than 64 bits.
         InvalidType: for a value of another type.
 
     Example:
@@ -513,14 +521,18 @@ def duration(value: DurationLike) -> Duration:
             return _checked(given)
         case bool() | Instant():
             pass
+        case np.timedelta64():
+            return Duration(micros_of_numpy(given))
         case datetime.timedelta():
             return Duration(saturate(micros_of_delta(given)))
         case int() | float():
             return Duration(micros_of_seconds(given))
-        case numbers.Integral() if hasattr(given, "__index__"):  # as of NumPy, but not its timedelta64
+        case numbers.Integral():  # as of NumPy
             return duration(int(given))
         case str():
             return Duration(parse_duration(given))
+    if type(given).__name__ == "NaTType":
+        raise missing_time(given)
     raise InvalidType(
         f"a duration must be a timedelta, seconds or text, got {value!r} of type {type(value).__name__}",
         hint="pass '90 seconds', 90 or datetime.timedelta(seconds=90)",
@@ -577,15 +589,16 @@ def _instant(value: object) -> int:
                     hint="divide milliseconds by 1_000, and microseconds by 1_000_000",
                 )
             return micros_of_seconds(value)
-        case numbers.Integral() if hasattr(value, "__index__"):  # as in `duration`
+        case np.timedelta64():
+            pass  # which is a `numbers.Integral`
+        case np.datetime64():
+            return micros_of_numpy(value)
+        case numbers.Integral():
             return _instant(int(value))
         case datetime.datetime():
             if value.tzinfo is None:
                 if type(value).__name__ == "NaTType":  # pandas' missing time is a datetime
-                    raise InvalidArgument(
-                        f"a missing time is no instant, got {value!r}",
-                        hint="filter such elements out before, or send them to an output: .with_exception_handling()",
-                    )
+                    raise missing_time(value)
                 raise InvalidArgument(
                     f"an instant needs a time zone, got {value!r}",
                     hint="add one: value.replace(tzinfo=datetime.UTC)",

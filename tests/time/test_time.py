@@ -355,7 +355,7 @@ def test_an_instant_may_be_written_in_many_ways(written: Any, micros: int) -> No
 
 def test_a_missing_time_of_pandas_is_refused_as_what_it_is() -> None:
     missing: Any = pd.NaT
-    with pytest.raises(InvalidArgument, match=r"a missing time is no instant, got NaT\nHint: filter"):
+    with pytest.raises(InvalidArgument, match=r"a time must not be missing, got NaT\nHint: filter"):
         event_time(missing)
 
 
@@ -481,7 +481,7 @@ def test_a_duration_is_not_scaled_to_nan() -> None:
 def test_a_timedelta_of_numpy_is_not_taken_for_a_number_of_seconds(unit: Any) -> None:
     """It is a `numbers.Integral`, and its `int` is a count of its own unit."""
     given: Any = np.timedelta64(60, unit)
-    for read in (duration, event_time, processing_time):
+    for read in (event_time, processing_time):
         with pytest.raises(dm.InvalidType, match=r"got np\.timedelta64\(60,'\w+'\) of type timedelta64"):
             read(given)
     with pytest.raises(dm.InvalidType, match="a duration is scaled by a number"):
@@ -499,3 +499,80 @@ def test_a_duration_of_microseconds_is_made_of_whole_numbers_only(given: Any) ->
 def test_a_duration_is_made_of_any_whole_number(given: Any) -> None:
     assert dm.Duration(given) == dm.Duration(7)
     assert pickle.loads(pickle.dumps(dm.Duration(given))) == dm.Duration(7)
+
+
+@pytest.mark.parametrize(
+    ("written", "micros"),
+    [
+        (np.datetime64("1970-01-02"), 86_400_000_000),
+        (np.datetime64("1970-02"), 31 * 86_400_000_000),
+        (np.datetime64("1969", "Y"), -365 * 86_400_000_000),
+        (np.datetime64("1970-01-01T00:00:01.5"), 1_500_000),
+        (np.datetime64(1_999, "ns"), 1),
+        (np.datetime64(-1, "ns"), -1),
+        (np.datetime64(2**62, "s"), 2**63 - 1),
+        (np.datetime64(3, ("s", 25)), 75_000_000),
+        (pd.Timestamp("1970-01-01T01:00:01+01:00"), 1_000_000),
+    ],
+)
+def test_an_instant_of_numpy_is_in_utc_and_one_of_pandas_has_its_zone(written: Any, micros: int) -> None:
+    assert event_time(written) == EventTime(micros)
+    assert processing_time(written) == ProcessingTime(micros)
+
+
+@pytest.mark.parametrize(
+    ("written", "micros"),
+    [
+        (np.timedelta64(90, "m"), 5_400_000_000),
+        (np.timedelta64(-1, "W"), -604_800_000_000),
+        (np.timedelta64(1_999, "ns"), 1),
+        (np.timedelta64(2**62, "D"), 2**63 - 1),
+        (pd.Timedelta("1.5s"), 1_500_000),
+    ],
+)
+def test_a_duration_may_be_of_numpy_or_pandas(written: Any, micros: int) -> None:
+    assert int(duration(written)) == micros
+
+
+@pytest.mark.parametrize("written", [np.timedelta64(5), np.timedelta64(5, "M"), np.timedelta64(5, "Y")])
+def test_a_duration_of_numpy_without_a_fixed_length_is_refused(written: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"a length of time needs a unit .*, got np\.timedelta64\(5.*\nHint: use"):
+        duration(written)
+
+
+@pytest.mark.parametrize("missing", [np.datetime64("NaT"), pd.NaT])
+def test_a_missing_instant_of_numpy_or_pandas_is_refused(missing: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"a time must not be missing, got .*NaT.*\nHint: filter"):
+        event_time(missing)
+
+
+@pytest.mark.parametrize("missing", [np.timedelta64("NaT"), pd.NaT])
+def test_a_missing_duration_of_numpy_or_pandas_is_refused(missing: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"a time must not be missing, got .*NaT.*\nHint: filter"):
+        duration(missing)
+
+
+def test_a_duration_of_numpy_is_no_instant_nor_the_other_way_round() -> None:
+    with pytest.raises(InvalidType, match="an instant must be"):
+        event_time(np.timedelta64(5, "s"))  # type: ignore[arg-type] # the point
+    with pytest.raises(InvalidType, match="a duration must be"):
+        duration(np.datetime64(5, "s"))  # type: ignore[arg-type] # the point
+
+
+@pytest.mark.parametrize(
+    ("left", "operation", "right", "needed"),
+    [
+        (EventTime(5), operator.sub, np.datetime64(5, "s"), "event_time"),
+        (np.datetime64(5, "s"), operator.sub, EventTime(5), "event_time"),
+        (EventTime(5), operator.lt, np.datetime64(5, "s"), "event_time"),
+        (ProcessingTime(5), operator.lt, np.datetime64(5, "s"), "processing_time"),
+        (EventTime(5), operator.add, np.timedelta64(5, "s"), "duration"),
+        (np.timedelta64(5, "s"), operator.add, EventTime(5), "duration"),
+        (duration(5), operator.gt, np.timedelta64(5, "s"), "duration"),
+    ],
+)
+def test_a_time_of_numpy_in_an_expression_is_refused_with_what_converts_it(
+    left: Any, operation: Any, right: Any, needed: str
+) -> None:
+    with pytest.raises(InvalidType, match=rf"do not mix, got .*\nHint: convert it first: dm\.{needed}\(np\."):
+        operation(left, right)
