@@ -32,6 +32,7 @@ __all__ = [
     "parse_duration",
     "parse_instant",
     "saturate",
+    "shifted",
     "wall_clock",
 ]
 
@@ -69,6 +70,11 @@ _QUANTITY: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]+)\s*,?", re.I
 def saturate(micros: int) -> int:
     """Return a number of microseconds, or −∞ or +∞ if it lies beyond."""
     return max(LEAST, min(micros, GREATEST))
+
+
+def shifted(instant: int, by: int) -> int:
+    """Return an instant that is later by a number of microseconds; −∞ and +∞ stay what they are."""
+    return instant if instant in (GREATEST, LEAST) else saturate(instant + by)
 
 
 def wall_clock() -> int:

@@ -11,7 +11,20 @@ import datetime
 import math
 import numbers
 import operator
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsIndex, SupportsInt, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Never,
+    NoReturn,
+    Self,
+    SupportsIndex,
+    SupportsInt,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 import numpy as np
 
@@ -31,6 +44,7 @@ from dataflow_model.micros import (
     parse_duration,
     parse_instant,
     saturate,
+    shifted,
 )
 
 __all__ = [
@@ -61,15 +75,11 @@ def _checked(micros: _MicrosT) -> _MicrosT:
     """
     if LEAST <= int(micros) <= GREATEST:
         return micros
-    greatest = f"dm.{type(micros).__name__}(2**63 - 1)"
+    greatest = f"dm.{type(micros).__name__}({'micros=' if isinstance(micros, Duration) else ''}2**63 - 1)"
     raise InvalidArgument(
         f"{_kind(micros)} must fit into 64 bits of microseconds, got {micros!r}",
         hint=f"add durations instead of numbers, since their sums end at ±∞, or use {greatest}",
     )
-
-
-def _shifted(instant: int, by: int) -> int:
-    return instant if instant in (GREATEST, LEAST) else saturate(instant + by)
 
 
 if TYPE_CHECKING:
@@ -97,7 +107,8 @@ _MicrosT = TypeVar("_MicrosT", bound="_Micros")
 class _Micros(_Number):
     """The base of instants and durations: `+`, `-` and ordering reject bare numbers.
 
-    A bare number passed as an instant or a duration means seconds; in arithmetic it would be microseconds. Python
+    A bare number passed as an instant or a duration means seconds; in arithmetic it would be microseconds. `==` and
+    `!=` reject it only where the unit decides: it would be equal if it counted seconds. Python
     computes `number + time` and `number < time` itself if the number is a `float` or a `bool`, without asking the
     subclass of `int`, so these two cannot be rejected.
     """
@@ -133,10 +144,16 @@ class _Micros(_Number):
 
         def __eq__(self, other: object) -> bool:
             equal: bool = int.__eq__(self, other)
+            if equal is True or type(other) is type(self):
+                return equal
+            self._refuse_seconds(other, "==")
             return int(self) == other if equal is NotImplemented else equal  # NumPy numbers compare with a plain `int`
 
         def __ne__(self, other: object) -> bool:
             differs: bool = int.__ne__(self, other)
+            if differs is False or type(other) is type(self):
+                return differs
+            self._refuse_seconds(other, "!=")
             return int(self) != other if differs is NotImplemented else differs
 
         __hash__ = int.__hash__
@@ -184,11 +201,20 @@ class _Micros(_Number):
             hint=f"convert it first: dm.{_READERS[needed]}({other!r})",
         )
 
+    def _refuse_seconds(self, other: object, sign: str) -> None:
+        """Raise if `other` is a number that would equal this time if it counted seconds, which it does not."""
+        if type(other) is not int and (isinstance(other, _NO_SECONDS) or not isinstance(other, _SECONDS)):
+            return
+        seconds: Any = other
+        if seconds and int(self) == seconds * 1_000_000:
+            self._refuse_number(other, f"{self!r} {sign} {other!r}", type(self))
+
     def _refuse_number(self, other: object, expression: str, kind: type[_Micros]) -> NoReturn:
         """Raise the error for a bare number; the hint names the two ways to give it a unit."""
         number = repr(other) if isinstance(other, int | float) else "n"
         problem = f"{_kind(self)} and a bare number do not mix, since a number has no unit, got {expression}"
-        hint = f"write dm.{_READERS[kind]}({number}) for seconds or dm.{kind.__name__}({number}) for microseconds"
+        in_micros = f"dm.Duration(micros={number})" if kind is Duration else f"dm.{kind.__name__}({number})"
+        hint = f"write dm.{_READERS[kind]}({number}) for seconds or {in_micros} for microseconds"
         raise InvalidType(problem, hint=hint)
 
 
@@ -222,14 +248,18 @@ else:
 class Duration(_Micros):
     """A length of time in whole microseconds; it may be negative, and saturates as instants do.
 
+    `duration` makes one of seconds or of text, and `Duration(micros=n)` of microseconds.
+
     `+`, `-` and ordering take another duration. They reject a bare number, which would silently be microseconds. The
     sum of nothing is the number 0, so `+` and `-` take the int 0, which is the same length in every unit. Scaling with
     `*` rounds to a microsecond, as `timedelta` does; `/`, `//` and `%` work on the plain number of microseconds.
 
     Raises:
-        InvalidType: for a number that is not whole, or text, which `duration` takes; by `+` and `-` with a bare number
-            other than 0, including `bool` and NumPy numbers; by `<`, `<=`, `>` and `>=` with any bare number; by `*`
-            with another time or a sequence.
+        InvalidType: for a bare number other than 0, text, or `micros` that are not whole; by `+` and `-` with a bare
+            number other than 0, including `bool` and NumPy numbers; by `<`, `<=`, `>` and `>=` with any bare number; by
+            `*` with another time or a sequence.
+
+    Source: Beam's `Duration`, whose bare number is seconds.
 
     Example:
         >>> duration("90 seconds")
@@ -242,22 +272,43 @@ class Duration(_Micros):
         Traceback (most recent call last):
             ...
         dataflow_model.errors.InvalidType: a duration and a bare number do not mix, since a number has no unit, got ...
-        Hint: write dm.duration(5) for seconds or dm.Duration(5) for microseconds
+        Hint: write dm.duration(5) for seconds or dm.Duration(micros=5) for microseconds
     """
 
     __slots__ = ()
 
-    def __new__(cls, micros: SupportsIndex = 0, /) -> Self:
-        """Return the duration; the number must be whole, as `int` would cut off the rest or take text."""
-        if type(micros) is int:
-            return _new(cls, micros)
+    def __new__(cls, length: Literal[0] | Duration = 0, /, *, micros: SupportsIndex = 0, **others: Never) -> Self:
+        """Return the duration; the number must be whole, as `int` would cut off the rest or take text.
+
+        A number by position is for `pickle`, which does not call `__init__`.
+        """
+        given: Any = length
+        if type(given) is int and given == 0:
+            given = micros
+        unknown: dict[str, Any] = others
+        if unknown:
+            name, value = next(iter(unknown.items()))
+            raise InvalidType(f"Duration has no argument {name!r}", hint=f"write dm.duration('{value} {name}')")
+        if type(given) is int:
+            return _new(cls, given)
         try:
-            return _new(cls, operator.index(micros))
+            return _new(cls, operator.index(given))
         except TypeError:
             raise InvalidType(
-                f"{cls.__name__} takes a whole number of microseconds, got {micros!r}",
-                hint=f"write dm.duration({micros!r})" + (" for seconds" if isinstance(micros, float) else ""),
+                f"{cls.__name__} takes a whole number of microseconds, got {given!r}",
+                hint=f"write dm.duration({given!r})" + (" for seconds" if isinstance(given, float) else ""),
             ) from None
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, length: Duration | int = 0, /, **_: SupportsIndex) -> None:
+            """Reject a bare number other than 0, which others take for seconds."""
+            if length and not isinstance(length, Duration):
+                raise InvalidType(
+                    f"a duration needs a unit, got Duration({length!r})",
+                    hint=f"write dm.duration({int(length)}) for seconds or dm.Duration(micros={int(length)}) for "
+                    "microseconds",
+                )
 
     def __add__(self, other: Duration) -> Self:
         operand: Any = other
@@ -351,7 +402,7 @@ class Instant(_Micros):
     def __add__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
-            return type(self)(_shifted(int(self), int(operand)))
+            return type(self)(shifted(int(self), int(operand)))
         if isinstance(operand, Instant):
             raise InvalidType(
                 f"two instants cannot be added, got {self!r} + {other!r}",
@@ -373,7 +424,7 @@ class Instant(_Micros):
     def __sub__(self, other: Self) -> Duration: ...  # type: ignore[overload-cannot-match, unused-ignore]
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, Duration):
-            return type(self)(_shifted(int(self), -int(other)))
+            return type(self)(shifted(int(self), -int(other)))
         if isinstance(other, Instant) and self._comparable(other, "-"):
             return _new(Duration, saturate(int(self) - int(other)))
         self._refuse(other, f"{self!r} - {other!r}", Duration)
@@ -483,6 +534,8 @@ class ProcessingTime(Instant):
         def __ge__(self, other: ProcessingTime) -> bool: ...
 
 
+_SECONDS: Final = (int, float, np.number)
+_NO_SECONDS: Final = (_Micros, bool, np.timedelta64)
 _READERS: Final = {EventTime: "event_time", ProcessingTime: "processing_time", Duration: "duration"}
 
 MIN_TIMESTAMP: Final = EventTime(LEAST)
@@ -522,15 +575,15 @@ def duration(value: DurationLike) -> Duration:
         case bool() | Instant():
             pass
         case np.timedelta64():
-            return Duration(micros_of_numpy(given))
+            return _new(Duration, micros_of_numpy(given))
         case datetime.timedelta():
-            return Duration(saturate(micros_of_delta(given)))
+            return _new(Duration, saturate(micros_of_delta(given)))
         case int() | float():
-            return Duration(micros_of_seconds(given))
+            return _new(Duration, micros_of_seconds(given))
         case numbers.Integral():  # as of NumPy
             return duration(int(given))
         case str():
-            return Duration(parse_duration(given))
+            return _new(Duration, parse_duration(given))
     if type(given).__name__ == "NaTType":
         raise missing_time(given)
     raise InvalidType(

@@ -145,7 +145,7 @@ class JoinWithin(BoundedLatenessFn):
 
     def _expiry(self, time: int) -> EventTime:
         """Return the watermark at which an element can have no more partners; one at −∞ waits until it moves."""
-        return EventTime(max(time, int(MIN_TIMESTAMP) + 1)) + Duration(self.within + self.lateness + 1)
+        return EventTime(max(time, int(MIN_TIMESTAMP) + 1)) + Duration(micros=self.within + self.lateness + 1)
 
     def _hold(self, sides: _Sides, unmatched: WatermarkHold) -> None:
         """Hold the watermark at the earliest element that may still be emitted without a partner."""
