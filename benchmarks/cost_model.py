@@ -191,7 +191,7 @@ def opened(micro_batch: MicroBatch, folder: Path) -> AbstractContextManager[Loca
     for stage in range(micro_batch.stages):
         sums = sums | f"sums {stage}" >> dm.Sum.per_key()
     _ = sums | dm.io.WriteParquet(folder / "out", schema=_SUMS)
-    options = Options(str(folder / "checkpoint"), None, _MOST_ROWS, dm.Duration(1_000_000))
+    options = Options(str(folder / "checkpoint"), None, _MOST_ROWS, dm.Duration(micros=1_000_000))
     return opened_stream(p.plan(), options)
 
 

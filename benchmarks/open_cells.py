@@ -84,7 +84,7 @@ def _opened(folder: Path, max_state_memory: int | None) -> AbstractContextManage
         | dm.Sum.per_key()
     )
     _ = sums | dm.io.WriteParquet(folder / "out", schema=pa.schema({"key": pa.int64(), "value": pa.int64()}))
-    options = Options(str(folder / "checkpoint"), None, _AT_ONCE, dm.Duration(_SECOND), max_state_memory)
+    options = Options(str(folder / "checkpoint"), None, _AT_ONCE, dm.Duration(micros=_SECOND), max_state_memory)
     return opened_stream(p.plan(), options)
 
 

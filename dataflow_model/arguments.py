@@ -130,6 +130,9 @@ def local_path(text: str) -> str | None:
 
     Taken for a relative path, a URL would be a different directory for each working directory.
 
+    Raises:
+        InvalidArgument: for a text with the character NUL, which no path contains.
+
     Example:
         >>> local_path("file:///data/my%20flights"), local_path("file:/data"), local_path("runs/a:b")
         ('/data/my flights', '/data', 'runs/a:b')
@@ -137,9 +140,13 @@ def local_path(text: str) -> str | None:
         (None, None)
     """
     url = _FILE_URL.match(text)
-    if url is not None:
-        return unquote(text[url.end() :], errors="surrogateescape")
-    return None if _URL.match(text) else text
+    path = text if url is None else unquote(text[url.end() :], errors="surrogateescape")
+    if "\0" in path:
+        raise InvalidArgument(
+            f"a path cannot contain the character NUL, got {path!r}",
+            hint="strip it from names that come from a binary format: name.rstrip('\\0')",
+        )
+    return None if url is None and _URL.match(text) else path
 
 
 def calls_explained(

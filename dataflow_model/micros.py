@@ -12,6 +12,8 @@ import re
 import time
 from typing import Any, Final, SupportsInt
 
+import numpy as np
+
 from dataflow_model.errors import InvalidArgument
 
 __all__ = [
@@ -23,11 +25,14 @@ __all__ = [
     "format_duration",
     "format_instant",
     "micros_of_delta",
+    "micros_of_numpy",
     "micros_of_seconds",
     "micros_since_epoch",
+    "missing_time",
     "parse_duration",
     "parse_instant",
     "saturate",
+    "shifted",
     "wall_clock",
 ]
 
@@ -46,12 +51,30 @@ _UNITS: Final = {
     "d": 86_400_000_000, "day": 86_400_000_000,
     "week": 604_800_000_000,
 }  # fmt: skip
+_UNITS_OF_NUMPY: Final[dict[str, int | fractions.Fraction]] = {
+    "W": 604_800_000_000,
+    "D": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+    "ns": fractions.Fraction(1, 10**3),
+    "ps": fractions.Fraction(1, 10**6),
+    "fs": fractions.Fraction(1, 10**9),
+    "as": fractions.Fraction(1, 10**12),
+}
 _QUANTITY: Final = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]+)\s*,?", re.IGNORECASE)
 
 
 def saturate(micros: int) -> int:
     """Return a number of microseconds, or −∞ or +∞ if it lies beyond."""
     return max(LEAST, min(micros, GREATEST))
+
+
+def shifted(instant: int, by: int) -> int:
+    """Return an instant that is later by a number of microseconds; −∞ and +∞ stay what they are."""
+    return instant if instant in (GREATEST, LEAST) else saturate(instant + by)
 
 
 def wall_clock() -> int:
@@ -168,6 +191,39 @@ def micros_of_delta(delta: datetime.timedelta) -> int:
     """Return a `timedelta`, pendulum's included, in microseconds."""
     # The method of timedelta itself: pendulum's override cannot divide by a plain timedelta.
     return int(datetime.timedelta.__floordiv__(delta, _MICROSECOND))
+
+
+def micros_of_numpy(value: np.datetime64 | np.timedelta64) -> int:
+    """Return a `datetime64` or `timedelta64` of NumPy in whole microseconds, rounded down.
+
+    Raises:
+        InvalidArgument: for NaT, and for a length of time without a unit, in months or in years.
+
+    Example:
+        >>> import numpy as np
+        >>> micros_of_numpy(np.datetime64("1970-01-02")), micros_of_numpy(np.timedelta64(1500, "ns"))
+        (86400000000, 1)
+    """
+    if np.isnat(value):
+        raise missing_time(value)
+    unit, step = np.datetime_data(value.dtype)
+    if isinstance(value, np.datetime64) and unit in {"Y", "M"}:
+        value, unit, step = value.astype("M8[D]"), "D", 1
+    micros = _UNITS_OF_NUMPY.get(unit)
+    if micros is None:
+        raise InvalidArgument(
+            f"a length of time needs a unit that always has the same length, got {value!r}",
+            hint="use np.timedelta64(90, 's'), for example",
+        )
+    return saturate(math.floor(int(value.astype(np.int64)) * step * micros))
+
+
+def missing_time(value: object) -> InvalidArgument:
+    """Return the error for NaT of NumPy or pandas."""
+    return InvalidArgument(
+        f"a time must not be missing, got {value!r}",
+        hint="filter such elements out before, or send them to an output: .with_exception_handling()",
+    )
 
 
 def micros_since_epoch(moment: datetime.datetime) -> int:

@@ -11,7 +11,22 @@ import datetime
 import math
 import numbers
 import operator
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, SupportsIndex, SupportsInt, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Never,
+    NoReturn,
+    Self,
+    SupportsIndex,
+    SupportsInt,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
+
+import numpy as np
 
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
 from dataflow_model.micros import (
@@ -22,11 +37,14 @@ from dataflow_model.micros import (
     format_duration,
     format_instant,
     micros_of_delta,
+    micros_of_numpy,
     micros_of_seconds,
     micros_since_epoch,
+    missing_time,
     parse_duration,
     parse_instant,
     saturate,
+    shifted,
 )
 
 __all__ = [
@@ -57,15 +75,11 @@ def _checked(micros: _MicrosT) -> _MicrosT:
     """
     if LEAST <= int(micros) <= GREATEST:
         return micros
-    greatest = f"dm.{type(micros).__name__}(2**63 - 1)"
+    greatest = f"dm.{type(micros).__name__}({'micros=' if isinstance(micros, Duration) else ''}2**63 - 1)"
     raise InvalidArgument(
         f"{_kind(micros)} must fit into 64 bits of microseconds, got {micros!r}",
         hint=f"add durations instead of numbers, since their sums end at ±∞, or use {greatest}",
     )
-
-
-def _shifted(instant: int, by: int) -> int:
-    return instant if instant in (GREATEST, LEAST) else saturate(instant + by)
 
 
 if TYPE_CHECKING:
@@ -93,7 +107,8 @@ _MicrosT = TypeVar("_MicrosT", bound="_Micros")
 class _Micros(_Number):
     """The base of instants and durations: `+`, `-` and ordering reject bare numbers.
 
-    A bare number passed as an instant or a duration means seconds; in arithmetic it would be microseconds. Python
+    A bare number passed as an instant or a duration means seconds; in arithmetic it would be microseconds. `==` and
+    `!=` reject it only where the unit decides: it would be equal if it counted seconds. Python
     computes `number + time` and `number < time` itself if the number is a `float` or a `bool`, without asking the
     subclass of `int`, so these two cannot be rejected.
     """
@@ -129,10 +144,16 @@ class _Micros(_Number):
 
         def __eq__(self, other: object) -> bool:
             equal: bool = int.__eq__(self, other)
+            if equal is True or type(other) is type(self):
+                return equal
+            self._refuse_seconds(other, "==")
             return int(self) == other if equal is NotImplemented else equal  # NumPy numbers compare with a plain `int`
 
         def __ne__(self, other: object) -> bool:
             differs: bool = int.__ne__(self, other)
+            if differs is False or type(other) is type(self):
+                return differs
+            self._refuse_seconds(other, "!=")
             return int(self) != other if differs is NotImplemented else differs
 
         __hash__ = int.__hash__
@@ -165,9 +186,9 @@ class _Micros(_Number):
         match other:
             case _Micros():
                 return
-            case datetime.timedelta():
+            case datetime.timedelta() | np.timedelta64():
                 needed: type[_Micros] = Duration
-            case datetime.datetime():
+            case datetime.datetime() | np.datetime64():
                 needed = type(self) if isinstance(self, Instant) else EventTime
             case str():
                 needed = kind
@@ -180,11 +201,20 @@ class _Micros(_Number):
             hint=f"convert it first: dm.{_READERS[needed]}({other!r})",
         )
 
+    def _refuse_seconds(self, other: object, sign: str) -> None:
+        """Raise if `other` is a number that would equal this time if it counted seconds, which it does not."""
+        if type(other) is not int and (isinstance(other, _NO_SECONDS) or not isinstance(other, _SECONDS)):
+            return
+        seconds: Any = other
+        if seconds and int(self) == seconds * 1_000_000:
+            self._refuse_number(other, f"{self!r} {sign} {other!r}", type(self))
+
     def _refuse_number(self, other: object, expression: str, kind: type[_Micros]) -> NoReturn:
         """Raise the error for a bare number; the hint names the two ways to give it a unit."""
         number = repr(other) if isinstance(other, int | float) else "n"
         problem = f"{_kind(self)} and a bare number do not mix, since a number has no unit, got {expression}"
-        hint = f"write dm.{_READERS[kind]}({number}) for seconds or dm.{kind.__name__}({number}) for microseconds"
+        in_micros = f"dm.Duration(micros={number})" if kind is Duration else f"dm.{kind.__name__}({number})"
+        hint = f"write dm.{_READERS[kind]}({number}) for seconds or {in_micros} for microseconds"
         raise InvalidType(problem, hint=hint)
 
 
@@ -218,14 +248,18 @@ else:
 class Duration(_Micros):
     """A length of time in whole microseconds; it may be negative, and saturates as instants do.
 
+    `duration` makes one of seconds or of text, and `Duration(micros=n)` of microseconds.
+
     `+`, `-` and ordering take another duration. They reject a bare number, which would silently be microseconds. The
     sum of nothing is the number 0, so `+` and `-` take the int 0, which is the same length in every unit. Scaling with
     `*` rounds to a microsecond, as `timedelta` does; `/`, `//` and `%` work on the plain number of microseconds.
 
     Raises:
-        InvalidType: for a number that is not whole, or text, which `duration` takes; by `+` and `-` with a bare number
-            other than 0, including `bool` and NumPy numbers; by `<`, `<=`, `>` and `>=` with any bare number; by `*`
-            with another time or a sequence.
+        InvalidType: for a bare number other than 0, text, or `micros` that are not whole; by `+` and `-` with a bare
+            number other than 0, including `bool` and NumPy numbers; by `<`, `<=`, `>` and `>=` with any bare number; by
+            `*` with another time or a sequence.
+
+    Source: Beam's `Duration`, whose bare number is seconds.
 
     Example:
         >>> duration("90 seconds")
@@ -238,22 +272,43 @@ class Duration(_Micros):
         Traceback (most recent call last):
             ...
         dataflow_model.errors.InvalidType: a duration and a bare number do not mix, since a number has no unit, got ...
-        Hint: write dm.duration(5) for seconds or dm.Duration(5) for microseconds
+        Hint: write dm.duration(5) for seconds or dm.Duration(micros=5) for microseconds
     """
 
     __slots__ = ()
 
-    def __new__(cls, micros: SupportsIndex = 0, /) -> Self:
-        """Return the duration; the number must be whole, as `int` would cut off the rest or take text."""
-        if type(micros) is int:
-            return _new(cls, micros)
+    def __new__(cls, length: Literal[0] | Duration = 0, /, *, micros: SupportsIndex = 0, **others: Never) -> Self:
+        """Return the duration; the number must be whole, as `int` would cut off the rest or take text.
+
+        A number by position is for `pickle`, which does not call `__init__`.
+        """
+        given: Any = length
+        if type(given) is int and given == 0:
+            given = micros
+        unknown: dict[str, Any] = others
+        if unknown:
+            name, value = next(iter(unknown.items()))
+            raise InvalidType(f"Duration has no argument {name!r}", hint=f"write dm.duration('{value} {name}')")
+        if type(given) is int:
+            return _new(cls, given)
         try:
-            return _new(cls, operator.index(micros))
+            return _new(cls, operator.index(given))
         except TypeError:
             raise InvalidType(
-                f"{cls.__name__} takes a whole number of microseconds, got {micros!r}",
-                hint=f"write dm.duration({micros!r})" + (" for seconds" if isinstance(micros, float) else ""),
+                f"{cls.__name__} takes a whole number of microseconds, got {given!r}",
+                hint=f"write dm.duration({given!r})" + (" for seconds" if isinstance(given, float) else ""),
             ) from None
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, length: Duration | int = 0, /, **_: SupportsIndex) -> None:
+            """Reject a bare number other than 0, which others take for seconds."""
+            if length and not isinstance(length, Duration):
+                raise InvalidType(
+                    f"a duration needs a unit, got Duration({length!r})",
+                    hint=f"write dm.duration({int(length)}) for seconds or dm.Duration(micros={int(length)}) for "
+                    "microseconds",
+                )
 
     def __add__(self, other: Duration) -> Self:
         operand: Any = other
@@ -292,8 +347,8 @@ class Duration(_Micros):
 
     def __mul__(self, times: float) -> Self:
         factor: Any = times
-        looks_like_int = isinstance(factor, _Micros | str | bytes | list | tuple)
-        if looks_like_int or type(factor).__name__ == "timedelta64":  # an integer of NumPy, whatever its unit
+        # To NumPy, a `timedelta64` is an integer, whatever its unit.
+        if isinstance(factor, _Micros | str | bytes | list | tuple | np.timedelta64):
             raise InvalidType(
                 f"a duration is scaled by a number, got {self!r} * {times!r}", hint="write dm.duration('1 hour') * 2"
             )
@@ -347,7 +402,7 @@ class Instant(_Micros):
     def __add__(self, other: Duration) -> Self:
         operand: Any = other
         if isinstance(operand, Duration):
-            return type(self)(_shifted(int(self), int(operand)))
+            return type(self)(shifted(int(self), int(operand)))
         if isinstance(operand, Instant):
             raise InvalidType(
                 f"two instants cannot be added, got {self!r} + {other!r}",
@@ -369,7 +424,7 @@ class Instant(_Micros):
     def __sub__(self, other: Self) -> Duration: ...  # type: ignore[overload-cannot-match, unused-ignore]
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, Duration):
-            return type(self)(_shifted(int(self), -int(other)))
+            return type(self)(shifted(int(self), -int(other)))
         if isinstance(other, Instant) and self._comparable(other, "-"):
             return _new(Duration, saturate(int(self) - int(other)))
         self._refuse(other, f"{self!r} - {other!r}", Duration)
@@ -479,6 +534,8 @@ class ProcessingTime(Instant):
         def __ge__(self, other: ProcessingTime) -> bool: ...
 
 
+_SECONDS: Final = (int, float, np.number)
+_NO_SECONDS: Final = (_Micros, bool, np.timedelta64)
 _READERS: Final = {EventTime: "event_time", ProcessingTime: "processing_time", Duration: "duration"}
 
 MIN_TIMESTAMP: Final = EventTime(LEAST)
@@ -486,21 +543,25 @@ MIN_TIMESTAMP: Final = EventTime(LEAST)
 MAX_TIMESTAMP: Final = EventTime(GREATEST)
 """+∞: a watermark with this value means that the input is complete."""
 
-DurationLike: TypeAlias = Duration | datetime.timedelta | int | float | str
+DurationLike: TypeAlias = Duration | datetime.timedelta | np.timedelta64 | int | float | str
 """A value that can be passed as a duration: a number of seconds, text with units (`"90 seconds"`), or a `timedelta`."""
-InstantLike: TypeAlias = EventTime | ProcessingTime | datetime.datetime | int | float | str
-"""A value that can be passed as an instant: seconds since the epoch, or text or a datetime with a time zone."""
+InstantLike: TypeAlias = EventTime | ProcessingTime | datetime.datetime | np.datetime64 | int | float | str
+"""A value that can be passed as an instant: seconds since the epoch, or text or a datetime with a time zone.
+
+A `datetime64` of NumPy, which never has a time zone, is in UTC, as columns without one are.
+"""
 
 
 def duration(value: DurationLike) -> Duration:
     """Return `value` as a `Duration`.
 
     Args:
-        value: a `Duration`, a `timedelta` (pendulum's included), a number of seconds, or text such as
-            `"90 seconds"`, `"1 hour 30 minutes"`, `"250 ms"`.
+        value: a `Duration`, a `timedelta` (those of pendulum, pandas and NumPy included), a number of seconds, or text
+            such as `"90 seconds"`, `"1 hour 30 minutes"`, `"250 ms"`. Nanoseconds are rounded down.
 
     Raises:
-        InvalidArgument: for text without a known unit, NaN, or a `Duration` of more than 64 bits.
+        InvalidArgument: for text without a known unit, NaN, NaT, a `timedelta64` without a unit, in months or in years,
+            or a `Duration` of more than 64 bits.
         InvalidType: for a value of another type.
 
     Example:
@@ -513,14 +574,18 @@ def duration(value: DurationLike) -> Duration:
             return _checked(given)
         case bool() | Instant():
             pass
+        case np.timedelta64():
+            return _new(Duration, micros_of_numpy(given))
         case datetime.timedelta():
-            return Duration(saturate(micros_of_delta(given)))
+            return _new(Duration, saturate(micros_of_delta(given)))
         case int() | float():
-            return Duration(micros_of_seconds(given))
-        case numbers.Integral() if hasattr(given, "__index__"):  # as of NumPy, but not its timedelta64
+            return _new(Duration, micros_of_seconds(given))
+        case numbers.Integral():  # as of NumPy
             return duration(int(given))
         case str():
-            return Duration(parse_duration(given))
+            return _new(Duration, parse_duration(given))
+    if type(given).__name__ == "NaTType":
+        raise missing_time(given)
     raise InvalidType(
         f"a duration must be a timedelta, seconds or text, got {value!r} of type {type(value).__name__}",
         hint="pass '90 seconds', 90 or datetime.timedelta(seconds=90)",
@@ -577,15 +642,16 @@ def _instant(value: object) -> int:
                     hint="divide milliseconds by 1_000, and microseconds by 1_000_000",
                 )
             return micros_of_seconds(value)
-        case numbers.Integral() if hasattr(value, "__index__"):  # as in `duration`
+        case np.timedelta64():
+            pass  # which is a `numbers.Integral`
+        case np.datetime64():
+            return micros_of_numpy(value)
+        case numbers.Integral():
             return _instant(int(value))
         case datetime.datetime():
             if value.tzinfo is None:
                 if type(value).__name__ == "NaTType":  # pandas' missing time is a datetime
-                    raise InvalidArgument(
-                        f"a missing time is no instant, got {value!r}",
-                        hint="filter such elements out before, or send them to an output: .with_exception_handling()",
-                    )
+                    raise missing_time(value)
                 raise InvalidArgument(
                     f"an instant needs a time zone, got {value!r}",
                     hint="add one: value.replace(tzinfo=datetime.UTC)",

@@ -28,7 +28,7 @@ _BATCH_ROWS: Final = 65_536
 _EPOCH: Final = EventTime(0)
 _LARGEST: Final = 2**63 - 1
 _FASTEST: Final = 10**9
-_LONGEST: Final = Duration(366 * 86_400_000_000)
+_LONGEST: Final = Duration(micros=366 * 86_400_000_000)
 """The longest period: with it, the times of a batch can be computed in 64 bits."""
 
 
@@ -37,7 +37,7 @@ class NextAfter:
     """A watermark for elements that are at least `gap` apart: it is `gap` after the last element.
 
     Example:
-        >>> NextAfter(Duration(1_000_000)).watermark(EventTime(0))
+        >>> NextAfter(Duration(micros=1_000_000)).watermark(EventTime(0))
         EventTime(1970-01-01T00:00:01Z)
     """
 
@@ -77,7 +77,7 @@ class GeneratedSource(ColumnSource):
         init=False, default=attrs.Factory(lambda self: self.count is not None, takes_self=True)
     )
     watermark: WatermarkEstimator = attrs.field(
-        default=attrs.Factory(lambda self: NextAfter(Duration(int(self.period) // self.rate)), takes_self=True)
+        default=attrs.Factory(lambda self: NextAfter(Duration(micros=int(self.period) // self.rate)), takes_self=True)
     )
     is_typed: ClassVar[bool] = True
 

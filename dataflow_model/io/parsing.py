@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import shown
 from dataflow_model.io.unpacking import as_in_file
-from dataflow_model.plan.columns import BAD_COLUMN, BAD_TYPE
+from dataflow_model.plan.columns import BAD_FIELD, bad_place
 from dataflow_model.plan.python_range import with_times
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def parse_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Parse all rows at once; if that fails, parse each half, until every bad row is isolated.
 
-    A bad row becomes a row of nulls with its text and the reason in `BAD_COLUMN`.
+    A bad row becomes a row of nulls with its text and the reason in `BAD_FIELD`.
 
     Args:
         texts: the texts of the rows.
@@ -46,12 +46,11 @@ def parse_rows(
         if place < len(texts):
             pieces.append(_bad_row(texts.text(place, place + 1), "a quote is not closed", columns))
         start = place + 1
-    if any(BAD_COLUMN in piece.schema.names for piece in pieces):
-        marked = pa.schema([*columns, pa.field(BAD_COLUMN, BAD_TYPE)])
+    if any(bad_place(piece.schema) is not None for piece in pieces):
         pieces = [
-            piece
-            if BAD_COLUMN in piece.schema.names
-            else piece.append_column(marked.field(BAD_COLUMN), pa.nulls(piece.num_rows, BAD_TYPE))
+            piece.append_column(BAD_FIELD, pa.nulls(piece.num_rows, BAD_FIELD.type))
+            if bad_place(piece.schema) is None
+            else piece
             for piece in pieces
         ]
     yield from pa.concat_tables(pieces).combine_chunks().to_batches()
@@ -123,5 +122,5 @@ def _parse(
 def _bad_row(text: bytes, problem: str, columns: pa.Schema) -> pa.Table:
     line = as_in_file(text.rstrip(b"\r\n")).decode("utf-8", "backslashreplace")
     nulls = [pa.nulls(1, field.type) for field in columns]
-    mark = pa.array([{"text": line, "reason": problem}], BAD_TYPE)
-    return pa.table([*nulls, mark], schema=pa.schema([*columns, pa.field(BAD_COLUMN, BAD_TYPE)]))
+    mark = pa.array([{"text": line, "reason": problem}], BAD_FIELD.type)
+    return pa.table([*nulls, mark], schema=pa.schema([*columns, BAD_FIELD]))

@@ -31,14 +31,17 @@ def absolute_path(path: PathLike) -> str:
             's3://bucket/flights'
         Hint: mount it, or read it with Spark and pass the DataFrame to ReadDataFrame
     """
-    if not isinstance(path, str | os.PathLike):
+    given: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(given, str):
+        decoded = f"decode it: os.fsdecode({bytes(given)!r})" if isinstance(given, bytes | bytearray) else None
         raise InvalidType(
-            f"a path must be text or a pathlib.Path, got {path!r}", hint="pass 'data/flights/', for example"
+            f"a path must be text or a pathlib.Path, got {path!r}",
+            hint=decoded or "pass 'data/flights/', for example",
         )
-    text = local_path(os.fspath(path))
+    text = local_path(given)
     if text is None:
         raise InvalidArgument(
-            f"a path must be on a mounted file system, got the URL {os.fspath(path)!r}",
+            f"a path must be on a mounted file system, got the URL {given!r}",
             hint="mount it, or read it with Spark and pass the DataFrame to ReadDataFrame",
         )
     if not text:
@@ -60,7 +63,7 @@ def absolute_paths(path: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
             f"a path must be text, a pathlib.Path or a list of these, got {path!r}",
             hint="pass 'data/flights/', for example",
         )
-    several = [path] if isinstance(path, str | os.PathLike) else list(path)
+    several = [path] if isinstance(path, str | os.PathLike | bytes | bytearray) else list(path)
     if not several:
         raise InvalidArgument("a list of paths must not be empty, got []", hint="pass a file or a directory")
     return tuple(absolute_path(each_path) for each_path in several)

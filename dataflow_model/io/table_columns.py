@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import string
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 __all__ = ["check_columns", "columns_of", "decimals_kept", "is_held_as"]
+
+_LOWERED: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 _UINT64_DIGITS: Final = 20
 _FINEST: Final = ("s", "ms", "us")
@@ -75,8 +78,14 @@ _TYPES: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType],
 )
 
 
-def check_columns(schema: pa.Schema, keys: Sequence[str], label: str) -> None:
-    """Raise `InvalidArgument` for a key that is not a column, or a column whose type databases do not have.
+def check_columns(schema: pa.Schema, keys: Sequence[str], label: str, *, ignores_case: bool = False) -> None:
+    """Raise `InvalidArgument` for a key that is not a column, or a column that databases do not support.
+
+    Args:
+        schema: the columns.
+        keys: the names of the columns that tell rows apart.
+        label: of the transform.
+        ignores_case: whether names that differ only in case are the same to the database, as to SQLite.
 
     Example:
         >>> check_columns(pa.schema({"key": pa.string(), "value": pa.int64()}), ["carrier"], "delays")
@@ -105,6 +114,20 @@ def check_columns(schema: pa.Schema, keys: Sequence[str], label: str) -> None:
                 hint="rename the column, or leave it out: ReadCsv(…, rename={'': 'rest'}), for example",
             )
         _type_of(field, label)
+    if ignores_case:
+        _check_case(schema.names, label)
+
+
+def _check_case(names: Sequence[str], label: str) -> None:
+    """Raise `InvalidArgument` if two names differ only in the case of letters of ASCII."""
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.translate(_LOWERED), name)
+        if other != name:
+            raise InvalidArgument(
+                f"{label!r} has the columns {other!r} and {name!r}, which are the same to SQLite",
+                hint="rename one of them in a dm.Map before the sink",
+            )
 
 
 def columns_of(schema: pa.Schema, keys: Sequence[str], label: str) -> list[sa.Column[Any]]:

@@ -75,7 +75,8 @@ class TableSink(Sink):
         if self.full_schema is not None:
             from dataflow_model.io.table_columns import check_columns
 
-            check_columns(self.full_schema, self.keys, self.label)
+            is_sqlite = self.url.partition(":")[0].startswith("sqlite")
+            check_columns(self.full_schema, self.keys, self.label, ignores_case=is_sqlite)
 
     @property
     def table_name(self) -> str:

@@ -21,7 +21,7 @@ from dataflow_model.io.json_parsing import parse_lines, problem_of_line
 from dataflow_model.io.parsing import parse_rows
 from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
 from dataflow_model.io.unpacking import as_in_file, checked_encoding, problem_of_encoding, suffix_of_content
-from dataflow_model.plan.columns import BAD_COLUMN
+from dataflow_model.plan.columns import BAD_FIELD, bad_place
 from dataflow_model.plan.sources import unreadable_row, way_out_for
 
 if TYPE_CHECKING:
@@ -250,8 +250,8 @@ class TextSource(LinesOfRows):
 
         for texts in self.row_texts(path, start, stop):
             for batch in parse_rows(texts, parse, LINES, explain):
-                bad = [BAD_COLUMN] if BAD_COLUMN in batch.schema.names else []
-                yield batch.select([*columns.names, *bad])
+                bad = bad_place(batch.schema)
+                yield batch.select([*columns.names, *([] if bad is None else [BAD_FIELD.name])])
 
 
 @functools.lru_cache(maxsize=256)

@@ -21,22 +21,25 @@ if TYPE_CHECKING:
     from dataflow_model.plan.watermarks import Arrival
 
 __all__ = [
-    "BAD_COLUMN",
-    "BAD_TYPE",
+    "BAD_FIELD",
     "BadRow",
     "Columns",
     "DecodedRows",
     "at_the_beginning",
+    "bad_place",
     "check_time_column",
     "decode_columns",
     "instants",
     "split_columns",
 ]
 
-BAD_COLUMN: Final = "__bad__"
-"""The column of `BAD_TYPE` that a reader adds to a batch with rows it could not parse; null for good rows."""
-BAD_TYPE: Final = pa.struct([("text", pa.string()), ("reason", pa.string())])
-"""What `BAD_COLUMN` says about a row: how it is written, and what is wrong with it."""
+BAD_FIELD: Final = pa.field(
+    "__bad__", pa.struct([("text", pa.string()), ("reason", pa.string())]), metadata={"dataflow_model": "bad rows"}
+)
+"""The last column of a batch with rows that its reader could not parse: their text and the reason; null for good rows.
+
+Its metadata tells it from a column of the file that happens to have the same name.
+"""
 
 _MIN: Final = int(MIN_TIMESTAMP)
 _MAX: Final = int(MAX_TIMESTAMP)
@@ -194,12 +197,13 @@ def split_columns(batch: pa.RecordBatch, event_time: str | Arrival | None, proce
     """
     reasons: dict[int, str] = {}
     texts: dict[int, str] = {}
-    if BAD_COLUMN in batch.schema.names:
-        marks = batch.column(BAD_COLUMN)
+    bad_column = bad_place(batch.schema)
+    if bad_column is not None:
+        marks = batch.column(bad_column)
         for place in np.flatnonzero(marks.is_valid()).tolist():
             mark = marks[place].as_py()
             texts[place], reasons[place] = mark["text"], mark["reason"]
-        batch = batch.drop_columns([BAD_COLUMN])
+        batch = batch.remove_column(bad_column)
     clock: NDArray[np.int64] | None = None
     clock_from = 0
     if processing_time is not None:
@@ -234,6 +238,17 @@ def split_columns(batch: pa.RecordBatch, event_time: str | Arrival | None, proce
         for place, values in zip(places, zip(*columns, strict=True), strict=True)
     )
     return Columns(batch, event_times, clock, valid, bad, clock_from)
+
+
+def bad_place(schema: pa.Schema) -> int | None:
+    """Return the place of the column of bad rows in a batch or a table, `None` if it has none.
+
+    Example:
+        >>> bad_place(pa.schema([("a", pa.int64()), BAD_FIELD])), bad_place(pa.schema([("__bad__", pa.int64())]))
+        (1, None)
+    """
+    last = len(schema) - 1
+    return last if last >= 0 and schema.field(last).equals(BAD_FIELD, check_metadata=True) else None
 
 
 def at_the_beginning(columns: Columns) -> Columns:

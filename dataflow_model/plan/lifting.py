@@ -152,7 +152,7 @@ def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
 
 def _assigns_columns(window_fn: WindowFn, *, streaming: bool) -> bool:
     """Return whether the windows can be columns; in a stream, only if they are finite and do not grow."""
-    if not window_fn.assigns_columns or (window_fn.length or Duration(0)) > Duration(_LONGEST):
+    if not window_fn.assigns_columns or (window_fn.length or Duration(0)) > Duration(micros=_LONGEST):
         return False
     if window_fn.is_merging:
         return window_fn.merges_intersecting and not streaming

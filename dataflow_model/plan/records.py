@@ -90,7 +90,7 @@ def table_of_records(records: Sequence[Record]) -> tuple[list[str], Iterator[lis
     headings = [*(fields or ("value",)), "event time", *["window"] * windowed, *["pane"] * fired]
     rows = (
         [
-            *([record.value] if fields is None else [getattr(record.value, name) for name in fields]),
+            *([record.value] if fields is None else record.value),
             format_instant(int(record.event_time)),
             *[repr(record.window)] * windowed,
             *[record.pane.describe(is_retraction=record.is_retraction)] * fired,

@@ -26,7 +26,17 @@ from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond, w
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["check_names", "kind_of", "named_row_type", "no_attribute", "no_field", "row_type", "rows_of", "values_of"]
+__all__ = [
+    "check_names",
+    "field_getter",
+    "kind_of",
+    "named_row_type",
+    "no_attribute",
+    "no_field",
+    "row_type",
+    "rows_of",
+    "values_of",
+]
 
 _KINDS: Final[dict[str, Any]] = {
     "bool": bool,
@@ -158,6 +168,43 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     parts = [part.split(": ") for part in name[4:-1].split(", ") if part]
     return named_row_type(tuple((unquote(field), kind) for field, kind in parts))
+
+
+@functools.cache
+def field_getter(name: str) -> Callable[[Any], Any]:
+    """Return a function that returns the field of this name of a dict, a row of a source, or an object.
+
+    It raises `InvalidArgument` if the element has no such field.
+
+    Example:
+        >>> Row = named_row_type((("__doc__", "str"),))
+        >>> get = field_getter("__doc__")
+        >>> get(Row("notes")), get({"__doc__": "notes"})
+        ('notes', 'notes')
+    """
+    is_identifier = name.isidentifier()
+    is_attribute = is_identifier and not name.startswith("_")  # rows have attributes of their own that begin with `_`
+
+    def get(element: Any) -> Any:
+        try:
+            if is_attribute and not isinstance(element, dict):
+                return getattr(element, name)
+            if not is_identifier or isinstance(element, dict) or _is_field(element, name):
+                return element[name]
+            return getattr(element, name)
+        except KeyError:
+            if isinstance(element, dict):
+                raise no_field(element, name) from None
+            raise
+        except AttributeError as error:
+            raise no_attribute(error, element, name) from None
+
+    return get
+
+
+def _is_field(element: Any, name: str) -> bool:
+    names = getattr(type(element), "_fields", ())
+    return isinstance(element, tuple) and isinstance(names, tuple) and name in names
 
 
 def no_attribute(error: AttributeError, element: Any, name: str) -> Exception:

@@ -89,6 +89,9 @@ class PipelineResult(Protocol):
 
         Args:
             timeout: how long to wait at most, such as `"5 minutes"` or a number of seconds; by default until the end.
+
+        Raises:
+            InvalidArgument: if `timeout` is negative.
         """
         ...
 

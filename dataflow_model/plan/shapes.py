@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import shown
+from dataflow_model.plan.foreign_times import are_foreign, has_nanoseconds, python_time
 from dataflow_model.plan.nested import leaves, with_leaves
 from dataflow_model.time import Duration, Instant
 
@@ -159,7 +160,16 @@ def inferred_type(values: list[Any]) -> pa.DataType:
                 kind = pa.infer_type([value])
             except (pa.ArrowException, OverflowError, UnicodeEncodeError):
                 kind = pa.null()
+    finest = with_leaves(kind, _in_nanoseconds)
+    if finest != kind and _changes(plain, kind) and not _changes(plain, finest):
+        return finest
     return pa.string() if pa.types.is_null(kind) else kind
+
+
+def _in_nanoseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ns", kind.tz)
+    return pa.duration("ns") if pa.types.is_duration(kind) else kind
 
 
 def _held_whole(schema: pa.Schema) -> type[Any] | None:
@@ -228,6 +238,8 @@ def _array(values: list[Any], field: pa.Field) -> pa.Array | None:
     try:
         if pa.types.is_nested(kind) or pa.types.is_duration(kind):
             values = [_plain(value, kind) for value in values]
+        elif pa.types.is_temporal(kind) and are_foreign(set(map(type, values))):
+            values = list(map(python_time, values))
         if _changes(values, kind):
             return None
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
@@ -285,6 +297,8 @@ def _changes(values: list[Any], kind: pa.DataType) -> bool:
         fields = (kind.field(place) for place in range(kind.num_fields))
         return any(_changes([record.get(field.name) for record in records], field.type) for field in fields)
     kinds = set(map(type, values))
+    if (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)) and kind.unit != "ns" and are_foreign(kinds):
+        return any(map(has_nanoseconds, values))
     return any(test(kind) and any(issubclass(held, lossy) for held in kinds) for test, lossy in _LOSSY)
 
 
@@ -321,7 +335,8 @@ _LOSSY: Final = (
 def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Array:
     """Return a column with null where a value does not fit, and say which."""
     good: list[Any] = []
-    for row, value in enumerate(values):
+    for row, given in enumerate(values):
+        value = None if are_foreign([type(given)]) and given != given else given  # noqa: PLR0124 - NaT, a null
         if _array([value], field) is None:
             why = "must not be null" if value is None else f"is {field.type} and cannot hold {_shown(value)}"
             bad.setdefault(row, f"column {field.name!r} {why}")
@@ -356,6 +371,7 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
         raise ValueError(f"it is nested more than {_DEEPEST} deep")
     if type(value) in _SCALARS:
         return value
+    value = python_time(value)
     if kind is not None and pa.types.is_duration(kind):
         return dt.timedelta(microseconds=int(value)) if isinstance(value, Duration) else value
     if kind is not None and _is_list(kind) and isinstance(value, tuple | list | set | frozenset):

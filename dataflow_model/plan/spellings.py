@@ -67,7 +67,7 @@ _INSTANTS: Final = {
     **{name: f"use time.to_datetime().{name}()" for name in ("date", "isoformat", "timestamp", "weekday")},
     "astimezone": "use time.to_datetime().astimezone(zone)",
     "micros": "use int(time)",
-    "predecessor": "use time - dm.Duration(1)",
+    "predecessor": "use time - dm.Duration(micros=1)",
     "seconds": "use time // dm.duration(1), the number of whole seconds since the epoch",
     "strftime": "use f'{time:%H:%M}', which is in UTC, or time.to_datetime().strftime(format)",
     "to_rfc3339": "use time.to_datetime().isoformat()",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.display import Board, Count, html_table
 from dataflow_model.errors import LOG, InvalidArgument, UnsupportedOnRunner, UserCodeError
 from dataflow_model.plan.collecting import check_collected, table_of_collected
@@ -24,7 +25,6 @@ from dataflow_model.runners.engine.ambient import Ambient
 from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.progress import live_progress, progress_board
 from dataflow_model.runners.run_log import RunLog
-from dataflow_model.time import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,8 +94,8 @@ class BackgroundRun(abc.ABC):
         """Wait for the end of the run, at most for `timeout`; if the run failed, each call raises its error.
 
         Raises:
-            InvalidArgument: in a function of the run itself, which would wait for itself; in a process that was forked
-                from that of the run, which would wait forever.
+            InvalidArgument: if `timeout` is negative; in a function of the run itself, which would wait for itself; in
+                a process that was forked from that of the run, which would wait forever.
         """
         if not self._is_here:
             raise InvalidArgument(
@@ -319,7 +319,10 @@ threading._register_atexit(_leave_runs)  # type: ignore[attr-defined] # noqa: SL
 
 def _seconds(timeout: DurationLike | None) -> float | None:
     """Return a timeout in seconds, in the range that `threading` accepts."""
-    return None if timeout is None else min(int(duration(timeout)) / 1_000_000, threading.TIMEOUT_MAX)
+    if timeout is None:
+        return None
+    length = nonnegative_duration("timeout", timeout, "use 0 to return at once, or leave it out to wait for the end")
+    return min(int(length) / 1_000_000, threading.TIMEOUT_MAX)
 
 
 def _kind(sink: Sink) -> str:

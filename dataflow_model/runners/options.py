@@ -67,15 +67,16 @@ def checkpoint_path(checkpoint: object) -> str:
             's3://bucket/delays'
         Hint: mount it, and pass the path of the directory there, such as checkpoint='/mnt/bucket/delays'
     """
-    if not isinstance(checkpoint, str | os.PathLike) or not os.fspath(checkpoint):
+    given = os.fspath(checkpoint) if isinstance(checkpoint, os.PathLike) else checkpoint
+    if not isinstance(given, str) or not given:
         raise InvalidArgument(
             f"`checkpoint` must be the path of a directory, got {checkpoint!r}",
             hint="pass a directory of this pipeline's own, such as checkpoint='checkpoints/delays'",
         )
-    path = local_path(os.fspath(checkpoint))
+    path = local_path(given)
     if path is None:
         raise InvalidArgument(
-            f"`checkpoint` must be a directory of a mounted file system, got the URL {os.fspath(checkpoint)!r}",
+            f"`checkpoint` must be a directory of a mounted file system, got the URL {given!r}",
             hint="mount it, and pass the path of the directory there, such as checkpoint='/mnt/bucket/delays'",
         )
     return os.path.expanduser(path)  # noqa: PTH111 - the path as the user has named it otherwise

@@ -121,7 +121,7 @@ def make_report(staged: StagedPlan, measured: Measured, at: int | None = None) -
         at=ProcessingTime(at),
         clock=ProcessingTime(clock),
         commits=measured.commits,
-        system_lag=Duration(pending),
+        system_lag=Duration(micros=pending),
         transforms={
             node.label: _transform(node.label, depths[node.label], measured, clock) for node in staged.whole.nodes
         },
@@ -185,7 +185,7 @@ def _value(spread: Spread | None) -> DistributionValue:
 def _lag(watermark: int | None, clock: int) -> Duration | None:
     if watermark is None or watermark == MIN_TIMESTAMP:
         return None
-    return Duration(0 if watermark == MAX_TIMESTAMP else max(0, clock - watermark))
+    return Duration(micros=0 if watermark == MAX_TIMESTAMP else max(0, clock - watermark))
 
 
 def _has_own_clock(staged: StagedPlan) -> bool:

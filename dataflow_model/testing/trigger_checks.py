@@ -119,7 +119,7 @@ def _check_value(trigger: Trigger) -> None:
 def _check_continuation(trigger: Trigger) -> None:
     continuation: object = trigger.continuation()
     may = [
-        isinstance(continuation, Trigger) and continuation.may_finish(allowed_lateness=Duration(lateness))
+        isinstance(continuation, Trigger) and continuation.may_finish(allowed_lateness=Duration(micros=lateness))
         for lateness in (0, _LATENESS)
     ]
     for kept, problem, hint in (
@@ -215,7 +215,7 @@ class _Checked:
         for lateness in (0, _LATENESS):
             life = self._life(expires=int(_WINDOWS[0].end) + lateness)
             outcomes = life.live(events)
-            allowed = Duration(lateness)
+            allowed = Duration(micros=lateness)
             if not self.trigger.may_finish(allowed_lateness=allowed) and life.state.is_finished():
                 raise Broken(
                     f"declares that it may not finish before its window expires, with {allowed!r} of lateness, but did",
@@ -258,7 +258,7 @@ def _compare(left: Sequence[Any], right: Sequence[Any], rule: str, hint: str = "
 def _prove_in_pipeline(
     trigger: Trigger, values: Sequence[Any], combine: CombineFn[Any, Any, Any], fn: WindowFn
 ) -> None:
-    allowed = Duration(_LATENESS)
+    allowed = Duration(micros=_LATENESS)
     strategy = WindowingStrategy(
         window_fn=fn,
         trigger=trigger,

@@ -26,6 +26,14 @@ _NOT_ASSOCIATIVE: Final[Mapping[tuple[str, str], str]] = {
     ("builtins", "len"): "dm.Count()",
     **{(module, name): "dm.Mean()" for module in ("statistics", "numpy") for name in ("mean", "fmean", "average")},
     **{(module, "median"): _MEDIAN for module in ("statistics", "numpy")},
+    ("builtins", "list"): "dm.ToList()",
+    ("builtins", "tuple"): "dm.ToList()",
+    ("builtins", "sorted"): "dm.ToList(), and sort its lists in a dm.Map, or dm.Top(n) for the n greatest elements",
+    ("builtins", "set"): "dm.ToSet()",
+    ("builtins", "frozenset"): "dm.ToSet()",
+    ("builtins", "dict"): "dm.ToDict()",
+    ("collections", "Counter"): "dm.Count.per_element()",
+    ("collections", "deque"): "dm.ToList()",
 }
 """What to use instead of functions that are not associative, by their module and name."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
+import fractions
 import functools
 import math
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +15,7 @@ import numpy as np
 from dataflow_model.arguments import factory
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan.spellings import with_spellings
+from dataflow_model.time import Duration
 from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey
@@ -50,14 +53,41 @@ def _plus(total: Any, number: Any) -> Any:
     number = _exact(number)
     if type(number) is decimal.Decimal or type(total) is decimal.Decimal:
         return _DECIMALS.add(total, number)
-    return total + number
+    try:
+        return total + number
+    except TypeError:  # a `timedelta` cannot be added to 0, the sum of nothing
+        if isinstance(number, datetime.timedelta) and _is_nothing(total):
+            return number
+        if isinstance(total, datetime.timedelta) and _is_nothing(number):
+            return total
+        raise
 
 
 def _minus(total: Any, number: Any) -> Any:
     number = _exact(number)
     if type(number) is decimal.Decimal or type(total) is decimal.Decimal:
         return _DECIMALS.subtract(total, number)
+    if isinstance(number, datetime.timedelta) and _is_nothing(total):
+        return -number
     return total - number
+
+
+def _is_nothing(total: Any) -> bool:
+    return type(total) is int and total == 0
+
+
+def _quotient(total: Any, count: int) -> Any:
+    """Return a part of a sum; one of durations is rounded to a microsecond, as that of a `timedelta` is."""
+    if isinstance(total, Duration):
+        share: Any = fractions.Fraction(1, count)
+        return total * share
+    if isinstance(total, np.timedelta64) and np.datetime_data(total.dtype)[0] in _COARSE:
+        return total.astype("m8[us]") / count  # which keeps the unit, and cuts off the rest
+    return total / count
+
+
+_COARSE: Final = frozenset({"W", "D", "h", "m", "s", "ms"})
+"""The units of a `timedelta64` that are longer than a microsecond, and of one length."""
 
 
 @attrs.frozen
@@ -65,8 +95,8 @@ class Sum(Combiner[Any, Any, Any]):
     """Add up the elements; the sum of ints is an int, and for no elements the result is 0.
 
     NumPy numbers are added as Python's, so that no sum wraps around. Decimals are added exactly, whatever the precision
-    of the program's context. Floats are added in the order of arrival, so the last bits of the result depend on it. The
-    accumulator is the sum.
+    of the program's context. Durations and `timedelta`s are added too. Floats are added in the order of arrival, so the
+    last bits of the result depend on it. The accumulator is the sum.
 
     Source: Beam's `combiners.Sum`.
 
@@ -189,7 +219,8 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
     """Compute the arithmetic mean; for no elements, the result is NaN.
 
     The accumulator is the sum and the count. Integers and Decimals are added exactly and divided once; the mean of
-    Decimals is a Decimal, rounded to the precision of the program's context, by default 28 digits.
+    Decimals is a Decimal, rounded to the precision of the program's context, by default 28 digits. The mean of
+    durations or `timedelta`s is one too, rounded to a microsecond.
 
     Source: Beam's `combiners.Mean`.
 
@@ -225,7 +256,7 @@ class Mean(Combiner[Any, tuple[Any, int], float]):
     def extract_output(self, accumulator: tuple[Any, int]) -> float:
         """Divide."""
         total, count = accumulator
-        mean: float = total / count if count else math.nan
+        mean: float = _quotient(total, count) if count else math.nan
         return mean
 
     def subtract_input(self, accumulator: tuple[Any, int], element: Any) -> tuple[Any, int]:

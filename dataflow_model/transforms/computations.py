@@ -9,6 +9,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
@@ -107,7 +108,7 @@ class Computation:
     def set_timer(
         self,
         tag: str,
-        time: InstantLike | Duration | datetime.timedelta,
+        time: InstantLike | Duration | datetime.timedelta | np.timedelta64,
         domain: TimeDomain = TimeDomain.EVENT_TIME,
         *,
         timestamp: InstantLike | None = None,
@@ -135,7 +136,7 @@ class Computation:
                 hint="define process_timer(self, timer)",
             )
         timer = scope.timer(domain)
-        if isinstance(time, Duration | datetime.timedelta):
+        if isinstance(time, Duration | datetime.timedelta | np.timedelta64):
             timer.set_after(time, tag=tag, output_timestamp=timestamp)
         else:
             timer.set(time, tag=tag, output_timestamp=timestamp)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.combine import CombineFn, KernelForm
 from dataflow_model.plan.parameters import check_takes_element
-from dataflow_model.plan.rows import named_row_type, no_attribute, no_field
+from dataflow_model.plan.rows import field_getter, named_row_type
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
@@ -216,19 +216,7 @@ class _Key:
 
 
 def _value(expression: str | Callable[[Any], Any], element: Any) -> Any:
-    if callable(expression):
-        return expression(element)
-    if isinstance(element, dict) or not expression.isidentifier():  # rows of files have columns of any name
-        try:
-            return element[expression]
-        except KeyError:
-            if isinstance(element, dict):
-                raise no_field(element, expression) from None
-            raise
-    try:
-        return getattr(element, expression)
-    except AttributeError as error:
-        raise no_attribute(error, element, expression) from None
+    return expression(element) if callable(expression) else field_getter(expression)(element)
 
 
 class _Pair:

@@ -81,13 +81,13 @@ class Distance:
 
     def describe(self) -> str:
         """Return what explanations say."""
-        least, greatest = (duration_text(Duration(bound)) for bound in (self.least, self.greatest))
+        least, greatest = (duration_text(Duration(micros=bound)) for bound in (self.least, self.greatest))
         if self.least == -self.greatest:
             return f"partners at most {greatest} apart"
         return f"right partners {least} to {greatest} after the left ones"
 
     def __repr__(self) -> str:
-        least, greatest = (duration_text(Duration(bound)) for bound in (self.least, self.greatest))
+        least, greatest = (duration_text(Duration(micros=bound)) for bound in (self.least, self.greatest))
         return f"within={greatest!r}" if self.least == -self.greatest else f"between=({least!r}, {greatest!r})"
 
 
@@ -222,7 +222,7 @@ class JoinWithin(BoundedLatenessFn):
 
     def _expiry(self, time: int, *, is_right: bool) -> EventTime:
         """Return the watermark at which an element can have no more partners; one at −∞ waits until it moves."""
-        waits = Duration(self.distance.reach(is_right=is_right) + self.lateness + 1)
+        waits = Duration(micros=self.distance.reach(is_right=is_right) + self.lateness + 1)
         return max(EventTime(max(time, _FIRST)) + waits, EventTime(_FIRST))
 
     def _first_expiry(self, sides: _Sides) -> EventTime | None:

@@ -139,7 +139,7 @@ def next_time(micros: int, reference: int, length: Period, timezone: str | None)
     With a zone, days and months are calendar days and months. After the year 9999 the result is +∞.
 
     Example:
-        >>> next_time(5, 2, Duration(10), None), next_time(2, 2, Duration(10), None)
+        >>> next_time(5, 2, Duration(micros=10), None), next_time(2, 2, Duration(micros=10), None)
         (12, 2)
     """
     months = length.n if isinstance(length, Months) else None

@@ -62,7 +62,7 @@ class FixedWindows(WindowFn):
     def __attrs_post_init__(self) -> None:
         """Check the size and bring the offset into `[0, size)`."""
         positive("size", self.size)
-        object.__setattr__(self, "offset", Duration(int(self.offset) % int(self.size)))
+        object.__setattr__(self, "offset", Duration(micros=int(self.offset) % int(self.size)))
 
     @property
     def needs_pairs(self) -> bool:

@@ -66,7 +66,7 @@ class SlidingWindows(WindowFn):
         """Check the lengths and bring the offset into `[0, period)`."""
         positive("size", self.size)
         positive("period", self.period)
-        object.__setattr__(self, "offset", Duration(int(self.offset) % int(self.period)))
+        object.__setattr__(self, "offset", Duration(micros=int(self.offset) % int(self.period)))
 
     @property
     def length(self) -> Duration:

@@ -59,7 +59,7 @@ def test_ids_that_share_a_hash_are_told_apart(monkeypatch: Any) -> None:
 def test_an_id_is_kept_for_the_horizon_and_a_sixteenth_more_at_most() -> None:
     slices = Slices(int(dm.duration("16 minutes")))
     for time in range(0, int(dm.duration("3 minutes")), 7_654_321):
-        kept = dm.Duration(slices.expiry(slices.of(time)) - time)
+        kept = dm.Duration(micros=slices.expiry(slices.of(time)) - time)
         assert dm.duration("16 minutes") < kept <= dm.duration("17 minutes")
 
 

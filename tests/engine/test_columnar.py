@@ -335,7 +335,7 @@ def test_a_chunk_drops_what_is_late_at_its_own_instant(
 ) -> None:
     rows.sort(key=lambda row: row[1])
     reached = [max(watermark, low) for low in reached]
-    node = node_of(dm.FixedWindows(dm.Duration(10)), dm.DefaultTrigger(), dm.Sum())
+    node = node_of(dm.FixedWindows(dm.Duration(micros=10)), dm.DefaultTrigger(), dm.Sum())
 
     def run(chunks: Iterable[Chunk]) -> tuple[list[str], Counter[str]]:
         engine = ColumnarMachine(node, Lift("group", "read", "key", "value", Kernel.SUM))

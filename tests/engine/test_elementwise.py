@@ -3,6 +3,7 @@
 import copyreg
 import gc
 import pickle
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from dataflow_model.runners.engine.lanes import Integers, Intervals
 from dataflow_model.runners.engine.order_lanes import RowOrders
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.values import NO_FIRING
+from tests.support.hosts import on_hosts, runner_on
 
 
 def run(p: dm.Pipeline, bundle: Bundle) -> dict[str, Bundle]:
@@ -222,3 +224,22 @@ def test_panes_of_several_combiners_reach_a_file_as_columns(tmp_path: Path) -> N
         "('a', Row(count=2, mean=2.0))",
         "('b', Row(count=1, mean=2.0))",
     ]
+
+
+def plus_one(number: int) -> int:
+    return number + 1
+
+
+@on_hosts("local", "workers", "process", slow=("batch", "streaming"))
+def test_a_chain_of_transforms_may_be_longer_than_the_stack_of_python(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    length = sys.getrecursionlimit() + 200
+    p = dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint"))
+    numbers: Any = p | dm.Create([1, 2])
+    for place in range(length):
+        numbers |= f"add {place}" >> dm.Map(plus_one)
+    _ = numbers | dm.Sum.globally() | "out" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    assert [record.value for record in result.collected("out")] == [3 + 2 * length]

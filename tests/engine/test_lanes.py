@@ -181,7 +181,7 @@ _FUNCTIONS: dict[str, Callable[[], Any]] = {
     "filter": lambda: dm.Filter(lambda row: row.value % 2),
     "flat map": lambda: dm.FlatMap(lambda row: [row.value] * (row.value % 3)),
     "stamped": lambda: dm.Map(
-        lambda row: dm.TimestampedValue(row, dm.EventTime(dm.event_time(row.at) + dm.Duration(row.value)))
+        lambda row: dm.TimestampedValue(row, dm.EventTime(dm.event_time(row.at) + dm.Duration(micros=row.value)))
     ),
     "metadata": lambda: dm.FlatMap(_by_metadata),
     "pairs": lambda: dm.WithKeys("key", value="value"),

@@ -158,7 +158,7 @@ def test_hundreds_of_sessions_of_a_key_that_arrive_out_of_order_are_found_and_me
     times = [random.Random(seed).randrange(4_000) for seed in range(2_000)]
     if order == "descending":
         times.sort(reverse=True)
-    panes = dm.Window.into(dm.Sessions(dm.Duration(2))).trigger(dm.AfterWatermark(early=dm.AfterCount(2)))
+    panes = dm.Window.into(dm.Sessions(dm.Duration(micros=2))).trigger(dm.AfterWatermark(early=dm.AfterCount(2)))
     p = dm.Pipeline(dm.LocalRunner(checkpoint=str(tmp_path / "checkpoint")) if streaming else dm.LocalRunner())
     elements = p | dm.Create(
         [dm.TimestampedValue((number % 2, 1), dm.EventTime(time)) for number, time in enumerate(times)]

@@ -397,6 +397,30 @@ def test_a_column_without_a_name_is_refused(tmp_path: Path, schema: pa.Schema | 
         run(dm.LocalRunner(), build)
 
 
+def test_a_database_file_with_a_null_character_in_its_name_is_refused() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"a path cannot contain the character NUL, got 'a\\x00b.db'"):
+        TableSink(url="sqlite:///a\0b.db", table="sums", keys="key")
+
+
+@pytest.mark.parametrize("schema", [None, pa.schema({"key": pa.string(), "KEY": pa.int64()})])
+def test_columns_that_differ_only_in_case_are_refused_where_they_are_the_same(
+    tmp_path: Path, schema: pa.Schema | None
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = p | dm.Create([{"key": "a", "KEY": 1}])
+        _ = rows | dm.io.WriteTable(f"sqlite:///{tmp_path}/a.db", table="a", keys="key", schema=schema)
+
+    with pytest.raises(dm.InvalidArgument, match=r"'key' and 'KEY', which are the same to SQLite\nHint: rename one"):
+        run(dm.LocalRunner(), build)
+
+
+def test_columns_that_differ_only_in_case_are_two_columns_elsewhere(postgres: str) -> None:
+    sink = TableSink(url=postgres, table="cases", keys="key", schema=pa.schema({"key": pa.string(), "KEY": pa.int64()}))
+    sink.check()
+    commit(sink, "run-0", [record(1, {"key": "a", "KEY": 1})])
+    assert rows(postgres, "cases") == [{"key": "a", "KEY": 1}]
+
+
 def test_a_key_that_is_no_column_is_refused_when_the_pipeline_is_built() -> None:
     numbers = dm.Pipeline() | dm.Create([("a", 1)])
     with pytest.raises(dm.InvalidArgument, match="'WriteTable' has the key 'name'"):

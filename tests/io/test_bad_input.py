@@ -381,3 +381,20 @@ def test_the_reason_of_a_bad_line_of_json_is_the_fault_and_not_a_column_beside_i
     assert [record.value.reason.partition("row 1: ")[2][: len(reason)] for record in p.result.collected("bad")] == [
         reason
     ]
+
+
+@pytest.mark.parametrize("columns", [["__bad__", "n"], ["n", "__bad__"]])
+@pytest.mark.parametrize("bad", [[], ["7,x"]])
+def test_a_column_of_a_file_may_be_called_as_the_column_of_bad_rows_is(
+    columns: list[str], bad: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("\n".join([",".join(columns), "1,2", *bad, "3,4", ""]))
+    schema = pa.schema(dict.fromkeys(columns, pa.int64()))
+    with dm.Pipeline() as p:
+        rows, letters = (
+            p | dm.io.ReadCsv(tmp_path / "a.csv", event_time=None, header=True, schema=schema).with_exception_handling()
+        )
+        _ = rows | "rows" >> Collect()
+        _ = letters | "letters" >> Collect()
+    assert [record.value for record in p.result.collected("rows")] == [(1, 2), (3, 4)]
+    assert [record.value.element for record in p.result.collected("letters")] == bad

@@ -255,7 +255,7 @@ class Total:
         (("a", "b", "c"), {"value": {"_1": "a", "_2": "b", "_3": "c"}}),
         (7, {"value": 7}),
         (EventTime(0), {"value": dt.datetime(1970, 1, 1, tzinfo=dt.UTC)}),
-        (Duration(1_000_000), {"value": dt.timedelta(seconds=1)}),
+        (Duration(micros=1_000_000), {"value": dt.timedelta(seconds=1)}),
     ],
 )
 def test_the_shape_of_an_element_is_the_shape_of_its_row(tmp_path: Path, value: Any, row: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ def values(records: Any) -> list[int]:
 def test_row_n_is_n_periods_after_the_first_wherever_a_read_begins(
     rate: int, period: int, first: int, start: int, count: int, cut: int
 ) -> None:
-    made = source(dm.io.GenerateSequence(first, rate=rate, period=dm.Duration(period), begin=100))
+    made = source(dm.io.GenerateSequence(first, rate=rate, period=dm.Duration(micros=period), begin=100))
     stop, between = start + count, min(start + cut, start + count)
     expected = [(first + n, 100_000_000 + n * period // rate) for n in range(start, stop)]
     assert rows(made, "", start, stop) == expected
@@ -78,7 +78,7 @@ def test_row_n_is_n_periods_after_the_first_wherever_a_read_begins(
 
 @given(st.integers(1, 50), st.integers(1, 10**7), st.lists(st.integers(0, 10**6), max_size=20))
 def test_a_row_is_available_from_its_instant_on_and_not_before(rate: int, period: int, steps: list[int]) -> None:
-    made = source(dm.io.GenerateSequence(rate=rate, period=dm.Duration(period)))
+    made = source(dm.io.GenerateSequence(rate=rate, period=dm.Duration(micros=period)))
     known, clock = Followed(), NEW_YEAR * 10**6
     begun = clock
     for step in [0, *steps]:

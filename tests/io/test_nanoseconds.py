@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,3 +81,70 @@ def test_times_with_digits_of_nanoseconds_are_inferred_as_such(tmp_path: Path) -
     [record] = p.result.collected("rows")
     assert record.value == (pd.Timestamp("2013-01-01T00:00:00.123456789Z"), pd.Timestamp("2013-01-01 00:00:00.1234567"))
     assert record.event_time == dm.event_time("2013-01-01T00:00:00.123456Z")
+
+
+MILLENNIUM = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - those of NumPy have no zone
+A_MINUTE = dt.timedelta(minutes=1)
+FOREIGN = [
+    (np.datetime64("2000-01-01T00:00:00"), pa.timestamp("us"), MILLENNIUM),
+    (np.datetime64("2000-01-01T00"), pa.timestamp("us"), MILLENNIUM),
+    (np.datetime64("2000-01-01"), pa.date32(), MILLENNIUM.date()),
+    (np.datetime64("2000-01"), pa.date32(), MILLENNIUM.date()),
+    (np.datetime64(1001, "ns"), pa.timestamp("ns"), pd.Timestamp(1001)),
+    (pd.Timestamp(1001, tz="UTC"), pa.timestamp("ns", "UTC"), pd.Timestamp(1001, tz="UTC")),
+    (pd.Timestamp(MILLENNIUM), pa.timestamp("us"), MILLENNIUM),
+    (np.timedelta64(60, "s"), pa.duration("us"), A_MINUTE),
+    (np.timedelta64(1001, "ns"), pa.duration("ns"), pd.Timedelta(1001)),
+    (pd.Timedelta(A_MINUTE), pa.duration("us"), A_MINUTE),
+    (pd.Timedelta(1001), pa.duration("ns"), pd.Timedelta(1001)),
+]
+"""Times of NumPy and pandas, the type of a column of them, and what is read back."""
+
+
+@pytest.mark.parametrize(("value", "kind", "read"), FOREIGN)
+@pytest.mark.parametrize("is_given", [False, True])
+def test_a_time_of_numpy_or_pandas_is_written_and_read_back(
+    value: Any, kind: pa.DataType, read: Any, is_given: bool, tmp_path: Path
+) -> None:
+    schema = pa.schema({"at": kind, "inside": pa.list_(kind)}) if is_given else None
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([{"at": value, "inside": [value]}]) | dm.io.WriteParquet(tmp_path, schema=schema)
+    table = pq.read_table(tmp_path)
+    assert table.schema.field("at").type == kind
+    assert values_of(table["at"].combine_chunks()) == [read]
+    assert values_of(table["inside"].combine_chunks()) == [[read]]
+
+
+@pytest.mark.parametrize("missing", [pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT")])
+@pytest.mark.parametrize("kind", [None, pa.timestamp("us"), pa.duration("us")])
+def test_a_missing_time_of_numpy_or_pandas_is_null(missing: Any, kind: pa.DataType | None, tmp_path: Path) -> None:
+    with dm.Pipeline() as p:
+        rows = p | dm.Create([{"at": missing}])
+        _ = rows | dm.io.WriteParquet(tmp_path, schema=None if kind is None else pa.schema({"at": kind}))
+    assert pq.read_table(tmp_path)["at"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (pd.Timestamp(1001), pa.timestamp("us")),
+        (np.datetime64(1001, "ns"), pa.timestamp("us")),
+        ([pd.Timestamp(1001)], pa.list_(pa.timestamp("us"))),
+        (pd.Timedelta(1001), pa.duration("us")),
+        (pd.Timedelta("1.5s"), pa.duration("s")),
+        (np.timedelta64(1500, "ms"), pa.duration("s")),
+        (np.timedelta64(5), pa.duration("s")),
+        (np.timedelta64(5, "M"), pa.duration("s")),
+        (np.datetime64(5, "s"), pa.int64()),
+        (np.datetime64("12024-01-01"), pa.timestamp("us")),
+        (np.datetime64(1, "ps"), pa.timestamp("ns")),
+    ],
+)
+def test_a_time_of_numpy_or_pandas_that_its_column_would_change_is_a_dead_letter(
+    value: Any, kind: pa.DataType, tmp_path: Path
+) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([{"at": value}]) | "write" >> dm.io.WriteParquet(tmp_path, schema=pa.schema({"at": kind}))
+    result = p.run()
+    result.wait_until_finish()
+    assert result.metrics()["write"]["dead_letters"] == 1

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io import ReadCsv, ReadJson, ReadParquet
 from dataflow_model.io.parquet_source import ParquetSource
@@ -299,6 +300,33 @@ def test_wrong_options_are_refused_at_construction(
 def test_what_is_no_path_is_refused_at_construction(path: Any) -> None:
     with pytest.raises(InvalidType, match=r"a path must be text.* pathlib\.Path.*, got (None|5)\nHint: pass 'data/"):
         ReadParquet(path, event_time="at")
+
+
+class _OfBytes:
+    def __fspath__(self) -> bytes:
+        return b"data"
+
+
+@pytest.mark.parametrize("path", [b"data", bytearray(b"data"), [b"data"], ["more", b"data"], _OfBytes()])
+def test_a_path_of_bytes_is_refused_with_what_decodes_it(path: Any) -> None:
+    with pytest.raises(InvalidType, match=r"a path must be text.*\nHint: decode it: os\.fsdecode\(b'data'\)"):
+        ReadParquet(path, event_time="at")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda path: ReadParquet(path, event_time="at"),
+        lambda path: ReadParquet([path], event_time="at"),
+        dm.io.WriteText,
+        lambda path: dm.LocalRunner(checkpoint=path),
+        lambda path: dm.SparkRunner(None, "streaming", checkpoint=path),
+    ],
+)
+@pytest.mark.parametrize("path", ["data/a\0b", "file:///data/a%00b"])
+def test_a_path_with_a_null_character_is_refused(use: Any, path: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"a path cannot contain the character NUL, got .*a\\x00b'\nHint: "):
+        use(path)
 
 
 def test_a_path_without_files_is_an_error_at_plan_time(tmp_path: Path) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.plan.records import table_of_records
 from dataflow_model.plan.rows import row_type, rows_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = ("user-id", "a.b, c: %", "class", "_fields", "_0", "", "x", "count")
 ODD: Any = row_type(pa.schema([pa.field(name, pa.int64()) for name in NAMES]))
@@ -74,3 +79,31 @@ def test_timestamps_in_structs_lists_and_maps_are_in_utc_as_those_of_columns_are
     seen = [row.column, row.struct["at"], row.list[0], row.large[0], *row.fixed, row.map[0][0], row.map[0][1][0]["at"]]
     assert [at.hour for at in seen] == [12] * 8
     assert {at.utcoffset() for at in seen} == {dt.timedelta(0)}
+
+
+NAMES_OF_ATTRIBUTES = ("_fields", "__doc__", "__class__", "__bad__", "_replace", "__dict__")
+
+
+@pytest.mark.parametrize("name", NAMES_OF_ATTRIBUTES)
+@pytest.mark.parametrize(
+    "by",
+    [
+        lambda name: dm.WithKeys(name, value="points"),
+        lambda name: dm.GroupBy(name).aggregate_field("points", sum, "total"),
+        lambda name: dm.GroupBy(key=name).aggregate_field("points", sum, "total"),
+    ],
+)
+def test_a_column_with_the_name_of_an_attribute_of_rows_is_a_key(name: str, by: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({name: ["ann", "bob"], "points": [1, 2]}), tmp_path / "a.parquet")
+    with dm.Pipeline() as p:
+        read = p | dm.io.ReadParquet(tmp_path, event_time=None) | "plain" >> dm.Map(lambda row: row)
+        _ = read | by(name) | "out" >> dm.io.Collect()
+    assert sorted(tuple(record.value) for record in p.result.collected("out")) == [("ann", 1), ("bob", 2)]
+
+
+def test_a_column_with_the_name_of_an_attribute_of_rows_is_displayed() -> None:
+    rows = row_type(pa.schema({"_fields": pa.int64(), "__doc__": pa.string()}))
+    with dm.Pipeline() as p:
+        _ = p | dm.Create([rows(5, "late")]) | "out" >> dm.io.Collect()
+    _, rows_shown = table_of_records(p.result.collected("out"))
+    assert next(iter(rows_shown))[:2] == [5, "late"]

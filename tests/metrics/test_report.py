@@ -106,7 +106,7 @@ def test_under_the_wall_clock_lags_count_from_now() -> None:
         counters={}, watermarks={"ones": 5}, tally=Tally(), state={}, clock=7, commits=3, pending_since=90 * SECOND
     )
     report = make_report(cut_into_stages(p.plan()), measured, at=100 * SECOND)
-    assert report.transforms["ones"].watermark_lag == dm.Duration(100 * SECOND - 5)
+    assert report.transforms["ones"].watermark_lag == dm.Duration(micros=100 * SECOND - 5)
     assert report.system_lag == dm.duration(10)
     assert report.at == report.clock == dm.ProcessingTime(100 * SECOND)
 

@@ -85,7 +85,7 @@ def test_a_run_is_waited_for_as_long_as_a_duration_says(tmp_path: Path, runner: 
     assert result.wait_until_finish(forever) is dm.RunnerState.DONE
 
 
-@pytest.mark.parametrize("short", ["1 ms", datetime.timedelta(milliseconds=1), dm.duration(0.001), 0.001, 0, -1])
+@pytest.mark.parametrize("short", ["1 ms", datetime.timedelta(milliseconds=1), dm.duration(0.001), 0.001, 0])
 def test_the_wait_for_a_run_without_end_is_over_after_a_duration(tmp_path: Path, short: Any) -> None:
     result = start(RUNNERS["stream"](tmp_path), lambda p: p | dm.io.GenerateSequence(rate=1) | dm.io.Collect())
     try:
@@ -94,6 +94,15 @@ def test_the_wait_for_a_run_without_end_is_over_after_a_duration(tmp_path: Path,
             result.wait_until_finish("soon")
     finally:
         result.stop()
+
+
+@ON_ALL
+@pytest.mark.parametrize("timeout", [-1, "-5 minutes", datetime.timedelta(-1), float("-inf")])
+def test_a_negative_timeout_is_refused(tmp_path: Path, runner: str, timeout: Any) -> None:
+    result = start(RUNNERS[runner](tmp_path), lambda p: p | dm.Create([1]) | dm.io.Collect())
+    with pytest.raises(dm.InvalidArgument, match=r"`timeout` must not be negative, got '-.*\nHint: use 0 to return at"):
+        result.wait_until_finish(timeout)
+    assert result.wait_until_finish() is dm.RunnerState.DONE
 
 
 def two_sinks(out: Path, *fails: str) -> Callable[[dm.Pipeline], Any]:

@@ -389,7 +389,7 @@ class Columns(dm.WindowFn):
 
     @property
     def length(self) -> dm.Duration:
-        return dm.Duration(60)
+        return dm.Duration(micros=60)
 
     def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.IntervalWindow]:
         del element

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import datetime
 import functools
 import math
 import pickle
@@ -12,6 +13,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +24,12 @@ from dataflow_model.errors import InvalidType
 from dataflow_model.plan.kernels import Kernel
 from dataflow_model.testing import TestStream
 from dataflow_model.transforms.associative import AssociativeFn
+from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from decimal import Decimal
+    from pathlib import Path
 
 NUMBERS = st.lists(st.integers(-1000, 1000))
 COMBINERS: list[dm.CombineFn[Any, Any, Any]] = [
@@ -417,3 +422,54 @@ def test_a_combiner_without_a_kernel_is_called() -> None:
 def test_a_kernel_that_compares_is_rejected_beside_a_method_that_subtracts(kernel: str) -> None:
     with pytest.raises(dm.InvalidArgument, match=rf"Total defines `subtract_input`, but its kernel '{kernel}' cannot"):
         type("Total", (dm.Sum,), {"kernel": kernel})
+
+
+LENGTHS = [datetime.timedelta(seconds=1), datetime.timedelta(seconds=2, microseconds=1), datetime.timedelta(days=-1)]
+KINDS_OF_LENGTHS: dict[str, Any] = {
+    "timedelta": lambda length: length,
+    "pandas": pd.Timedelta,
+    "numpy": np.timedelta64,
+    "Duration": dm.duration,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_LENGTHS)
+def test_lengths_of_time_are_added_merged_subtracted_and_averaged(kind: str) -> None:
+    values = list(map(KINDS_OF_LENGTHS[kind], LENGTHS))
+    total, mean = dm.Sum(), dm.Mean()
+    expected = sum(LENGTHS, datetime.timedelta(0))
+    added = folded(total, values)
+    assert dm.duration(added) == dm.duration(expected)
+    assert type(added) is type(values[0])
+    assert dm.duration(total.merge_accumulators([0, folded(total, values[:1]), 0, folded(total, values[1:])])) == (
+        dm.duration(expected)
+    )
+    assert dm.duration(total.subtract_input(added, values[2])) == dm.duration(3.000001)
+    assert dm.duration(total.subtract_input(0, values[0])) == dm.duration(-1)
+    assert dm.duration(mean.extract_output(folded(mean, values[:1] * 2 + [values[0] * 2]))) == dm.duration(4 / 3)
+    assert type(mean.extract_output(folded(mean, values))) is type(values[0])
+
+
+def test_the_mean_of_lengths_of_numpy_is_not_cut_off_to_their_unit() -> None:
+    mean = dm.Mean()
+    values = [np.timedelta64(1, "s"), np.timedelta64(2, "s")]
+    assert mean.extract_output(folded(mean, values)) == np.timedelta64(1_500, "ms")
+
+
+def test_lengths_of_time_are_not_added_to_numbers() -> None:
+    for values in ([5, LENGTHS[0]], [LENGTHS[0], 5], [dm.duration(5), LENGTHS[0]]):
+        with pytest.raises(TypeError):
+            folded(dm.Sum(), values)
+
+
+@on_hosts("local", "workers", "process", slow=("batch", "streaming"))
+def test_a_run_adds_lengths_of_time(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    p = dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint"))
+    pairs = p | dm.Create([(key, length) for length in LENGTHS for key in "ab"])
+    _ = pairs | dm.Together(total=sum, mean=dm.Mean()).per_key() | "both" >> dm.io.Collect()
+    _ = pairs | dm.CombinePerKey(sum).with_hot_key_fanout(2) | "sums" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    total = sum(LENGTHS, datetime.timedelta(0))
+    assert sorted(record.value for record in result.collected("sums")) == [("a", total), ("b", total)]
+    assert sorted(record.value for record in result.collected("both")) == [(key, (total, total / 3)) for key in "ab"]

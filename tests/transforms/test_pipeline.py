@@ -310,7 +310,7 @@ def test_a_second_use_without_a_label_is_called_by_its_code() -> None:
     ]
     assert automatic(dm.WithKeys(str), dm.WithKeys("a", value="b")) == ["WithKeys/Map", "WithKeys(a: b)"]
     assert automatic(dm.CombinePerKey(sum), dm.CombinePerKey(dm.Top(2)))[1] == "CombinePerKey(Top)"
-    assert automatic(dm.CombinePerKey(set), dm.CombinePerKey(math.prod))[1] == "CombinePerKey(prod)"
+    assert automatic(dm.CombinePerKey(all), dm.CombinePerKey(math.prod))[1] == "CombinePerKey(prod)"
     assert automatic(dm.MapTuple(lambda k, v: k), dm.MapTuple(lambda k, v: v))[1] == "MapTuple(lambda k, v: v)"
 
 

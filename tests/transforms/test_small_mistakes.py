@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import zoneinfo
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -263,6 +264,14 @@ assert answers[0] == answers[1] and all(answers[0]), answers
         (len, r"dm.Count\(\)"),
         (statistics.mean, r"dm.Mean\(\)"),
         (np.mean, r"dm.Mean\(\)"),
+        (list, r"dm.ToList\(\)"),
+        (tuple, r"dm.ToList\(\)"),
+        (deque, r"dm.ToList\(\)"),
+        (sorted, r"dm.ToList\(\), and sort its lists in a dm.Map, or dm.Top\(n\)"),
+        (set, r"dm.ToSet\(\)"),
+        (frozenset, r"dm.ToSet\(\)"),
+        (dict, r"dm.ToDict\(\)"),
+        (Counter, r"dm.Count.per_element\(\)"),
         (statistics.median, r"dm.ApproximateQuantiles\(3\), whose second value is the median"),
     ],
 )

@@ -322,7 +322,7 @@ def test_nothing_can_be_emitted_as_a_turn_begins() -> None:
         ),
         (dm.ProcessingTime(5), EVENT, "must be of type EventTime, got ProcessingTime"),
         (dm.EventTime(5), CLOCK, "must be of type ProcessingTime, got EventTime"),
-        (dm.Duration(5), CLOCK, r"must be of type ProcessingTime, got Duration\(5us\)"),
+        (dm.Duration(micros=5), CLOCK, r"must be of type ProcessingTime, got Duration\(5us\)"),
         (None, CLOCK, "must be of type ProcessingTime, got None"),
     ],
 )

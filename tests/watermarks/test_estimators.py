@@ -37,7 +37,11 @@ def test_monotonic_is_where_the_greatest_event_time_is() -> None:
 
 
 def test_bounded_out_of_orderness_trails_it() -> None:
-    assert low(Rows(dm.BoundedOutOfOrderness(dm.Duration(4))), (0, 5, "a"), (1, 3, "a"), (2, 9, "a")) == [1, 1, 5]
+    assert low(Rows(dm.BoundedOutOfOrderness(dm.Duration(micros=4))), (0, 5, "a"), (1, 3, "a"), (2, 9, "a")) == [
+        1,
+        1,
+        5,
+    ]
 
 
 def test_explicit_goes_by_punctuation_rows_alone() -> None:
@@ -46,7 +50,7 @@ def test_explicit_goes_by_punctuation_rows_alone() -> None:
 
 
 def test_wall_time_moves_on_while_other_records_come() -> None:
-    source = Rows(dm.WallTime(dm.Duration(2)), BY_PARTITION)
+    source = Rows(dm.WallTime(dm.Duration(micros=2)), BY_PARTITION)
     assert low(source, (10, 5, "a"), (11, 3, "b"), (30, 9, "b")) == [8, 9, 28]
 
 
@@ -70,13 +74,15 @@ def test_a_late_record_never_moves_it_back() -> None:
 
 
 def test_an_idle_origin_stops_holding_it_until_it_speaks_again() -> None:
-    source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(5)))
+    source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(micros=5)))
     given = ((0, 5, "a"), (0, 1, "b"), (5, 20, "a"), (6, 30, "a"), (7, 2, "b"), (8, 40, "a"))
     assert low(source, *given) == [1, 1, 30, 30, 30]
 
 
 def test_while_every_origin_is_idle_it_stays() -> None:
-    source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(5)), processing_time=None)
+    source = Rows(
+        dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(micros=5)), processing_time=None
+    )
     progress = ReplayProgress()
     progress.observe([read(source, records((0, 5, "a"), (0, 3, "b")))])
     walls = [progress.timeline({"source": source}, (), (), wall) for wall in (0, 50, 51)]
@@ -103,9 +109,9 @@ def test_weighed_by_records_it_is_where_most_of_them_are() -> None:
 def test_the_percentile_of_one_origin_is_that_of_its_skew() -> None:
     # Every tenth record is 100 behind the greatest of earlier ticks; the others are in order.
     given = [Record(tick, 1_000 + tick - (100 if tick % 10 == 0 else 0), "a") for tick in range(1, 401)]
-    low, median, most, nearly_all = course(Rows(dm.BoundedOutOfOrderness(dm.Duration(500))), [[given]], (50, 85, 99))[
-        399
-    ]
+    low, median, most, nearly_all = course(
+        Rows(dm.BoundedOutOfOrderness(dm.Duration(micros=500))), [[given]], (50, 85, 99)
+    )[399]
     assert low == 899
     assert 1_390 <= median <= 1_399
     assert 1_390 <= most <= 1_399

@@ -44,7 +44,7 @@ def test_every_percentile_is_monotone_and_none_is_behind_a_higher_one(source: Ro
 
 @given(without_skew, observed.records())
 @example(
-    Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(1))),
+    Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(micros=1))),
     [Record(0, 5, "a"), Record(5, 9, "b"), Record(6, 3, "a"), Record(8, 50, "b")],
 )
 def test_the_watermark_is_that_of_the_plain_definition(source: Rows, records: list[Record]) -> None:

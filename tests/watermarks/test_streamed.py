@@ -176,7 +176,7 @@ def test_what_is_followed_waits_for_a_stalled_partition(tmp_path: Path) -> None:
 class Skewed(Source):
     """A source that waits."""
 
-    watermark_origins: WatermarkOrigins = WatermarkOrigins(by="file", max_skew=dm.Duration(10))  # noqa: RUF009
+    watermark_origins: WatermarkOrigins = WatermarkOrigins(by="file", max_skew=dm.Duration(micros=10))  # noqa: RUF009
     is_bounded: bool = True
 
 

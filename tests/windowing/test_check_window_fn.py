@@ -79,7 +79,7 @@ class MergesButDoesNotSaySo(_Rule):
 @attrs.frozen
 class FailsAtTheEndOfTime(_Rule):
     def assign(self, event_time: EventTime, element: Any) -> Sequence[Window]:
-        return (IntervalWindow(event_time, event_time + Duration(10)),)
+        return (IntervalWindow(event_time, event_time + Duration(micros=10)),)
 
 
 @attrs.frozen
@@ -155,7 +155,7 @@ class AssignsAColumnOtherwise(FixedWindows):
 class DeclaresAnotherLength(FixedWindows):
     @property
     def length(self) -> Duration:
-        return Duration(1)
+        return Duration(micros=1)
 
 
 @attrs.frozen
@@ -178,7 +178,7 @@ class MergesIntoABystander(_Rule):
             for fn in (
                 FixedWindows("1 hour", phase_shift=True),
                 SlidingWindows("1 minute", "1 hour"),
-                Sessions(Duration(1)),
+                Sessions(Duration(micros=1)),
                 CalendarWindows.months(),
             )
         ),
@@ -262,7 +262,7 @@ class SinceEver(WindowFn):
 
     def assign(self, event_time: EventTime, element: Any) -> list[IntervalWindow]:
         del element
-        end = event_time + Duration(10_000_000)
+        end = event_time + Duration(micros=10_000_000)
         if self.held:
             end = max(end, EventTime(int(MIN_TIMESTAMP) + 1))
         return [IntervalWindow(MIN_TIMESTAMP, end)]

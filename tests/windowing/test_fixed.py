@@ -17,8 +17,10 @@ from dataflow_model.values import GLOBAL_WINDOW, IntervalWindow
 from dataflow_model.windowing import FixedWindows, GlobalWindows
 
 TIMES = st.integers(-(2**63), 2**63 - 1).map(EventTime) | st.integers(-10_000, 10_000).map(EventTime)
-SIZES = st.integers(1, 1_000).map(Duration) | st.integers(1, 2**62).map(Duration)
-OFFSETS = st.integers(-2_000, 2_000).map(Duration) | st.integers(-(2**62), 2**62).map(Duration)
+SIZES = st.builds(Duration, micros=st.integers(1, 1_000)) | st.builds(Duration, micros=st.integers(1, 2**62))
+OFFSETS = st.builds(Duration, micros=st.integers(-2_000, 2_000)) | st.builds(
+    Duration, micros=st.integers(-(2**62), 2**62)
+)
 
 
 def _only(fn: FixedWindows, time: EventTime, element: Any = None) -> IntervalWindow:
@@ -45,7 +47,7 @@ def test_windows_tile_event_time(time: int, size: Duration, offset: Duration) ->
 
 
 @given(st.lists(TIMES, max_size=20), SIZES, OFFSETS)
-@example([MIN_TIMESTAMP, MAX_TIMESTAMP, EventTime(0)], Duration(7), Duration(3))
+@example([MIN_TIMESTAMP, MAX_TIMESTAMP, EventTime(0)], Duration(micros=7), Duration(micros=3))
 def test_a_column_is_assigned_as_its_rows_are(times: list[EventTime], size: Duration, offset: Duration) -> None:
     fn = FixedWindows(size, offset)
     assigned = fn.assign_many(np.array(times, dtype=np.int64))
@@ -96,7 +98,7 @@ def test_text_that_is_no_duration_is_refused_as_size() -> None:
     [
         FixedWindows("1 hour"),
         FixedWindows("90 seconds", "1 ms"),
-        FixedWindows(Duration(7), phase_shift=True),
+        FixedWindows(Duration(micros=7), phase_shift=True),
         FixedWindows("1 hour", "1 minute", phase_shift=True),
         GlobalWindows(),
     ],
@@ -106,7 +108,7 @@ def test_the_repr_of_a_window_function_makes_it_anew(fn: object) -> None:
     assert pickle.loads(pickle.dumps(fn)) == fn
 
 
-@given(TIMES, st.integers(1, 2**40).map(Duration), OFFSETS, st.text())
+@given(TIMES, st.builds(Duration, micros=st.integers(1, 2**40)), OFFSETS, st.text())
 def test_the_windows_of_a_shifted_key_contain_their_event_times(
     time: EventTime, size: Duration, offset: Duration, key: str
 ) -> None:

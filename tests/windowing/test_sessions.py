@@ -31,7 +31,7 @@ def _merged(fn: Sessions, windows: set[Window]) -> set[Window]:
 
 
 def _sessions(gap: int, times: list[int]) -> set[Window]:
-    fn = Sessions(Duration(gap))
+    fn = Sessions(Duration(micros=gap))
     return _merged(fn, {window for time in times for window in fn.assign(EventTime(time), None)})
 
 
@@ -51,14 +51,14 @@ def test_sessions_are_the_runs_of_events_closer_than_the_gap(times: list[int], g
 @given(TIMES, GAPS)
 def test_merging_is_idempotent(times: list[int], gap: int) -> None:
     merged = _sessions(gap, times)
-    assert _merged(Sessions(Duration(gap)), merged) == merged
+    assert _merged(Sessions(Duration(micros=gap)), merged) == merged
 
 
 @given(TIMES, GAPS, st.randoms(use_true_random=False))
 def test_merging_one_by_one_in_any_order_gives_the_same_sessions(
     times: list[int], gap: int, rng: random.Random
 ) -> None:
-    fn = Sessions(Duration(gap))
+    fn = Sessions(Duration(micros=gap))
     rng.shuffle(times)
     windows: set[Window] = set()
     for time in times:
@@ -68,7 +68,7 @@ def test_merging_one_by_one_in_any_order_gives_the_same_sessions(
 
 @given(TIMES, GAPS)
 def test_only_windows_that_change_are_named(times: list[int], gap: int) -> None:
-    fn = Sessions(Duration(gap))
+    fn = Sessions(Duration(micros=gap))
     windows = sorted({fn.assign(EventTime(time), None)[0] for time in times}, key=lambda window: window.start)
     for sources, target in fn.merge(windows):
         assert len(sources) > 1
@@ -91,7 +91,7 @@ def test_an_event_between_two_sessions_joins_them() -> None:
 
 def test_a_window_inside_a_longer_one_does_not_cut_it_short() -> None:
     long, inner, after = (IntervalWindow(EventTime(a), EventTime(b)) for a, b in ((0, 100), (10, 20), (50, 60)))
-    assert [target for _, target in Sessions(Duration(10)).merge([long, inner, after])] == [long]
+    assert [target for _, target in Sessions(Duration(micros=10)).merge([long, inner, after])] == [long]
 
 
 def test_sessions_are_cut_off_at_both_infinities() -> None:
@@ -103,7 +103,7 @@ def test_sessions_are_cut_off_at_both_infinities() -> None:
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), st.integers(1, 2**62))
 def test_a_column_is_assigned_as_its_rows_are(times: list[int], gap: int) -> None:
-    fn = Sessions(Duration(gap))
+    fn = Sessions(Duration(micros=gap))
     row, starts, ends = fn.assign_many(np.array(times, dtype=np.int64))
     windows = [fn.assign(EventTime(time), None)[0] for time in times]
     assert row is None

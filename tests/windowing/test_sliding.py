@@ -17,8 +17,8 @@ from dataflow_model.windowing import FixedWindows, SlidingWindows
 
 TIMES = st.integers(-(2**63), 2**63 - 1).map(EventTime) | st.integers(-1_000, 1_000).map(EventTime)
 NEAR = st.integers(-1_000, 1_000).map(EventTime)
-LENGTHS = st.integers(1, 60).map(Duration)
-OFFSETS = st.integers(-100, 100).map(Duration)
+LENGTHS = st.builds(Duration, micros=st.integers(1, 60))
+OFFSETS = st.builds(Duration, micros=st.integers(-100, 100))
 
 
 @given(NEAR, LENGTHS, LENGTHS, OFFSETS)
@@ -49,14 +49,14 @@ def test_an_element_is_in_exactly_as_many_windows_as_periods_fit(
     assert len(SlidingWindows(period * times, period, offset).assign(time, None)) == times
 
 
-@given(st.lists(TIMES, max_size=20), LENGTHS | st.integers(1, 2**62).map(Duration), LENGTHS, OFFSETS)
-@example([MIN_TIMESTAMP, EventTime(0), MAX_TIMESTAMP], Duration(10), Duration(3), Duration(1))
-@example([EventTime(12), EventTime(3)], Duration(5), Duration(10), Duration(0))
+@given(st.lists(TIMES, max_size=20), LENGTHS | st.builds(Duration, micros=st.integers(1, 2**62)), LENGTHS, OFFSETS)
+@example([MIN_TIMESTAMP, EventTime(0), MAX_TIMESTAMP], Duration(micros=10), Duration(micros=3), Duration(micros=1))
+@example([EventTime(12), EventTime(3)], Duration(micros=5), Duration(micros=10), Duration(0))
 def test_a_column_is_assigned_as_its_rows_are(
     times: list[EventTime], size: Duration, period: Duration, offset: Duration
 ) -> None:
     # At most 60 windows to an element: a period of a microsecond under a size of years would never end.
-    fn = SlidingWindows(size, max(period, Duration(int(size) // 60 + 1)), offset)
+    fn = SlidingWindows(size, max(period, Duration(micros=int(size) // 60 + 1)), offset)
     row, starts, ends = fn.assign_many(np.array(times, dtype=np.int64))
     rows = range(len(times)) if row is None else row.tolist()
     assert list(zip(rows, starts.tolist(), ends.tolist(), strict=True)) == [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.rows import no_attribute, no_field
+from dataflow_model.plan.rows import field_getter
 from dataflow_model.runners.engine.columns.chunks import assigned_columns
 from dataflow_model.runners.engine.flow_functions import checked_move
 from dataflow_model.runners.engine.flows import Flow
@@ -124,13 +124,4 @@ def _getter(field: str | tuple[str, ...] | None) -> Callable[[Any], Any]:
     if isinstance(field, tuple):
         parts = [_getter(name) for name in field]
         return lambda element: tuple(part(element) for part in parts)
-
-    def get(element: Any) -> Any:
-        try:
-            return element[field] if isinstance(element, dict) else getattr(element, field)
-        except KeyError:
-            raise no_field(element, field) from None
-        except AttributeError as error:
-            raise no_attribute(error, element, field) from None
-
-    return get
+    return field_getter(field)

@@ -163,20 +163,25 @@ class Fragment:
         """Run a bundle through the transforms; return the elements that arrive at each cut, in order of cause."""
         self._root, self._of_root = bundle, _Lists(bundle)
         arrived: dict[str, list[Flow]] = {}
-        self._spread(Ref(self._producer, tag), Flow.of(bundle), arrived)
-        return {cut: flows[0] if len(flows) == 1 else Flow.by_cause(flows) for cut, flows in arrived.items()}
-
-    def _spread(self, ref: Ref, flow: Flow, arrived: dict[str, list[Flow]]) -> None:
-        for node in self._consumers(ref):
+        pending = self._steps(Ref(self._producer, tag), Flow.of(bundle))
+        while pending:  # depth first, without recursion: a chain of transforms may be longer than Python's stack
+            node, ref, flow = pending.pop()
             if node.label in self._cuts:
                 for cut in _cuts_of(node, ref):
                     if cut in self._cuts:
                         arrived.setdefault(cut, []).append(flow)
                 continue
             count_received(node.label, 0 if isinstance(node, ParDo) and ref != node.input else len(flow.values))
-            for tag, output in self._apply(node, ref, flow).items():
+            outputs = self._apply(node, ref, flow)
+            for output in outputs.values():
                 count_emitted(node.label, len(output.values))
-                self._spread(Ref(node.label, tag), output, arrived)
+            for output_tag, output in reversed(outputs.items()):
+                pending += self._steps(Ref(node.label, output_tag), output)
+        return {cut: flows[0] if len(flows) == 1 else Flow.by_cause(flows) for cut, flows in arrived.items()}
+
+    def _steps(self, ref: Ref, flow: Flow) -> list[tuple[Node, Ref, Flow]]:
+        """Return the transforms that take an output, with it, the first one last."""
+        return [(node, ref, flow) for node in reversed(self._consumers(ref))]
 
     def _apply(self, node: Node, ref: Ref, flow: Flow) -> dict[str, Flow]:
         """Run one transform on the elements of one of its inputs; return its outputs by tag."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.micros import shifted
 from dataflow_model.plan.declaration import EXPIRY
 from dataflow_model.plan.dofn import TaggedOutput, TimestampedValue
 from dataflow_model.plan.nodes import MAIN, SideInput
@@ -22,7 +23,7 @@ from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all
 from dataflow_model.runners.engine.order import Emissions
 from dataflow_model.runners.engine.stateful_cells import Hold, PendingTimer
 from dataflow_model.runners.engine.user_code import FINISH_HINT, check_tag, dead_letter, life_cycle, listed, user_error
-from dataflow_model.time import MAX_TIMESTAMP, Duration, EventTime, ProcessingTime, format_instant
+from dataflow_model.time import MAX_TIMESTAMP, EventTime, ProcessingTime, format_instant
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.values import NO_FIRING
 
@@ -169,7 +170,7 @@ class Call(CurrentCall):
         output watermark would then depend on which keys share a shard. But outputs at later instants may belong to
         input that is not late, so what this key and window hold stays held, and so does the current input.
         """
-        at = int(EventTime(time) + Duration(self.horizon)) if self.horizon else time
+        at = shifted(time, self.horizon)
         if at >= self.input.watermark:
             return at
         held = [hold for hold in (self.freed, self.cell.state.hold()) if hold is not None]
@@ -179,8 +180,7 @@ class Call(CurrentCall):
 
     def after(self, domain: TimeDomain, delay: int) -> int:
         """Return the current instant plus a delay; at ±∞ it is the instant itself."""
-        now = EventTime(self.event_now if domain is _EVENT else self.clock)
-        return int(now + Duration(delay))
+        return shifted(self.event_now if domain is _EVENT else self.clock, delay)
 
 
 @attrs.frozen

@@ -241,7 +241,7 @@ def test_windows_that_late_data_have_reopened_are_read_back() -> None:
     check_script("e 1@1, w 10, e 2@2, e 3@4, e 4@12, w 15, e 5@3, w 30, e 6@11, w +inf, e 7@3", windowing)
 
 
-TEN = dm.Duration(10_000_000)
+TEN = dm.Duration(micros=10_000_000)
 
 
 @attrs.frozen(repr=False)

@@ -34,7 +34,7 @@ def columns_of(rows: Sequence[tuple[int, int, int, int]]) -> list[array[int]]:
 
 
 def test_each_element_of_a_session_makes_a_new_cell_whose_entries_do_not_pile_up() -> None:
-    strategy = WindowingStrategy(dm.Sessions(dm.Duration(10)), dm.AfterWatermark(early=dm.AfterEventTime(3)))
+    strategy = WindowingStrategy(dm.Sessions(dm.Duration(micros=10)), dm.AfterWatermark(early=dm.AfterEventTime(3)))
     machine = machine_of(strategy)
     for time in range(5_000):
         machine.element(time, 0, time, time + 10, INTERVAL_KIND, time, 0)
@@ -47,7 +47,7 @@ def test_each_element_of_a_session_makes_a_new_cell_whose_entries_do_not_pile_up
 
 
 def test_a_key_after_the_other_leaves_neither_entries_nor_holds_behind() -> None:
-    machine = machine_of(WindowingStrategy(dm.FixedWindows(dm.Duration(10)), dm.DefaultTrigger()))
+    machine = machine_of(WindowingStrategy(dm.FixedWindows(dm.Duration(micros=10)), dm.DefaultTrigger()))
     rows = [(key, start, start + 10, INTERVAL_KIND) for key in range(2_000) for start in range(0, 100, 10)]
     keys, starts, *_ = columns = columns_of(rows)
     begins = array("q", [int(at == 0 or keys[at] != keys[at - 1]) for at in range(len(rows))])

@@ -63,7 +63,7 @@ class Stepped:
             str(self.checkpoint),
             self.clock,
             self.rows,
-            dm.Duration(10_000),
+            dm.Duration(micros=10_000),
             self.max_state_memory,
             self.refresh_side_inputs,
         )

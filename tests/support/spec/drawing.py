@@ -133,7 +133,7 @@ def windowing_strategy(pick: Pick, window_fns: Sequence[Any], leaves: Sequence[s
         trigger=trigger,
         accumulation_mode=mode,
         retracting=retracting,
-        allowed_lateness=dm.Duration(lateness + pick([0, 0, 2, 4, 10, 50]) * 1_000_000),
+        allowed_lateness=dm.Duration(micros=lateness + pick([0, 0, 2, 4, 10, 50]) * 1_000_000),
         on_time=pick(list(dm.OnTimeBehavior)),
         closing=pick(list(dm.ClosingBehavior)),
         timestamp_combiner=pick(list(dm.TimestampCombiner)),

@@ -12,7 +12,7 @@ import dataflow_model as dm
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SECOND = dm.Duration(1_000_000)
+SECOND = dm.Duration(micros=1_000_000)
 
 
 @attrs.frozen

@@ -52,7 +52,7 @@ class Calm(dm.DoFn):
     def process(self, pair: Any, timestamp: Any, total: dm.CombiningState[Any, Any], quiet: dm.Timer) -> None:
         """Add the number and put the timer off."""
         total.add(pair[1])
-        quiet.set(timestamp + dm.Duration(12))
+        quiet.set(timestamp + dm.Duration(micros=12))
 
     @dm.on_timer(quiet)
     def emit(self, key: Any, total: dm.CombiningState[Any, Any]) -> Iterable[Any]:

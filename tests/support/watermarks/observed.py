@@ -59,8 +59,8 @@ def estimators() -> st.SearchStrategy[Any]:
     """Draw an estimator."""
     return st.one_of(
         st.just(dm.Monotonic()),
-        st.integers(0, 20).map(lambda delay: dm.BoundedOutOfOrderness(dm.Duration(delay))),
-        st.integers(0, 20).map(lambda delay: dm.WallTime(dm.Duration(delay))),
+        st.integers(0, 20).map(lambda delay: dm.BoundedOutOfOrderness(dm.Duration(micros=delay))),
+        st.integers(0, 20).map(lambda delay: dm.WallTime(dm.Duration(micros=delay))),
         st.just(dm.Explicit(lambda record: record.closes)),
         st.sampled_from([0.5, 0.2]).map(dm.AdaptiveLateness),
     )
@@ -72,7 +72,7 @@ def origins(partitions: str = "abc") -> st.SearchStrategy[WatermarkOrigins]:
         WatermarkOrigins,
         by=st.just("partition"),
         partitions=st.lists(st.sampled_from(partitions), max_size=2),
-        idle_after=st.none() | st.integers(1, 8).map(dm.Duration),
+        idle_after=st.none() | st.builds(dm.Duration, micros=st.integers(1, 8)),
         weight=st.sampled_from(["origins", "records"]),
     )
     return st.just(EVERYTHING) | by_column
