@@ -78,16 +78,11 @@ class MessageSink(Sink):
 
     def count_records(self, messages: Sequence[bytes]) -> int:
         """Return the number of records, without loading them."""
-        return sum(kept.count if isinstance(kept, KeptRecords) else 1 for kept in self.kept(messages))
+        return sum(kept.count for kept in self.kept(messages))
 
-    def kept(self, messages: Sequence[bytes]) -> list[Record | KeptRecords]:
+    def kept(self, messages: Sequence[bytes]) -> list[KeptRecords]:
         """Return the records as the messages hold them."""
-        kept: list[Record | KeptRecords] = []
-        for message in filter(None, messages):
-            content: KeptRecords | list[Record] = load(message)
-            # Earlier versions pickled lists of records, which may be pending in the checkpoint of a stream in process.
-            kept += [content] if isinstance(content, KeptRecords) else content
-        return kept
+        return [load(message) for message in filter(None, messages)]
 
 
 class TabularSink(MessageSink):

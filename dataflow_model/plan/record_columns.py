@@ -186,16 +186,10 @@ class KeptRecords:
         return list(itertools.chain.from_iterable(part.records() for part in parts))
 
 
-def records_of_kept(kept: Iterable[Record | KeptRecords]) -> list[Record]:
-    """Return the records that the messages of a sink hold, in emission order.
-
-    Earlier versions pickled records one by one, which checkpoints may still contain.
-    """
-    records: list[Record] = []
-    for part in kept:
-        records += part.records() if isinstance(part, KeptRecords) else [part]
-    records.sort(key=lambda record: record.order)
-    return records
+def records_of_kept(kept: Iterable[KeptRecords]) -> list[Record]:
+    """Return the records that the messages of a sink hold, in emission order."""
+    records = (record for part in kept for record in part.records())
+    return sorted(records, key=lambda record: record.order)
 
 
 class LazyRecords(Sequence[Record]):

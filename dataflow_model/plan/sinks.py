@@ -222,7 +222,7 @@ class Sink(abc.ABC):
         """Return the number of `records`."""
         return len(self.records(messages))
 
-    def kept(self, messages: Sequence[bytes]) -> Sequence[Record | KeptRecords]:
+    def kept(self, messages: Sequence[bytes]) -> Sequence[KeptRecords]:
         """Return the `records` in the form in which the runner keeps them, in any order."""
         return self.records(messages)
 

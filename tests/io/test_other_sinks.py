@@ -15,11 +15,10 @@ from dataflow_model.io import ForeachBundle, schema_from_type
 from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
 from dataflow_model.plan.message_sinks import CollectSink, MessageSink
 from dataflow_model.plan.records import Record
-from dataflow_model.runners.sharded.checkpoint.durable import seal
+from dataflow_model.runners.sharded.checkpoint.parts import write_part
 from dataflow_model.runners.sharded.publishing import read_collected
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
-from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,23 +49,10 @@ def test_a_commit_counts_and_keeps_records_without_loading_them(tmp_path: Path) 
     sink = CollectSink()
     delivered = messages(sink, {1: "a", 2: Unreadable()}, {}, {3: "c"})
     assert sink.count_records(delivered) == 3
-    (tmp_path / "collected" / "all").mkdir(parents=True)
-    (tmp_path / "collected" / "all" / "run-0.pickle").write_bytes(seal(sink.kept(delivered[1:])))
+    write_part(tmp_path, "collected/all/run-0.pickle", (0, sink.kept(delivered[1:])))
     assert [record.value for record in read_collected(str(tmp_path), "all")] == ["c"]
     with pytest.raises(InvalidType, match=r"its class does not restore it: ValueError: .*not a number"):
         sink.records(delivered)
-
-
-def test_records_that_earlier_versions_left_in_messages_and_files_are_read(tmp_path: Path) -> None:
-    records = [Record(n, EventTime(0), GLOBAL_WINDOW, NO_FIRING, order=(n,)) for n in (2, 1)]
-    sink = CollectSink()
-    assert sink.count_records([dump(records)]) == 2
-    assert [record.value for record in sink.records([dump(records), *messages(sink, {3: 3})])] == [1, 2, 3]
-    folder = tmp_path / "collected" / "all"
-    folder.mkdir(parents=True)
-    (folder / "run-0.pickle").write_bytes(seal(records))
-    (folder / "run-1.pickle").write_bytes(seal(sink.kept(messages(sink, {3: 3}))))
-    assert [record.value for record in read_collected(str(tmp_path), "all")] == [1, 2, 3]
 
 
 def test_foreach_bundle_calls_once_a_commit_with_values_and_commit_id() -> None:

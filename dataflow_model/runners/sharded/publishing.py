@@ -134,7 +134,7 @@ class Publisher:
             metrics += follow_sources(self.program, control, [read for part in pending for read in part.reads], before)
         return progress_after(before, batch, metrics, sink_counts, tally)
 
-    def _keep(self, label: str, batch: int, number: int, kept: Sequence[Record | KeptRecords]) -> None:
+    def _keep(self, label: str, batch: int, number: int, kept: Sequence[KeptRecords]) -> None:
         name = f"{_folder(label)}/{commit_id(self.program, batch)}.pickle"
         write_part(self.directory, name, (number, list(kept)), sync=self.syncs)
 
@@ -160,7 +160,7 @@ def read_collected(directory: str, label: str) -> list[Record]:
     """
     expected = read_progress(directory).get(_COLLECTED, {}).get(label, 0)
     folder = pathlib.Path(directory, _folder(label))
-    parts: dict[int, list[Record | KeptRecords]] = {}
+    parts: dict[int, list[KeptRecords]] = {}
     for path in sorted(folder.glob("*.pickle")):
         number, kept = read_part(directory, f"{_folder(label)}/{path.name}")
         if number in parts:
