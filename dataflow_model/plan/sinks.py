@@ -9,6 +9,7 @@ import attrs
 
 from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.features import Feature
+from dataflow_model.plan.record_columns import KeptRecords, RecordColumns
 from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.plan.record_columns import KeptRecords
     from dataflow_model.plan.records import Record
 
 __all__ = [
@@ -224,7 +224,8 @@ class Sink(abc.ABC):
 
     def kept(self, messages: Sequence[bytes]) -> Sequence[KeptRecords]:
         """Return the `records` in the form in which the runner keeps them, in any order."""
-        return self.records(messages)
+        records = self.records(messages)
+        return [KeptRecords.of([RecordColumns.of(records)])] if records else []
 
     @abc.abstractmethod
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -109,17 +108,17 @@ def test_a_started_stream_goes_on_with_the_same_side_inputs_on_every_host(
         followed = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True)
         _ = followed | "look" >> dm.Map(lambda _, ids: sorted(ids), dm.AsIter(ids)) | "looked up" >> dm.io.Collect()
 
-    for number in range(2):
+    def resumed(number: int) -> PipelineResult:
         put_rows(tmp_path / "rows", str(number), [(number, "a", number)])
         result = start(runner_on(host, request, tmp_path / "checkpoint"), build)
-        wait_for(result, functools.partial(has_collected, result, number + 1))
+        wait_for(result, lambda: len(result.collected("looked up")) == number + 1)
         result.stop()
+        return result
+
+    resumed(0)
+    result = resumed(1)
     ids = sorted(record.value for record in result.collected("ids"))
     assert [record.value for record in result.collected("looked up")] == [ids, ids]
-
-
-def has_collected(result: PipelineResult, count: int) -> bool:
-    return len(result.collected("looked up")) == count
 
 
 def look(_: Any, *sides: list[Made]) -> list[list[str]]:
