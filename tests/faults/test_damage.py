@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.faults.tally import Tally
 
 KIND = "checkpoint damaged"
-PARTS = {"progress.json", "collected", "requests", "source_columns", "sequencers"}
+PARTS = {"ahead", "progress.json", "collected", "requests", "source_columns", "sequencers"}
 """What every checkpoint has here."""
 NOT_REQUIRED = ("sequencers", "local", "publishing.json", "signals")
 """Files in process whose damage need not be noticed, where it changes nothing."""

@@ -85,7 +85,8 @@ class StoppedSpark:
     def opened(self) -> dict[str, Any]:
         """Go through the steps of a start up to the query, and return what they have read."""
 
-        def stop_here(_: Any, checkpoint: Checkpoint, program: Program) -> None:
+        def stop_here(_: Any, checkpoint: Checkpoint, program: Program, packed: Any) -> None:
+            del packed
             raise _Opened(checkpoint, program)
 
         with pytest.MonkeyPatch.context() as patched:
