@@ -59,6 +59,7 @@ def test_a_python_in_a_folder_with_spaces_and_quotes_is_started(tmp_path: Path) 
     link.chmod(0o700)
     launcher = worker_python._launcher(str(link))
     assert launcher is not None
+    assert launcher != quick_python(sys.executable)
     assert path_seen_by(launcher, *ARCHIVES, "/jobs") == ["/jobs"]
 
 

@@ -96,15 +96,16 @@ def _is_installed(package: str) -> bool:
 
 
 @functools.cache
-def _folder() -> RunFolder:
-    """Return the folder of the script, which exists until this process ends."""
+def _folder_for(python: str) -> RunFolder:
+    """Return the folder of the script that starts a Python, which exists until this process ends."""
+    del python  # each has a folder of its own
     return RunFolder("python")
 
 
 @functools.cache
 def _launcher(python: str) -> str | None:
     """Write the script that starts a Python; return its path, or `None` if the folder's files cannot be run."""
-    script = _folder().path / "python"
+    script = _folder_for(python).path / "python"
     script.write_text(_LAUNCHER % {"python": shlex.quote(python), "daemon": shlex.quote(_DAEMON)}, encoding="utf-8")
     script.chmod(0o700)
     return str(script) if os.access(script, os.X_OK) else None
