@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Damage", "damages", "our_files"]
+__all__ = ["Damage", "StoppedFolder", "damages", "our_files"]
 
 KINDS: Final = ("flip", "flip", "flip", "truncate", "delete", "swap", "older", "row lost", "rows swapped", "row older")
 _TABLES: Final = {
@@ -24,6 +24,41 @@ _TABLES: Final = {
     "done": ("source", "origin"),
 }
 """The tables of the file of a run in process, with their keys; the last column is the content."""
+
+
+class StoppedFolder:
+    """The folder of a run that has ended, which is damaged and put back again and again.
+
+    Attributes:
+        folder: a folder for everything that belongs to the run.
+    """
+
+    folder: Path
+
+    @property
+    def work(self) -> Path:
+        """The folder of the checkpoint and the output."""
+        return self.folder / "work"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint to damage."""
+        return self.work / "checkpoint"
+
+    @property
+    def earlier(self) -> Path:
+        """The same folder as it was some micro-batches earlier."""
+        return self.folder / "earlier"
+
+    @property
+    def kept(self) -> Path:
+        """The same folder as it was when the run has ended."""
+        return self.folder / "kept"
+
+    def restore(self) -> None:
+        """Put everything back as it was when the run has ended."""
+        shutil.rmtree(self.work)
+        shutil.copytree(self.kept, self.work)
 
 
 def our_files(checkpoint: Path) -> list[Path]:

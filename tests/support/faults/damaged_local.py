@@ -12,6 +12,7 @@ import pyarrow as pa
 import dataflow_model as dm
 from dataflow_model.runners.sharded import faults
 from dataflow_model.runners.sharded.checkpoint.requests import request_signal
+from tests.support.faults.damage import StoppedFolder
 from tests.support.runners.local_streams import Stepped
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def lines_of(out: Path) -> list[str]:
 
 
 @attrs.define
-class StoppedRun:
+class StoppedRun(StoppedFolder):
     """A run that has ended in one of several ways, which can be started again from there any number of times.
 
     Args:
@@ -102,31 +103,6 @@ class StoppedRun:
             (self.work / "next").rename(self.checkpoint)
         shutil.copytree(self.work, self.kept, dirs_exist_ok=True)
         self._put(4)
-
-    @property
-    def work(self) -> Path:
-        """The folder of the checkpoint and the output."""
-        return self.folder / "work"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The checkpoint to damage."""
-        return self.work / "checkpoint"
-
-    @property
-    def earlier(self) -> Path:
-        """The same folder as it was some micro-batches earlier."""
-        return self.folder / "earlier"
-
-    @property
-    def kept(self) -> Path:
-        """The same folder as it was when the run has ended."""
-        return self.folder / "kept"
-
-    def restore(self) -> None:
-        """Put everything back as it was when the run has ended."""
-        shutil.rmtree(self.work)
-        shutil.copytree(self.kept, self.work)
 
     def finish(self) -> dict[str, Any]:
         """Go on with the run to its end, and return what it has output."""

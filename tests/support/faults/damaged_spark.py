@@ -14,6 +14,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, p
 from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.publishing import read_collected
 from dataflow_model.runners.spark import streaming as stream_on_spark
+from tests.support.faults.damage import StoppedFolder
 from tests.support.faults.damaged_local import SINKS, everything, lines_of, put
 from tests.support.pipelines import streaming
 from tests.support.waiting import wait_for_batch
@@ -32,7 +33,7 @@ _SINKS: Final = (*SINKS, "of the frame", "lengths")
 
 
 @attrs.define
-class StoppedSpark:
+class StoppedSpark(StoppedFolder):
     """A stopped run, which can be started again from there any number of times.
 
     Args:
@@ -56,31 +57,6 @@ class StoppedSpark:
         request_signal(self.checkpoint / "dataflow" / "requests", "flush")
         shutil.copytree(self.work, self.kept)
         put(self.folder / "rows", 4)
-
-    @property
-    def work(self) -> Path:
-        """The folder of the checkpoint and the output."""
-        return self.folder / "work"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The checkpoint to damage."""
-        return self.work / "checkpoint"
-
-    @property
-    def earlier(self) -> Path:
-        """The same folder as it was some micro-batches earlier."""
-        return self.folder / "earlier"
-
-    @property
-    def kept(self) -> Path:
-        """The same folder as it was when the run was stopped."""
-        return self.folder / "kept"
-
-    def restore(self) -> None:
-        """Put everything back as it was when the run was stopped."""
-        shutil.rmtree(self.work)
-        shutil.copytree(self.kept, self.work)
 
     def opened(self) -> dict[str, Any]:
         """Go through the steps of a start up to the query, and return what they have read."""

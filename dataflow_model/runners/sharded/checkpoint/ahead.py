@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import LOG, DataflowError, PlanWarning, explain
-from dataflow_model.plan.ahead import KeptSource
+from dataflow_model.plan.ahead import is_kept
 from dataflow_model.plan.fingerprint import fingerprint
 from dataflow_model.plan.nodes import Read
 from dataflow_model.runners.engine.ahead import Ahead
@@ -66,7 +66,8 @@ def ahead_of_stream(common_part: str, staged: StagedPlan, compute: Callable[[], 
     _warn_about_clocks(staged)
     if not staged.passes:
         return Ahead()
-    lines = {label: line for label, line in fingerprint(staged.whole).items() if label in _labels(staged)}
+    labels = {node.label for part in staged.passes for node in part.nodes}
+    lines = {label: line for label, line in fingerprint(staged.whole).items() if label in labels}
     stored: _Stored | None = None if anew else read_part(common_part, _NAME)
     if stored is None or stored.lines != lines:  # after an upgrade, another pipeline may need something else
         ahead = compute()
@@ -84,14 +85,9 @@ def ahead_of_stream(common_part: str, staged: StagedPlan, compute: Callable[[], 
     return ahead
 
 
-def _labels(staged: StagedPlan) -> frozenset[str]:
-    """Return the labels of the transforms of all passes."""
-    return frozenset(node.label for part in staged.passes for node in part.nodes)
-
-
 def _warn_about_clocks(staged: StagedPlan) -> None:
     for read in staged.sources:
-        if isinstance(read.source, KeptSource) and read.source.has_own_clock:
+        if is_kept(read) and read.source.has_own_clock:
             problem = (
                 f"{read.label!r} feeds a static side input and other transforms, so a stream computes it before the "
                 f"clock in {read.source.processing_time!r} starts: for these transforms, all of its elements arrive at "
@@ -103,8 +99,13 @@ def _warn_about_clocks(staged: StagedPlan) -> None:
 
 def _contents(staged: StagedPlan) -> dict[str, Any]:
     """Return what is known about the contents of the sources that are read ahead, by label."""
-    reads = [node for part in staged.passes for node in part.nodes if isinstance(node, Read)]
-    return {read.label: _content(read) for read in reads if not isinstance(read.source, KeptSource)}
+    return {label: _content(read) for label, read in _sources(staged).items()}
+
+
+def _sources(staged: StagedPlan) -> dict[str, Read]:
+    """Return the sources that are read ahead, by label."""
+    reads = (node for part in staged.passes for node in part.nodes if isinstance(node, Read) and not is_kept(node))
+    return {read.label: read for read in reads}
 
 
 def _content(read: Read) -> Any:
@@ -119,7 +120,7 @@ def _content(read: Read) -> Any:
 
 def _report_changes(before: Mapping[str, Any], staged: StagedPlan) -> None:
     """Log which sources have other contents than when they were read."""
-    reads = {node.label: node for part in staged.passes for node in part.nodes if isinstance(node, Read)}
+    reads = _sources(staged)
     changed = [label for label, content in before.items() if not _is_same(content, reads[label])]
     if changed:
         LOG.warning(
