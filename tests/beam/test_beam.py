@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.testing import run_script
+from dataflow_model.testing import TestStream, run_script
 from tests.support.beam.drawing import scripts, windowing_strategies
 from tests.support.pipelines import draw
 from tests.support.scripting import fixed, script, sessions
@@ -36,7 +36,7 @@ def comparing() -> ModuleType:
 
 
 @pytest.fixture
-def both(comparing: ModuleType) -> Callable[[str, dm.WindowInto], tuple[Brief, Brief]]:
+def both(comparing: ModuleType) -> Callable[[str | TestStream, dm.WindowInto], tuple[Brief, Brief]]:
     """Return what runs a script on both sides, ours first; values and timings, by window and then in order."""
     from tests.support.beam.beam_side import Pane, ours, run_on_beam
 
@@ -44,8 +44,8 @@ def both(comparing: ModuleType) -> Callable[[str, dm.WindowInto], tuple[Brief, B
         in_order = sorted(panes, key=lambda pane: (pane.window or (0, 0), pane.index))
         return [(pane.value, pane.timing) for pane in in_order]
 
-    def run(text: str, windowing: dm.WindowInto) -> tuple[Brief, Brief]:
-        steps = script(text)
+    def run(text: str | TestStream, windowing: dm.WindowInto) -> tuple[Brief, Brief]:
+        steps = script(text) if isinstance(text, str) else text
         mine = list(ours(run_script(steps, windowing, dm.Sum())))
         return brief(mine), brief(run_on_beam(steps, windowing.strategy))
 
@@ -143,3 +143,55 @@ def test_beams_or_finally_waits_until_the_other_trigger_finishes(both: Any) -> N
     ours, beams = both("e 1@5, e 2@6, e 4@7", fixed(trigger, FOREVER))
     assert ours == [(1, "EARLY"), (2, "EARLY")]
     assert beams == [(1, "EARLY"), (2, "EARLY"), (4, "EARLY")]
+
+
+def test_beam_checks_a_trigger_once_for_each_bundle(both: Any) -> None:
+    ours, beams = both("e 1@5+2@5+4@5", fixed(dm.Repeatedly(dm.AfterCount(2))))
+    assert ours == [(3, "EARLY"), (4, "ON_TIME")]
+    assert beams == [(7, "EARLY")]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "here", "there"),
+    [
+        (dm.AfterAll(dm.AfterCount(2), dm.AfterEach(dm.AfterCount(1), dm.AfterCount(4))), [3, 28], [3, 60]),
+        (dm.AfterAll(dm.AfterCount(3), dm.Repeatedly(dm.AfterCount(2))), [7, 8, 48], [7, 24]),
+        # There, an `AfterEach` that has finished is never ready again.
+        (dm.AfterAll(dm.Repeatedly(dm.AfterCount(1)), dm.AfterEach(dm.AfterCount(1))), [1, 2, 4, 8, 16, 32], [1]),
+    ],
+    ids=repr,
+)
+def test_what_is_below_after_all_goes_on_before_it_fires_and_in_beam_does_not(
+    both: Any, trigger: dm.Trigger, here: list[int], there: list[int]
+) -> None:
+    text = "e 1@5, e 2@5, e 4@5, e 8@5, e 16@5, e 32@5"
+    ours, beams = both(text, fixed(trigger, FOREVER))
+    assert (ours, beams) == ([(value, "EARLY") for value in here], [(value, "EARLY") for value in there])
+
+
+def test_beam_emits_a_second_pane_on_time_after_merging(both: Any) -> None:
+    ours, beams = both("e 1@0, w 12, e 2@9", sessions(None, 20))
+    assert ours == [(1, "ON_TIME"), (2, "LATE")]
+    assert beams == [(1, "ON_TIME"), (2, "ON_TIME")]
+
+
+def test_beam_merges_windows_again_in_a_second_grouping(comparing: ModuleType) -> None:
+    from tests.support.beam.beam_side import run_on_beam
+
+    steps = TestStream().add(1, 0, key="a").add(2, 5, key="b")
+    beams = run_on_beam(steps, sessions().strategy, groupings=2)
+    assert [(pane.value, pane.window) for pane in beams] == [(3, (0, 15_000_000))]
+
+    with dm.Pipeline() as p:
+        sums = p | steps | sessions() | "by key" >> dm.Sum.per_key() | dm.MapTuple(lambda _, value: ("all", value))
+        _ = sums | "again" >> dm.Sum.per_key() | "panes" >> dm.io.Collect()
+    assert p.result is not None
+    mine = [(record.value[1], record.window) for record in p.result.collected("panes")]
+    assert mine == [(1, dm.IntervalWindow(0, 10)), (2, dm.IntervalWindow(5, 15))]
+
+
+def test_beams_global_window_ends_a_day_before_the_end_of_time(comparing: ModuleType) -> None:
+    from apache_beam.transforms.window import GlobalWindow
+
+    day = dm.duration("1 day")
+    assert abs(GlobalWindow().max_timestamp().micros - int(dm.GLOBAL_WINDOW.max_timestamp - day)) < 1_000

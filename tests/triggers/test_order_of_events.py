@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.testing import TestStream
 from tests.support.scripting import fixed, run, script
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REPEATED_COUNT = dm.Repeatedly(dm.AfterCount(2))
 REPEATED_DELAY = dm.Repeatedly(dm.AfterProcessingTime(5))
@@ -99,3 +107,48 @@ def test_windows_that_one_watermark_fires_go_by_end_then_key() -> None:
 def test_a_watermark_short_of_the_end_does_not_pass_the_window(text: str) -> None:
     assert run(f"{text}, p 7", fixed()).clocks == [7]
     assert run("e 1@1, w 10, p 7", fixed()).clocks == [0]
+
+
+# Two groupings ------------------------------------------------------------------------------------------------------
+
+
+def twice(
+    source: Any, first: dm.Trigger, second: dm.Trigger | None = None, runner: Any = None
+) -> list[tuple[int, float]]:
+    """Sum by key, then in all; return the value and the time of each pane of the second grouping."""
+    windows = dm.Window.into(dm.FixedWindows(1_000)).trigger(dm.Repeatedly(first))
+    with dm.Pipeline(runner=runner) as p:
+        sums = (
+            p | source | "pairs" >> dm.Map(lambda element: ("all", element[1])) | windows | "first" >> dm.Sum.per_key()
+        )
+        sums = sums if second is None else sums | "again" >> dm.Window.trigger(dm.Repeatedly(second))
+        _ = sums | "second" >> dm.Sum.per_key() | "panes" >> dm.io.Collect()
+    assert p.result is not None
+    return [(record.value[1], int(record.processing_time) / 1e6) for record in p.result.collected("panes")]
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["bounded", "stream"])
+def test_a_timer_at_a_tick_reaches_a_second_grouping_with_that_tick_and_in_a_script_with_the_next_step(
+    tmp_path: Path, *, is_stream: bool
+) -> None:
+    seconds = [1, 11, 20]
+    history = {"at": [0, 0, 0], "value": [1, 2, 4], "seen": [1_000_000 * second for second in seconds]}
+    pq.write_table(pa.table(history), tmp_path / "history.parquet")
+    recorded = dm.io.ReadParquet(str(tmp_path / "history.parquet"), event_time="at", processing_time="seen")
+    written = TestStream()
+    for second, value in zip(seconds, history["value"], strict=True):
+        written = written.processing_time(second).add(value, 0, key="k")
+
+    def runner(name: str) -> dm.LocalRunner:
+        return dm.LocalRunner(checkpoint=str(tmp_path / name)) if is_stream else dm.LocalRunner()
+
+    ten = dm.AfterProcessingTime(10)
+    assert twice(recorded, ten, runner=runner("recorded")) == [(3, 11), (4, 20)]
+    assert twice(written, ten, runner=runner("written")) == [(3, 20), (4, 20)]
+
+
+def test_a_clock_step_runs_a_stages_own_timers_before_the_panes_that_reach_it() -> None:
+    two, ten = dm.AfterProcessingTime(2), dm.AfterProcessingTime(10)
+    # The pane of 1 is due at 2 and arrives at 3, so the second stage is due at 13. The pane of 2 is due at 10.
+    assert twice(script("e 1@0, p 3, p 8, e 2@0, p 20"), two, ten) == [(1, 13), (2, 20)]  # it arrives at 20
+    assert twice(script("e 1@0, p 3, p 8, e 2@0, p 11, p 20"), two, ten) == [(3, 13)]  # it arrives at 11

@@ -78,6 +78,12 @@ def test_all_goes_on_with_the_children_that_are_unfinished() -> None:
     assert run("e 1@1+2@1+4@1+8@1+16@1", fixed(both)).values == [7, 8, 16]
 
 
+def test_a_child_of_all_goes_on_while_all_waits_for_the_others() -> None:
+    elements = "e 1@1, e 2@1, e 4@1, e 8@1, e 16@1, e 32@1"
+    assert run(elements, fixed(dm.AfterAll(COUNT(2), dm.AfterEach(COUNT(1), COUNT(4))))).values == [3, 28]
+    assert run(elements, fixed(dm.AfterAll(COUNT(3), dm.Repeatedly(COUNT(2))))).values == [7, 8, 48]
+
+
 def test_or_finally_fires_as_the_first_until_the_second_fires_and_finishes() -> None:
     given = run("e 1@1+2@1+4@1+8@1", fixed(dm.Repeatedly(COUNT(1)).or_finally(COUNT(3))))
     assert given.values == [1, 2, 4]

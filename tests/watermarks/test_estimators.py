@@ -89,6 +89,29 @@ def test_while_every_origin_is_idle_it_stays() -> None:
     assert [timeline.watermarks["source"] for timeline in walls] == [[Watermarks(3)]] * 3
 
 
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [
+        ([(2, 3, "b")], 3),  # a, which is ahead, became idle first
+        ([(2, 50, "a")], 50),  # b became idle first, and a alone counted for a while
+        ([], 3),  # both in the same tick
+    ],
+)
+def test_where_it_stays_depends_on_which_origin_became_idle_last(
+    again: list[tuple[int, int, str]], expected: int
+) -> None:
+    source = Rows(
+        dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(micros=5)), processing_time=None
+    )
+    progress = ReplayProgress()
+    reached = NOTHING
+    for wall in (0, 2, 6, 8, 50):
+        given = [record for record in records((0, 50, "a"), (0, 3, "b"), *again) if record.tick == wall]
+        progress.observe([read(source, given)] if given else [])
+        reached = progress.timeline({"source": source}, (), (), wall).watermarks["source"][-1].low
+    assert reached == expected
+
+
 def test_declared_partitions_hold_it_until_all_have_reported() -> None:
     source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", partitions=("a", "b", "c")))
     assert low(source, (0, 5, "a"), (1, 9, "b"), (2, 7, "c")) == [NOTHING, NOTHING, 5]

@@ -8,11 +8,11 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.bounded.execution import Execution
+from dataflow_model.testing import TestStream
 from dataflow_model.testing.strategies import PERCENTILES, SIGNALS, test_streams, windowing_strategies
 
 if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.testing import TestStream
 
 scripts = test_streams(signals=SIGNALS, percentiles=PERCENTILES)
 # An element that comes behind the watermark takes a pane at its own event time there with it.
@@ -69,3 +69,32 @@ def test_watermarks_of_every_stage_are_monotone_and_end_at_infinity(
         assert watermarks == sorted(watermarks)
         before = now
     assert set(low_watermarks(execution).values()) == {int(dm.MAX_TIMESTAMP)}
+
+
+def held_at(script: TestStream, windowing: dm.WindowInto) -> list[float]:
+    """Return where the watermark behind the first grouping is after each step once it is known, in seconds."""
+    execution = executed(script, windowing.strategy)
+    lows = [low_watermarks(execution)["first"] for _ in execution.run()]
+    return [low / 1e6 for low in lows if low > int(dm.MIN_TIMESTAMP)]
+
+
+def test_the_values_that_a_pending_update_retracts_hold_the_watermark_without_a_merge_too() -> None:
+    script = TestStream().add(1, 5, key="k").add(2, 8, key="k").watermark(20)  # emitted at 5
+    script = script.add(4, 50, key="k").watermark(30).watermark(60).add(8, 70, key="k")
+    in_twos = (
+        dm.Window.into(dm.FixedWindows(100)).trigger(dm.Repeatedly(dm.AfterCount(2))).timestamp_combiner("earliest")
+    )
+    assert held_at(script, in_twos.accumulating())[:5] == [20, 20, 30, 50, 60]
+    assert held_at(script, in_twos.accumulating_and_retracting())[:5] == [20, 20, 20, 20, 60]
+
+
+def test_a_reopened_window_does_not_hold_the_watermark() -> None:
+    windowing = (
+        dm.Window.into(dm.SlidingWindows(20, 10))
+        .trigger(dm.Repeatedly(dm.AfterCount(2)))
+        .timestamp_combiner("earliest")
+        .late_data("duplicate_window")
+    )
+    # The 2 reopens [-10, 10), whose pane is at 9.999999; 1 holds the watermark at 5 until 4 arrives.
+    script = TestStream().add(1, 5, key="j").watermark(10).add(2, 6, key="k").add(4, 12, key="j")
+    assert held_at(script, windowing)[:3] == [5, 5, 10]

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from apache_beam import DoFn, GroupByKey, ParDo, Pipeline, WindowInto
+from apache_beam import DoFn, GroupByKey, Map, ParDo, Pipeline, WindowInto
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream as BeamTestStream
@@ -72,15 +72,15 @@ class _Keep(DoFn):  # type: ignore[misc] # Beam ships no types that mypy takes
         )
 
 
-def run_on_beam(script: TestStream, strategy: WindowingStrategy) -> list[Pane]:
-    """Sum a script's values by key and window, each element a bundle of its own."""
+def run_on_beam(script: TestStream, strategy: WindowingStrategy, *, groupings: int = 1) -> list[Pane]:
+    """Sum a script's values by key and window, once or several times; each element of `add` is a bundle of its own."""
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     number = next(_NUMBERS)
     _RECEIVED[number] = []
     lateness: Any = Duration(micros=int(strategy.allowed_lateness))  # declared as whole seconds
     options = PipelineOptions(streaming=True, allow_unsafe_triggers=True)
     pipeline = Pipeline(runner=BundleBasedDirectRunner(), options=options)
-    _ = (
+    grouped = (
         pipeline
         | _stream(script)
         | WindowInto(
@@ -94,8 +94,11 @@ def run_on_beam(script: TestStream, strategy: WindowingStrategy) -> list[Pane]:
             allowed_lateness=lateness,
         )
         | GroupByKey()
-        | ParDo(_Keep(number))
     )
+    for again in range(1, groupings):
+        sums = grouped | f"sums {again}" >> Map(lambda pair: ("all", sum(pair[1])))
+        grouped = sums | f"group {again}" >> GroupByKey()
+    _ = grouped | ParDo(_Keep(number))
     try:
         pipeline.run().wait_until_finish()
     except TypeError as error:
@@ -119,8 +122,9 @@ def _stream(script: TestStream) -> Any:
     for step in script.steps:
         match step:
             case AddStep():
-                for element, at in step.elements:
-                    stream.add_elements([beam_window.TimestampedValue(element, Timestamp(micros=int(at)))])
+                stream.add_elements(
+                    [beam_window.TimestampedValue(element, Timestamp(micros=int(at))) for element, at in step.elements]
+                )
             case WatermarkStep():
                 stream.advance_watermark_to(min(Timestamp(micros=int(step.watermark)), MAX_TIMESTAMP))
             case _:

@@ -10,7 +10,7 @@ from dataflow_model.testing import run_script
 from tests.support.beam.beam_side import Pane, ours, run_on_beam
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
@@ -20,6 +20,7 @@ TIMERS = "a firing for each timer"
 LAST = "is_last at expiry"
 TURN = "a turn without elements"
 CLOSED = "merging with a finished window"
+AGAIN = "on time again after merging"
 
 
 class Disagreement(AssertionError):
@@ -40,21 +41,33 @@ def departures(script: TestStream, strategy: WindowingStrategy) -> set[str]:
         if not right[place] and strategy.merges and _joins_a_finished_one(place, left):
             shown.add(CLOSED)
         else:
-            shown |= _compare(place, left[place], right[place])
+            again = strategy.merges and any(pane.timing == "ON_TIME" for pane in _of_merged(place, left))
+            shown |= _compare(place, left[place], right[place], again=again)
     return shown
 
 
 def _joins_a_finished_one(place: Any, panes: dict[Any, list[Pane]]) -> bool:
     """Tell whether a window lies over another of its key whose trigger has finished."""
+    return any(pane.is_last for pane in _of_merged(place, panes))
+
+
+def _of_merged(place: Any, panes: dict[Any, list[Pane]]) -> Iterator[Pane]:
+    """Return the panes of the other windows of a key that lie within a window."""
     key, (start, end) = place
-    inside = [
-        session for (of, bounds), session in panes.items() if of == key and start <= bounds[0] and bounds[1] <= end
-    ]
-    return any(pane.is_last for session in inside for pane in session)
+    for (of, bounds), session in panes.items():
+        if of == key and bounds != (start, end) and start <= bounds[0] and bounds[1] <= end:
+            yield from session
 
 
-def _compare(place: Any, left: list[Pane], right: list[Pane]) -> set[str]:
-    """Walk along both; what is empty may be on one side only, and moves the indices behind it."""
+def _compare(place: Any, left: list[Pane], right: list[Pane], *, again: bool) -> set[str]:
+    """Walk along both; what is empty may be on one side only, and moves the indices behind it.
+
+    Args:
+        place: the key and the window.
+        left: our panes.
+        right: Beam's panes.
+        again: whether a window that was merged into this one has had its pane on time.
+    """
     shown: set[str] = set()
     ahead, before, timed = 0, 0, True
     expected, actual = deque(left), deque(right)
@@ -67,7 +80,9 @@ def _compare(place: Any, left: list[Pane], right: list[Pane]) -> set[str]:
             same_time = (mine.timing, mine.on_time_index + ahead) == (theirs.timing, theirs.on_time_index)
             if theirs.index != mine.index + ahead or (theirs.is_last and not mine.is_last):
                 raise Disagreement(_both(place, left, right))
-            if timed and not same_time:
+            if again and (mine.timing, theirs.timing) == ("LATE", "ON_TIME"):
+                shown.add(AGAIN)
+            elif timed and not same_time:
                 if theirs.timing != "EARLY":
                     raise Disagreement(_both(place, left, right))
                 shown.add(TIMING)
