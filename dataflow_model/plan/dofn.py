@@ -247,7 +247,11 @@ class DoFn(Generic[InputT_contra, OutputT_co]):
         raise NotImplementedError(f"{type(self).__name__} must define `process_batch(self, batch, …)`")
 
     def finish_bundle(self) -> Iterable[OutputT_co | TaggedOutput | TimestampedValue] | None:
-        """End a bundle, and return outputs if there are any; plain values get the event time of its last element."""
+        """End a bundle, and return outputs if there are any.
+
+        Outputs get the event time and the windows of the bundle's last element; a `TimestampedValue` has its own event
+        time in the same windows.
+        """
 
     def teardown(self) -> None:
         """Release what `setup` acquired."""

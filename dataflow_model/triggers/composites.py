@@ -171,13 +171,14 @@ class AfterAny(ParallelTrigger, _ManyTriggers):
 class AfterAll(ParallelTrigger, _ManyTriggers):
     """Fire when every unfinished child has become ready, and finish when all have finished.
 
-    A child that has become ready stays ready until the trigger fires, also in a window that merges with others.
+    A child that has become ready stays ready until the trigger fires, also in a window that merges with others. It
+    starts its next turn at once: elements that arrive while the others are waited for count in that turn.
 
     Raises:
         InvalidArgument: without triggers.
         InvalidType: for an argument that is not a trigger.
 
-    Source: the papers' `and`; Beam's `AfterAll`.
+    Source: the papers' `and`; Beam's `AfterAll`, where a child that is ready goes on only when the trigger fires.
 
     Example:
         >>> from dataflow_model.triggers import AfterCount, AfterProcessingTime

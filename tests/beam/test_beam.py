@@ -132,6 +132,13 @@ def test_beams_watermark_trigger_waits_for_an_element_in_its_turn(both: Any) -> 
     assert beams == [(1, "EARLY")]
 
 
+def test_beams_watermark_trigger_fires_at_a_late_element_if_its_turn_began_after_the_others(both: Any) -> None:
+    trigger = dm.AfterEach(dm.AfterCount(1), dm.AfterWatermark(), dm.Repeatedly(dm.AfterCount(2)))
+    ours, beams = both("e 1@5, w 10, e 2@5, e 4@5", fixed(trigger, FOREVER))
+    assert ours == [(1, "EARLY"), (0, "ON_TIME"), (6, "LATE")]
+    assert beams == [(1, "EARLY"), (2, "EARLY")]
+
+
 def test_beam_keeps_a_finished_window_closed_when_it_merges(both: Any) -> None:
     ours, beams = both("e 1@0, w 12, e 2@9", sessions(dm.AfterWatermark(), FOREVER))
     assert ours == [(1, "ON_TIME"), (2, "LATE")]

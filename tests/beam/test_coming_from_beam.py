@@ -132,3 +132,39 @@ def test_beam_gives_the_same(on_beam: Callable[[str], list[Any]], row: Row) -> N
 @pytest.mark.parametrize("row", OTHER, ids=lambda row: row.ours)
 def test_beam_runs_the_rows_whose_answer_differs(on_beam: Callable[[str], list[Any]], row: Row) -> None:
     assert on_beam(row.beam)
+
+
+# What the page says of Beam around the transforms --------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Beam's own
+def test_beam_moves_an_event_time_back_without_a_bound(on_beam: Callable[[str], list[Any]]) -> None:
+    assert on_beam("words | beam.Map(lambda word: beam.window.TimestampedValue(word, -5))") == ["to", "be", "not"]
+    with pytest.raises(dm.InvalidType, match="declares no bound"):
+        on_ours("words | dm.Map(lambda word: dm.TimestampedValue(word, -5))")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Beam's own
+def test_beam_has_no_sliding_windows_with_gaps(on_beam: Callable[[str], list[Any]]) -> None:
+    with pytest.raises(Exception, match="list index out of range"):
+        on_beam("numbers | beam.WindowInto(beam.window.SlidingWindows(2, 3))")
+    assert on_ours("numbers | dm.Window.into(dm.SlidingWindows(2, 3))") == [3, 1]  # at 0 and 700; 5 is in no window
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Beam's own
+def test_beam_wants_a_mode_with_a_trigger_and_an_option_for_one_that_loses_data(
+    on_beam: Callable[[str], list[Any]],
+) -> None:
+    trigger = "beam.window.FixedWindows(10), trigger=beam.transforms.trigger.AfterCount(1)"
+    with pytest.raises(ValueError, match="accumulation_mode must be provided"):
+        on_beam(f"numbers | beam.WindowInto({trigger})")
+    discarding = "accumulation_mode=beam.transforms.trigger.AccumulationMode.DISCARDING"
+    with pytest.raises(ValueError, match="Unsafe trigger"):
+        on_beam(f"pairs | beam.WindowInto({trigger}, {discarding}) | beam.GroupByKey()")
+    windows = dm.Window.into(dm.FixedWindows(10))
+    assert windows.trigger(dm.Repeatedly(dm.AfterCount(1))).strategy.accumulation_mode is dm.AccumulationMode.DISCARDING
+    with pytest.raises(dm.InvalidArgument, match="may finish"):
+        _ = windows.trigger(dm.AfterCount(1)).strategy

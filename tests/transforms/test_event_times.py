@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.stages import cut_into_stages
+from tests.support.hosts import on_hosts, runner_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 HOUR = 3600
 
@@ -88,3 +93,54 @@ def test_a_negative_horizon_of_a_class_is_refused() -> None:
 
     with pytest.raises(dm.InvalidArgument, match="`late_data_horizon` must not be negative"):
         dm.ParDo(Backward())
+
+
+class AtTheEnd(dm.DoFn):
+    def process(self, element: Any) -> Iterator[Any]:
+        yield element
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield "plain"
+        yield dm.TimestampedValue("timed", 95)
+
+
+@on_hosts("local", "workers", "process", slow=("batch", "streaming"))
+def test_outputs_of_finish_bundle_are_in_the_windows_of_the_last_element(
+    host: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint")) as p:
+        elements = p | dm.Create([dm.TimestampedValue("a", 5), dm.TimestampedValue("b", 15)])
+        _ = elements | dm.Window.into(dm.FixedWindows(10)) | dm.ParDo(AtTheEnd()) | "kept" >> dm.io.Collect()
+    assert p.result is not None
+    placed = {(str(r.value), r.event_time, r.window) for r in p.result.collected("kept")}
+    last = dm.IntervalWindow(10, 20)  # several bundles may have ended earlier
+    assert {("plain", dm.event_time(15), last), ("timed", dm.event_time(95), last)} <= placed
+
+
+def before(row: Any, timestamp: dm.EventTime) -> bool:
+    return timestamp < dm.event_time(50)
+
+
+def after(row: Any, timestamp: dm.EventTime) -> bool:
+    return not before(row, timestamp)
+
+
+@on_hosts("local", "workers", "process", slow=("batch", "streaming"))
+def test_a_cut_where_windows_end_divides_them_without_loss(
+    host: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    rows = [dm.TimestampedValue(("k", 2**number), at) for number, at in enumerate([3, 47, 52, 49, 50, 12, 71])]
+
+    def sums(name: str, keep: Any = None) -> set[Any]:
+        with dm.Pipeline(runner=runner_on(host, request, tmp_path / name)) as p:
+            pairs = p | dm.Create(rows)
+            pairs = pairs if keep is None else pairs | "cut" >> dm.Filter(keep)
+            windows = dm.Window.into(dm.FixedWindows(25)).allowed_lateness(100)
+            _ = pairs | windows | "sums" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
+        assert p.result is not None
+        return {(record.window, record.value) for record in p.result.collected("kept")}
+
+    whole, finished, newer = sums("whole"), sums("before", before), sums("after", after)
+    assert finished | newer == whole
+    assert not finished & newer
+    assert len(whole) == 3
