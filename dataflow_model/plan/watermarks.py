@@ -52,8 +52,8 @@ class WatermarkEstimator(Protocol):
     each send a summary. For most estimators it is the greatest event time seen; for `Explicit` only punctuation rows
     count, for `WallTime` it is the clock, and for `AdaptiveLateness` the engine also subtracts the learned delay.
 
-    An estimator of your own may have an attribute `max_ahead`, a duration such as `"1 day"`, which means the same as for
-    `BoundedOutOfOrderness`. The engine applies it, so `watermark` never gets an event time that is further ahead.
+    An estimator of your own may have an attribute `max_ahead`, a duration such as `"1 day"`, which means what it does
+    for `BoundedOutOfOrderness`. The engine applies it, so `watermark` never gets an event time that is further ahead.
     """
 
     def watermark(self, reached: EventTime) -> EventTime:
@@ -105,7 +105,7 @@ def check_ahead(event_time: object, estimator: WatermarkEstimator) -> None:
 
 
 def _repr(estimator: Any) -> str:
-    """Return the `repr` of an estimator, which fingerprints contain; a `max_ahead` that is not set does not change it."""
+    """Return the `repr` of an estimator, which fingerprints contain; a `max_ahead` that is not set is not in it."""
     values = {field.name: getattr(estimator, field.name) for field in attrs.fields(type(estimator))}
     shown = ", ".join(f"{name}={value!r}" for name, value in values.items() if name != "max_ahead" or value is not None)
     return f"{type(estimator).__qualname__}({shown})"

@@ -159,6 +159,23 @@ class SourceProgress:
         for name in names:
             self.origins.setdefault(name, OriginProgress()).end()
 
+    def move_back(self, to: int, partitions: Iterable[str]) -> None:
+        """Set the watermark back, and wait for a new record of each origin that has not ended before it advances.
+
+        Args:
+            to: the new watermark; one that is behind it already stays.
+            partitions: the origins that the source declares.
+        """
+        self.declare(partitions)
+        if self.low <= to and self.origins:
+            return
+        self.low, self.high = to if self.low == NOTHING_YET else min(to, self.low), ()
+        self.settled.newest = min(self.settled.newest, to)
+        for origin in self.origins.values():
+            origin.greatest = origin.peak = origin.watermark = NOTHING_YET
+            origin.sketch = None
+            origin.pending.clear()
+
     def advance(
         self,
         source: Source,
