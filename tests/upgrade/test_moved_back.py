@@ -220,3 +220,31 @@ def test_a_stream_on_spark_finds_its_way_back(spark: SparkSession, tmp_path: Pat
     assert not new.metrics()["sums"].get("dropped_because_late")
     assert min(lags(new).values()) > 0
     new.stop()
+
+
+def test_a_source_whose_watermark_starts_again_waits_for_its_partitions_again(tmp_path: Path) -> None:
+    def build(estimator: Any) -> Build:
+        def counts(p: dm.Pipeline) -> None:
+            rows = p | "rows" >> dm.io.ReadParquet(
+                tmp_path / "rows",
+                event_time="at",
+                follow=True,
+                schema=ROWS,
+                watermark=estimator,
+                watermark_origin="key",
+                partitions=["a", "b"],
+            )
+            _ = rows | dm.WithKeys("key") | dm.Window.into(dm.FixedWindows(10)) | "counts" >> dm.Count.per_key()
+
+        return counts
+
+    put_rows(tmp_path / "rows", "1", [(1, "a", 0), (1, "b", 0)])
+    Stepped(build(dm.Monotonic()), tmp_path / "old").steps()
+    dm.upgrade(tmp_path / "old", tmp_path / "new")
+    new = Stepped(build(CAREFUL), tmp_path / "new")
+    put_rows(tmp_path / "rows", "2", [(5, "a", 0)])
+    new.steps()
+    assert read_watermarks(str(tmp_path / "new" / "dataflow"))["rows"] == dm.MIN_TIMESTAMP
+    put_rows(tmp_path / "rows", "3", [(4, "b", 0)])
+    new.steps()
+    assert read_watermarks(str(tmp_path / "new" / "dataflow"))["rows"] == dm.event_time(4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -324,6 +325,9 @@ def test_elements_too_far_ahead_are_logged_once(
     (message,) = log()
     assert "at 'rows' that are more than max_ahead='1 day' ahead of the clock: 3 so far" in message
     assert result.metrics()["rows"][TOO_FAR] == 3
+    with dm.metrics.serve(result, port=0) as server:
+        text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
+    assert 'dataflow_elements_too_far_ahead_total{transform="rows"} 3.0' in text
 
 
 @pytest.mark.parametrize("ahead", [0, DAY])

@@ -171,6 +171,9 @@ class Seed:
             raise damaged_seed(pathlib.Path(self.folder, _MANIFEST), "it is missing")
         carried: Carried = self._read(manifest, _CARRIED)
         carried.restrict(self.known, self.anew, program.staged.percentiles, manifest.percentiles)
+        if carried.replay is not None:
+            for label in sorted(self.anew):
+                carried.replay.declare(label, program.staged.source(label).watermark_origins.partitions)
         if manifest.watermarks:
             carried.move_back(manifest.watermarks, program.staged)
         return manifest, carried
