@@ -153,7 +153,7 @@ class Run(Streamed):
         return other
 
     def carried_over(
-        self, folder: Path, drop: Collection[str] = (), watermarks: Mapping[str, int] | None = None
+        self, folder: Path, drop: Collection[str] = (), watermarks: Mapping[str, dm.EventTime] | None = None
     ) -> Path:
         """Upgrade the run's checkpoint; it stays as it is."""
         record = self.checkpoint.record
@@ -168,7 +168,7 @@ class Run(Streamed):
         build: Callable[[dm.Pipeline], Any],
         shards: int,
         drop: Collection[str] = (),
-        watermarks: Mapping[str, int] | None = None,
+        watermarks: Mapping[str, dm.EventTime] | None = None,
     ) -> Run:
         """Return a run that goes on from this one in a directory beside it."""
         folder = self.folder.with_name(f"{self.folder.name}-next")

@@ -211,7 +211,7 @@ def write_seed(
     batch: int,
     offset: Offset,
     drop: Collection[str],
-    watermarks: Mapping[str, int] | None = None,
+    watermarks: Mapping[str, EventTime] | None = None,
 ) -> Manifest:
     """Write the common part of a new checkpoint, in which no run has started, and return its manifest.
 
