@@ -104,11 +104,11 @@ def check_ahead(event_time: object, estimator: WatermarkEstimator) -> None:
         )
 
 
-def _repr(estimator: Any) -> str:
+def _repr(self: Any) -> str:
     """Return the `repr` of an estimator, which fingerprints contain; a `max_ahead` that is not set is not in it."""
-    values = {field.name: getattr(estimator, field.name) for field in attrs.fields(type(estimator))}
+    values = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
     shown = ", ".join(f"{name}={value!r}" for name, value in values.items() if name != "max_ahead" or value is not None)
-    return f"{type(estimator).__qualname__}({shown})"
+    return f"{type(self).__qualname__}({shown})"
 
 
 def _behind(reached: EventTime, delay: Duration) -> EventTime:

@@ -128,7 +128,7 @@ def test_a_limit_of_an_own_estimator_is_checked_when_it_is_passed() -> None:
 def test_a_limit_is_rejected_where_no_event_time_can_be_ahead_of_the_clock() -> None:
     read = dm.io.ReadTable(table([]), event_time=dm.ARRIVAL, watermark=dm.Monotonic(max_ahead="1 day"))
     with pytest.raises(dm.InvalidArgument, match="each element happens when it arrives") as refused:
-        dm.Pipeline() | read
+        _ = dm.Pipeline() | read
     assert "or leave `max_ahead` out" in str(refused.value)
     with pytest.raises(TypeError, match="max_ahead"):
         dm.WallTime("1 minute", max_ahead="1 day")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
