@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dataflow_model import __version__
 from dataflow_model.errors import DataflowError, InvalidArgument, UnsupportedOnRunner
 from dataflow_model.runners.engine.core.build import build_of_core
+from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,9 +102,25 @@ def _add_upgrade(parser: argparse.ArgumentParser) -> None:
         "--drop", action="append", default=[], metavar="LABEL", help="discard this transform's state; may be repeated"
     )
     parser.add_argument(
+        "--watermark",
+        action="append",
+        default=[],
+        type=_label_and_instant,
+        metavar="LABEL=INSTANT",
+        help="move this source's watermark back, such as rows=2013-01-01T12:00Z; may be repeated",
+    )
+    parser.add_argument(
         "--trust-checkpoint", action="store_true", help="read OLD even if other users may write to it: it contains code"
     )
     parser.set_defaults(command=_upgrade)
+
+
+def _label_and_instant(text: str) -> tuple[str, str]:
+    """Split the value of an option; a label may contain the sign too."""
+    label, sign, instant = text.rpartition("=")
+    if not (label and sign and instant):
+        raise argparse.ArgumentTypeError(f"expected LABEL=INSTANT, such as rows=2013-01-01T12:00Z, got {text!r}")
+    return label, instant
 
 
 def _upgrade(options: argparse.Namespace) -> bool:
@@ -113,12 +130,20 @@ def _upgrade(options: argparse.Namespace) -> bool:
     if needs_spark(options.old) and (missing := missing_for_spark()) is not None:
         raise UnsupportedOnRunner(f"upgrade reads Spark's state: {missing.problem}", hint=missing.hint)
     sys.path.insert(0, str(Path.cwd()))  # what waits in the state may be of classes of the user's
-    done = upgrade(options.old, options.new, drop=options.drop, trust_checkpoint=options.trust_checkpoint)
+    done = upgrade(
+        options.old,
+        options.new,
+        drop=options.drop,
+        watermarks=dict(options.watermark),
+        trust_checkpoint=options.trust_checkpoint,
+    )
     for label, rows in done.rows.items():
         print(f"{label}: {'starts from the beginning' if label in done.dropped else f'{rows:,} rows read'}")
     for label, keys in done.keys.items():
         waiting = f", {done.waiting[label]:,} elements buffered" if done.waiting[label] else ""
         print(f"{label}: {keys:,} keys{waiting}{'; discarded' if label in done.dropped else ''}")
+    for label, to in done.watermarks.items():
+        print(f"{label}: the watermark goes back to {format_instant(int(to))}")
     print(
         f"{options.new} continues after micro-batch {done.batch} of {options.old}; start the pipeline with "
         f"checkpoint={options.new!r}"

@@ -15,6 +15,7 @@ from dataflow_model.metrics.report import (
     StageReport,
     TransformReport,
     UserMetrics,
+    WatermarkJump,
 )
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "StageReport",
     "TransformReport",
     "UserMetrics",
+    "WatermarkJump",
     "counter",
     "distribution",
     "gauge",

@@ -19,6 +19,7 @@ __all__ = ["MetricsServer", "serve"]
 
 _MICROS: Final = 1_000_000
 _PORTS: Final = 1 << 16
+_TOO_FAR_AHEAD: Final = "elements_too_far_ahead"
 _SPLIT_BY_LABEL: Final = ("elements_", "panes_", "dropped_")
 _LEVELS: Final = frozenset({"ids", "id_bytes"})
 """Counters that may decrease, which Prometheus does not allow; a Deduplicate reports them as `state_…` instead."""
@@ -151,6 +152,9 @@ def _of_transform(families: _Families, transform: TransformReport) -> None:
         families.counter(
             "dropped", "Elements that a transform has dropped, by reason", {**labels, "reason": reason}, count
         )
+    if _TOO_FAR_AHEAD in transform.counters:
+        too_far = transform.counters[_TOO_FAR_AHEAD]
+        families.counter(_TOO_FAR_AHEAD, "Elements too far ahead of the clock to move the watermark", labels, too_far)
     for name, count in transform.counters.items():
         if name not in _LEVELS and not name.startswith(_SPLIT_BY_LABEL):
             families.counter("counted", "Other counters of a transform", {**labels, "name": name}, count)

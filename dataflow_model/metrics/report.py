@@ -15,7 +15,28 @@ if TYPE_CHECKING:
 
     from dataflow_model.time import Duration, EventTime, ProcessingTime
 
-__all__ = ["DistributionValue", "RunReport", "SlowKey", "StageReport", "TransformReport", "UserMetrics"]
+__all__ = [
+    "DistributionValue",
+    "RunReport",
+    "SlowKey",
+    "StageReport",
+    "TransformReport",
+    "UserMetrics",
+    "WatermarkJump",
+]
+
+
+@attrs.frozen
+class WatermarkJump:
+    """An event from the far future that has moved the watermark of a source more than a day ahead of the clock.
+
+    Attributes:
+        event_time: the event time of the element.
+        clock: the clock when it arrived.
+    """
+
+    event_time: EventTime
+    clock: ProcessingTime
 
 
 @attrs.frozen(repr=False)
@@ -81,7 +102,10 @@ class TransformReport:
         dropped: the number of elements dropped, by reason (`"late"`, `"closed"`, …).
         counters: all counters that the engine keeps for the transform, as in `result.metrics()`.
         watermark: the output watermark; `None` if the transform has none of its own.
-        watermark_lag: how far the watermark is behind the clock; `None` if that is unknown, 0 at +∞.
+        watermark_lag: how far the watermark is behind the clock, negative if it is ahead; `None` if that is unknown, 0
+            at +∞.
+        watermark_jump: of a source, the first event that has moved its watermark more than a day ahead of the clock, if
+            one has. Sources with `max_ahead` report none.
         state_entries: the number of keys with state (of partial sums, for groupings in columns); `None` without state.
         state_bytes: the size of the state when it is stored; `None` if it is not stored.
         slowest_keys: the slowest of the timed keys, the slowest first.
@@ -98,6 +122,7 @@ class TransformReport:
     counters: Mapping[str, int] = attrs.field(factory=dict)
     watermark: EventTime | None = None
     watermark_lag: Duration | None = None
+    watermark_jump: WatermarkJump | None = None
     state_entries: int | None = None
     state_bytes: int | None = None
     slowest_keys: tuple[SlowKey, ...] = ()

@@ -5,13 +5,13 @@ Source: the MillWheel paper, section 4.4 (injectors), and the Dataflow Model pap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import attrs
 
 from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
-from dataflow_model.time import MIN_TIMESTAMP, Duration, DurationLike, EventTime
+from dataflow_model.time import MIN_TIMESTAMP, Duration, DurationLike, EventTime, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,9 @@ __all__ = [
     "Monotonic",
     "WallTime",
     "WatermarkEstimator",
+    "check_ahead",
     "check_estimator",
+    "max_ahead_of",
 ]
 
 
@@ -49,6 +51,9 @@ class WatermarkEstimator(Protocol):
     The progress does not depend on the order of observations within a tick, so that tasks that read in parallel can
     each send a summary. For most estimators it is the greatest event time seen; for `Explicit` only punctuation rows
     count, for `WallTime` it is the clock, and for `AdaptiveLateness` the engine also subtracts the learned delay.
+
+    An estimator of your own may have an attribute `max_ahead`, a duration such as `"1 day"`, which means what it does
+    for `BoundedOutOfOrderness`. The engine applies it, so `watermark` never gets an event time that is further ahead.
     """
 
     def watermark(self, reached: EventTime) -> EventTime:
@@ -63,7 +68,47 @@ def check_estimator(value: object) -> WatermarkEstimator:
             f"`watermark` must be an estimator, got {value!r}",
             hint="pass watermark=dm.BoundedOutOfOrderness('30 minutes'), for example",
         )
+    max_ahead_of(value)
     return value
+
+
+_AHEAD_HINT: Final = "pass a duration such as '1 day', or leave `max_ahead` out"
+
+
+def _max_ahead(value: DurationLike | None) -> Duration | None:
+    return None if value is None else nonnegative_duration("max_ahead", value, _AHEAD_HINT)
+
+
+def max_ahead_of(estimator: WatermarkEstimator) -> Duration | None:
+    """Return how far ahead of the clock an event time may be to move the watermark; `None` for no limit.
+
+    Raises:
+        InvalidArgument: for an estimator of the user's own whose `max_ahead` is negative.
+        InvalidType: for one whose `max_ahead` is not a duration.
+
+    Example:
+        >>> max_ahead_of(Monotonic(max_ahead="1 day")), max_ahead_of(WallTime())
+        (Duration(86400s), None)
+    """
+    return _max_ahead(getattr(estimator, "max_ahead", None))
+
+
+def check_ahead(event_time: object, estimator: WatermarkEstimator) -> None:
+    """Raise `InvalidArgument` for an estimator with `max_ahead` where no event time can be ahead of the clock."""
+    limit = max_ahead_of(estimator)
+    if limit is not None and (event_time is None or isinstance(event_time, Arrival)):
+        raise InvalidArgument(
+            "`max_ahead` compares event times with the clock, but here each element happens when it arrives, or has no "
+            f"event time, got event_time={event_time!r} and max_ahead={duration_text(limit)!r}",
+            hint="name the column of the event times, or leave `max_ahead` out",
+        )
+
+
+def _repr(self: Any) -> str:
+    """Return the `repr` of an estimator, which fingerprints contain; a `max_ahead` that is not set is not in it."""
+    values = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+    shown = ", ".join(f"{name}={value!r}" for name, value in values.items() if name != "max_ahead" or value is not None)
+    return f"{type(self).__qualname__}({shown})"
 
 
 def _behind(reached: EventTime, delay: Duration) -> EventTime:
@@ -75,14 +120,20 @@ def _delay(value: DurationLike) -> Duration:
     return nonnegative_duration("delay", value, hint)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class BoundedOutOfOrderness:
     """A watermark that trails the greatest event time by a fixed delay.
 
     With the delay d the watermark is `greatest − d`; an element is late if it is more than d behind.
 
+    Args:
+        delay: the delay.
+        max_ahead: how far ahead of the clock an event time may be to move the watermark; `None` for no limit. Elements
+            further ahead do not move it, and are counted as `elements_too_far_ahead`; they are elements as any other
+            otherwise. The clock is that of the tick at which an element arrives: the wall clock, or the replay clock.
+
     Raises:
-        InvalidArgument: for a negative delay.
+        InvalidArgument: for a negative delay or `max_ahead`.
 
     Source: Flink's strategy of the same name; Spark's `withWatermark` works the same way.
 
@@ -90,23 +141,35 @@ class BoundedOutOfOrderness:
         >>> from dataflow_model.time import event_time
         >>> BoundedOutOfOrderness("30 minutes").watermark(event_time("2013-01-01T12:00Z"))
         EventTime(2013-01-01T11:30:00Z)
+        >>> BoundedOutOfOrderness("30 minutes", max_ahead="1 day")
+        BoundedOutOfOrderness(delay=Duration(1800s), max_ahead=Duration(86400s))
     """
 
     delay: Duration = attrs.field(converter=_delay)
+    max_ahead: Duration | None = attrs.field(converter=_max_ahead, default=None, kw_only=True)
+
+    __repr__ = _repr
 
     def watermark(self, reached: EventTime) -> EventTime:
         """Return `reached − delay`; −∞ before the first element."""
         return _behind(reached, self.delay)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Monotonic:
     """A watermark for event times that never decrease: it is the greatest event time seen.
+
+    Args:
+        max_ahead: as in `BoundedOutOfOrderness`.
 
     Example:
         >>> Monotonic().watermark(EventTime(5))
         EventTime(1970-01-01T00:00:00.000005Z)
     """
+
+    max_ahead: Duration | None = attrs.field(converter=_max_ahead, default=None, kw_only=True)
+
+    __repr__ = _repr
 
     def watermark(self, reached: EventTime) -> EventTime:
         """Return `reached` itself."""
@@ -121,6 +184,7 @@ class Explicit:
 
     Args:
         punctuation: a function of a row that returns whether it is a punctuation row; for files, rows are named tuples.
+        max_ahead: as in `BoundedOutOfOrderness`, of which punctuation rows move the watermark.
 
     Raises:
         InvalidType: if `punctuation` cannot be called.
@@ -135,6 +199,7 @@ class Explicit:
     """
 
     punctuation: Callable[[Any], bool]
+    max_ahead: Duration | None = attrs.field(converter=_max_ahead, default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check the predicate."""
@@ -151,7 +216,8 @@ class Explicit:
 
     def __repr__(self) -> str:
         # Without an address, since the checkpoint's fingerprint contains the repr.
-        return f"Explicit({getattr(self.punctuation, '__qualname__', type(self.punctuation).__qualname__)})"
+        name = getattr(self.punctuation, "__qualname__", type(self.punctuation).__qualname__)
+        return f"Explicit({name}{'' if self.max_ahead is None else f', max_ahead={self.max_ahead!r}'})"
 
 
 @attrs.frozen
@@ -176,7 +242,7 @@ class WallTime:
         return _behind(reached, self.delay)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class AdaptiveLateness:
     """A watermark that learns how far elements are out of order, so that about a given fraction of them is late.
 
@@ -187,9 +253,10 @@ class AdaptiveLateness:
 
     Args:
         fraction: the share of records that may be late, in (0, 1).
+        max_ahead: as in `BoundedOutOfOrderness`; nothing is learned from elements further ahead.
 
     Raises:
-        InvalidArgument: for a fraction outside (0, 1).
+        InvalidArgument: for a fraction outside (0, 1), or a negative `max_ahead`.
         InvalidType: for a fraction that is no number.
 
     Source: t-digest: Dunning and Ertl, "Computing extremely accurate quantiles using t-digests"; here that of Apache
@@ -201,6 +268,9 @@ class AdaptiveLateness:
     """
 
     fraction: float
+    max_ahead: Duration | None = attrs.field(converter=_max_ahead, default=None, kw_only=True)
+
+    __repr__ = _repr
 
     def __attrs_post_init__(self) -> None:
         """Check the fraction."""

@@ -14,6 +14,7 @@ from dataflow_model.metrics.report import (
     StageReport,
     TransformReport,
     UserMetrics,
+    WatermarkJump,
 )
 from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, Readings, Spread, Tally
 from dataflow_model.micros import wall_clock
@@ -21,7 +22,7 @@ from dataflow_model.plan.nodes import Read, Write
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.machine import KeyedMachine
@@ -51,6 +52,8 @@ class Measured:
         clock: the current value of the run's clock.
         commits: the number of commits.
         pending_since: the wall-clock time at which the oldest uncommitted work was seen; `None` if there is none.
+        jumps: by source, the first event that has moved its watermark far ahead of the clock, as its event time and the
+            clock.
     """
 
     counters: Mapping[str, Mapping[str, Any]]
@@ -60,6 +63,7 @@ class Measured:
     clock: int
     commits: int
     pending_since: int | None
+    jumps: Mapping[str, Sequence[int]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -144,7 +148,7 @@ def _transform(label: str, stage: int, measured: Measured, clock: int) -> Transf
     own = tally.own.get(label, _NOTHING)
     counters = dict(measured.counters.get(label, {}))
     sizes = _value(own.distributions.get(BUNDLE_SIZE))
-    watermark = measured.watermarks.get(label)
+    watermark, jump = measured.watermarks.get(label), measured.jumps.get(label)
     entries, stored = measured.state.get(label, (None, None))
     return TransformReport(
         label=label,
@@ -161,6 +165,7 @@ def _transform(label: str, stage: int, measured: Measured, clock: int) -> Transf
         counters=counters,
         watermark=None if watermark is None else EventTime(watermark),
         watermark_lag=_lag(watermark, clock),
+        watermark_jump=None if jump is None else WatermarkJump(EventTime(jump[0]), ProcessingTime(jump[1])),
         state_entries=entries,
         state_bytes=stored,
         slowest_keys=tuple(SlowKey(key, *spent) for key, spent in tally.slowest(label).items()),
@@ -185,7 +190,7 @@ def _value(spread: Spread | None) -> DistributionValue:
 def _lag(watermark: int | None, clock: int) -> Duration | None:
     if watermark is None or watermark == MIN_TIMESTAMP:
         return None
-    return Duration(micros=0 if watermark == MAX_TIMESTAMP else max(0, clock - watermark))
+    return Duration(micros=0 if watermark == MAX_TIMESTAMP else clock - watermark)
 
 
 def _has_own_clock(staged: StagedPlan) -> bool:

@@ -1,4 +1,4 @@
-"""The log of a run: its start, what it drops, what it waits for, and its end."""
+"""The log of a run: its start, what it drops, what it waits for, what is ahead of its clock, and its end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Final
 from dataflow_model.errors import LOG
 from dataflow_model.plan.nodes import Read, Write
 from dataflow_model.plan.runner import RunnerState, is_observed
+from dataflow_model.plan.watermarks import max_ahead_of
+from dataflow_model.runners.engine.observing import TOO_FAR_AHEAD
 from dataflow_model.runners.silent_sources import SilentSources
+from dataflow_model.time import duration_text, format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.graph import Plan
@@ -33,6 +36,16 @@ _DEAD_LETTERS: Final = "%s has written dead letters at %r, for elements that do 
 _LINE_BREAK: Final = "\n"
 _WAY_OUT: Final = (
     "Leave that source out until it has elements, send it one, or emit early panes with dm.AfterWatermark(early=…)"
+)
+_JUMPED: Final = (
+    "%s: the watermark of %r is more than a day ahead of the clock: an element with event time %s arrived at %s. "
+    "Elements with earlier event times are late until the clock has caught up. To ignore such event times, pass "
+    "max_ahead='1 day' to the watermark estimator; 'Event times in the far future' in docs/watermarks.md shows how a "
+    "stream recovers"
+)
+_TOO_FAR: Final = (
+    "%s has read elements at %r that are more than max_ahead=%r ahead of the clock: %s so far. They do not move the "
+    "watermark"
 )
 
 
@@ -56,7 +69,9 @@ class RunLog:
         sources, sinks = (", ".join(map(repr, labels)) or "nowhere" for labels in ends)
         self._run = f"{runner}: the run from {sources} to {sinks}"
         self._silent = SilentSources(plan, ahead)
-        self._logged = {label: counts for label, counts in self._losses(report()).items() if label not in ahead}
+        before = report()
+        self._logged = {label: counts for label, counts in self._losses(before).items() if label not in ahead}
+        self._ahead = {message[:2] for message in self._far_ahead(before) if message[1] not in ahead}
         if self._is_logged:
             LOG.info("%s starts, with %d transforms", self._run, len(plan.nodes))
 
@@ -71,6 +86,7 @@ class RunLog:
         if self._is_logged and now >= self._next:
             self._next = now + _EVERY_SECONDS
             report = self._report()
+            self._log_far_ahead(report)
             self._log_losses(report)
             for message in self._silent.look(report):
                 LOG.warning("%s has %s. %s", self._run, message, _WAY_OUT)
@@ -85,6 +101,7 @@ class RunLog:
         if not self._is_logged:
             return
         report = self._report()
+        self._log_far_ahead(report)
         if error is None:
             self._log_losses(report)
             outcome = self._counts(report)
@@ -98,6 +115,23 @@ class RunLog:
         written = sum(report.transforms[node.label].elements_in for node in self._plan.nodes if isinstance(node, Write))
         dropped = sum(sum(counts.values()) for counts in self._losses(report).values())
         return f"{read:,} elements read, {written:,} written, {dropped:,} dropped"
+
+    def _log_far_ahead(self, report: RunReport) -> None:
+        for text, label, *words in self._far_ahead(report):
+            if (text, label) not in self._ahead:
+                self._ahead.add((text, label))
+                LOG.warning(text, self._run, label, *words)
+
+    def _far_ahead(self, report: RunReport) -> Iterator[tuple[str, ...]]:
+        """Yield what there is to say about event times far ahead of the clock: a text, the source and other words."""
+        for node in self._plan.nodes:
+            transform = report.transforms[node.label]
+            jump, count = transform.watermark_jump, transform.counters.get(TOO_FAR_AHEAD, 0)
+            if jump is not None:
+                yield _JUMPED, node.label, *(format_instant(int(at)) for at in (jump.event_time, jump.clock))
+            limit = max_ahead_of(node.source.watermark) if isinstance(node, Read) else None
+            if count and limit is not None:
+                yield _TOO_FAR, node.label, duration_text(limit), f"{count:,}"
 
     def _log_losses(self, report: RunReport) -> None:
         losses = self._losses(report)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from dataflow_model.errors import InvalidType
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.sharded.upgrade.carrying import Upgraded
     from dataflow_model.runners.sharded.upgrade.reading import StoppedRun
+    from dataflow_model.time import InstantLike
 
 __all__ = ["needs_spark", "upgrade"]
 
@@ -30,6 +31,7 @@ def upgrade(
     new: str | os.PathLike[str],
     *,
     drop: Collection[str] = (),
+    watermarks: Mapping[str, InstantLike] | None = None,
     spark: SparkSession | None = None,
     trust_checkpoint: bool = False,
 ) -> Upgraded:
@@ -48,6 +50,10 @@ def upgrade(
         new: a directory that does not exist yet, on a file system that the driver and the workers share.
         drop: the labels of transforms whose state may be lost: groupings that no longer exist or have another
             definition, and sources that no longer exist or should start again.
+        watermarks: by label, the watermarks to which sources are moved back, if event times in the far future have
+            moved them too far. The transforms that a source feeds follow. Windows that end before that instant stay
+            closed. Later ones that were emitted and have expired are opened again by their next element, as new
+            windows with nothing of what they had. See `docs/watermarks.md`.
         spark: the session with which to read the state of a run on Spark; by default one on this machine.
         trust_checkpoint: whether to read the old checkpoint even if other users may write to it, since a checkpoint
             contains code; see `LocalRunner`.
@@ -56,8 +62,9 @@ def upgrade(
         CheckpointInUse: if the run in `old` is alive.
         CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it was drained, has finished,
             or is in the middle of a commit.
-        InvalidArgument: if `new` exists, if `drop` names a transform that the old pipeline did not have, or for a URL.
-        InvalidType: if `drop` is a single label, or no collection.
+        InvalidArgument: if `new` exists, if `drop` or `watermarks` names a transform that the old pipeline did not
+            have, for a watermark that is not behind those of the run, or for a URL.
+        InvalidType: if `drop` is a single label, or no collection, or `watermarks` no mapping.
         StateCorruption: if the old state is damaged.
         UntrustedCheckpoint: if everybody may write to `old`.
         SinkError: if the new directory cannot be written.
@@ -73,9 +80,15 @@ def upgrade(
     if isinstance(given, str | bytes) or not isinstance(given, Collection):
         labels = [given] if isinstance(given, str) else ["delays", "rows"]
         raise InvalidType(f"`drop` must be a collection of labels, got {given!r}", hint=f"write drop={labels!r}")
+    moved: object = {} if watermarks is None else watermarks
+    if not isinstance(moved, Mapping):
+        raise InvalidType(
+            f"`watermarks` must map labels of sources to instants, got {moved!r}",
+            hint="write watermarks={'rows': '2013-01-01T12:00Z'}",
+        )
     before = checkpoint_path(old)
     check_trust(before, is_trusted=trusts(trust_checkpoint))
-    return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop)
+    return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop, watermarks=moved)
 
 
 def needs_spark(old: str) -> bool:

@@ -10,6 +10,7 @@ from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
 from dataflow_model.plan.sinks import Sink
 from dataflow_model.plan.sources import ElementsSource, Source
 from dataflow_model.plan.typevars import ElementT, KeyT, ResultT, ValueT
+from dataflow_model.plan.watermarks import check_ahead
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.pcollection import PBegin, PCollection
@@ -50,7 +51,8 @@ class Read(PTransform[PBegin, ResultT]):
 
     Raises:
         InvalidType: if `source` is not a source.
-        InvalidArgument: when it is applied, for a source with `max_skew` whose watermark has only one origin.
+        InvalidArgument: when it is applied, for a source with `max_skew` whose watermark has only one origin, or with
+            `max_ahead` but without event times.
 
     Source: the papers' injector; Beam's `Read`.
     """
@@ -77,6 +79,7 @@ class Read(PTransform[PBegin, ResultT]):
     def expand(self, pcoll: PBegin, /) -> ResultT:
         """Add the node."""
         self.source.watermark_origins.check_max_skew()
+        check_ahead(self.source.event_time, self.source.watermark)
         pipeline = pcoll.pipeline
         node = nodes.Read(label=pipeline.scope, source=self.source, dead_letters=self.dead_letters)
         types = {nodes.MAIN: self.element_type if self._output_type is None else self._output_type}

@@ -26,7 +26,7 @@ from dataflow_model.runners.spark.spark_logs import HOST, is_input_over
 from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from dataflow_model.plan.graph import Plan
@@ -152,17 +152,25 @@ class Run(Streamed):
         other.offset, other.stores = self.offset, self.stores
         return other
 
-    def carried_over(self, folder: Path, drop: Collection[str] = ()) -> Path:
+    def carried_over(
+        self, folder: Path, drop: Collection[str] = (), watermarks: Mapping[str, dm.EventTime] | None = None
+    ) -> Path:
         """Upgrade the run's checkpoint; it stays as it is."""
         record = self.checkpoint.record
         labels = self.program.shard_ids
         seeds = [read_shard(record, labels, shard, store) for (_, shard), store in self.stores.items()]
         batch = self.offset["batch"] - 1
-        write_seed(seeds, self.folder, folder, record, batch, self.offset, drop)
+        write_seed(seeds, self.folder, folder, record, batch, self.offset, drop, watermarks)
         return folder
 
-    def upgraded(self, build: Callable[[dm.Pipeline], Any], shards: int, drop: Collection[str] = ()) -> Run:
+    def upgraded(
+        self,
+        build: Callable[[dm.Pipeline], Any],
+        shards: int,
+        drop: Collection[str] = (),
+        watermarks: Mapping[str, dm.EventTime] | None = None,
+    ) -> Run:
         """Return a run that goes on from this one in a directory beside it."""
         folder = self.folder.with_name(f"{self.folder.name}-next")
         shutil.rmtree(folder, ignore_errors=True)
-        return Run(build, self.carried_over(folder, drop), self.rows, shards=shards)
+        return Run(build, self.carried_over(folder, drop, watermarks), self.rows, shards=shards)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 import numpy as np
@@ -16,6 +16,7 @@ from dataflow_model.plan.watermarks import (
     Explicit,
     Monotonic,
     WallTime,
+    max_ahead_of,
 )
 from dataflow_model.runners.engine.observing import WHOLE, Part, needs_skew
 from dataflow_model.runners.engine.skew import UNKNOWN, SkewSketch, quantiles_of
@@ -28,12 +29,21 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.sources import Source
 
-__all__ = ["NOTHING_YET", "OriginProgress", "Settled", "SourceProgress"]
+__all__ = ["NOTHING_YET", "Jump", "OriginProgress", "Settled", "SourceProgress"]
 
 NOTHING_YET: Final = int(MIN_TIMESTAMP)
 _END: Final = int(MAX_TIMESTAMP)
 _CELLS: Final = 2_000_000
 """The maximum number of ticks times origins that are computed at once (some tens of megabytes)."""
+_FAR: Final = 86_400_000_000
+"""How far ahead of the clock, in microseconds, a watermark is worth a warning: a day."""
+
+
+class Jump(NamedTuple):
+    """An event that has moved a watermark far ahead of the clock: its event time, and the clock when it arrived."""
+
+    event_time: int
+    clock: int
 
 
 @attrs.define
@@ -91,9 +101,10 @@ class OriginProgress:
 
 @attrs.frozen(eq=False)
 class _Course:
-    """One origin over some ticks: its watermark, its number of records, whether it counts, and the learned delays."""
+    """One origin over some ticks: its watermark, its progress, its records, whether it counts, and learned delays."""
 
     watermark: NDArray[np.int64]
+    reached: NDArray[np.int64]
     records: NDArray[np.int64]
     holds: NDArray[np.bool_]
     ended: NDArray[np.bool_]
@@ -148,8 +159,29 @@ class SourceProgress:
         for name in names:
             self.origins.setdefault(name, OriginProgress()).end()
 
+    def move_back(self, to: int, partitions: Iterable[str]) -> None:
+        """Set the watermark back, and wait for a new record of each origin that has not ended before it advances.
+
+        Args:
+            to: the new watermark; one that is behind it already stays.
+            partitions: the origins that the source declares.
+        """
+        self.declare(partitions)
+        if self.low <= to and self.origins:
+            return
+        self.low, self.high = to if self.low == NOTHING_YET else min(to, self.low), ()
+        self.settled.newest = min(self.settled.newest, to)
+        for origin in self.origins.values():
+            origin.greatest = origin.peak = origin.watermark = NOTHING_YET
+            origin.sketch = None
+            origin.pending.clear()
+
     def advance(
-        self, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float] = ()
+        self,
+        source: Source,
+        ready: NDArray[np.int64],
+        percentiles: Sequence[float] = (),
+        jumps: list[Jump] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the watermark after each complete tick, and its percentiles in columns; consume the observations.
 
@@ -157,6 +189,13 @@ class SourceProgress:
         counts, the watermark stays. The percentile p is the greatest event time that origins with at least p % of the
         weight have reached, where ended origins have reached +∞; with one origin, it is the greatest event time behind
         which at most 100 − p % of its records have been. Neither ever decreases.
+
+        Args:
+            source: the source.
+            ready: the complete ticks.
+            percentiles: the percentiles, lowest first.
+            jumps: what the events are added to that move the watermark more than a day ahead of the clock, unless
+                `max_ahead` of the estimator says how far it may be.
         """
         if source.watermark_origins.by is None:
             self.declare([WHOLE])
@@ -164,7 +203,7 @@ class SourceProgress:
         step = max(1, _CELLS // max(1, len(self.origins)))
         lows, highs = [], []
         for start in range(0, len(ready), step):
-            low, high = self._advance(source, ready[start : start + step], percentiles)
+            low, high = self._advance(source, ready[start : start + step], percentiles, jumps)
             lows.append(low)
             highs.append(high)
         if not lows:
@@ -172,7 +211,7 @@ class SourceProgress:
         return np.concatenate(lows), np.concatenate(highs)
 
     def _advance(
-        self, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float]
+        self, source: Source, ready: NDArray[np.int64], percentiles: Sequence[float], jumps: list[Jump] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         followed = sorted(self.origins.items())
         courses = [_follow(name, origin, source, ready, percentiles) for name, origin in followed]
@@ -198,6 +237,8 @@ class SourceProgress:
             high[:] = NOTHING_YET
         before = np.array([self.high], np.int64).reshape(1, len(percentiles))
         high = np.maximum.accumulate(np.maximum(np.maximum(high, low[:, None]), before), axis=0)
+        if jumps is not None and max_ahead_of(source.watermark) is None:
+            jumps += _jump(courses, self.low, low, ready)
         self.low = int(low[-1])
         self.high = tuple(high[-1].tolist())
         for (name, origin), course in zip(followed, courses, strict=True):
@@ -246,7 +287,7 @@ def _follow(
         watermark = np.full(len(ready), int(source.watermark.created_at(name)), np.int64)
         holds = np.ones(len(ready), np.bool_)
     ended = np.zeros(len(ready), np.bool_) if origin.ended is None else ready >= origin.ended
-    course = _Course(watermark, records[place], holds, ended, peaks[place], delays)
+    course = _Course(watermark, reached, records[place], holds, ended, peaks[place], delays)
     origin.greatest, origin.peak = int(greatest[-1]), int(peaks[-1])
     origin.records, origin.last = int(records[-1]), int(last[-1])
     origin.watermark = _END if ended[-1] else int(watermark[-1])
@@ -298,6 +339,17 @@ def _estimated(source: Source, reached: NDArray[np.int64]) -> NDArray[np.int64]:
             distinct, inverse = np.unique(reached, return_inverse=True)
             values = [int(estimator.watermark(EventTime(int(value)))) for value in distinct]
             return np.array(values, np.int64)[inverse]
+
+
+def _jump(courses: Sequence[_Course], before: int, low: NDArray[np.int64], ready: NDArray[np.int64]) -> list[Jump]:
+    """Return the event that first moves the watermark far ahead of the clock, if one does."""
+    moved = low > np.concatenate([[before], low[:-1]])
+    rows = np.flatnonzero(moved & (low > np.minimum(ready, _END - _FAR) + _FAR))
+    if not len(rows):
+        return []
+    row = int(rows[0])
+    reached = [int(course.reached[row]) for course in courses if course.watermark[row] == low[row]]
+    return [Jump(max(reached, default=int(low[row])), int(ready[row]))]
 
 
 def _within_one(course: _Course, count: int, low: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.rows import rows_of, values_of
-from dataflow_model.plan.watermarks import ARRIVAL, AdaptiveLateness, Explicit
+from dataflow_model.plan.watermarks import ARRIVAL, AdaptiveLateness, Explicit, max_ahead_of
 from dataflow_model.runners.engine.uniform import uniform
 from dataflow_model.runners.engine.user_code import user_error
-from dataflow_model.time import MIN_TIMESTAMP
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,11 +22,25 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.sources import Source
 
-__all__ = ["WHOLE", "GoodRows", "NamedRows", "Observations", "Observer", "Part", "Rows", "needs_skew"]
+__all__ = [
+    "TOO_FAR_AHEAD",
+    "WHOLE",
+    "GoodRows",
+    "NamedRows",
+    "Observations",
+    "Observer",
+    "Part",
+    "Rows",
+    "at_tick",
+    "needs_skew",
+]
 
 WHOLE: Final = ""
 """The watermark origin of a source that has only one."""
+TOO_FAR_AHEAD: Final = "elements_too_far_ahead"
+"""The counter of the elements of a source that do not move its watermark, because of `max_ahead`."""
 _NONE: Final = int(MIN_TIMESTAMP)
+_END: Final = int(MAX_TIMESTAMP)
 _PUNCTUATION: Final = "let the function of dm.Explicit return False for such a row"
 
 
@@ -59,6 +73,9 @@ class Observations:
         ticks: the distinct values of the clock, ascending.
         parts: the observations by origin of the watermark.
         version: the version of the origin that was read; `None` if it cannot change.
+        too_far: the number of records that are in no part, since they are too far ahead of the clock.
+        unplaced: the records themselves instead of `parts`, if they may be too far ahead of a clock that is not known
+            where they are read.
     """
 
     label: str
@@ -66,6 +83,62 @@ class Observations:
     ticks: NDArray[np.int64]
     parts: tuple[Part, ...] = ()
     version: tuple[int | str, ...] | None = None
+    too_far: int = 0
+    unplaced: _Records | None = None
+
+    def counts(self) -> dict[str, int]:
+        """Return the counter of the records that are too far ahead, if there are any."""
+        return {TOO_FAR_AHEAD: self.too_far} if self.too_far else {}
+
+
+@attrs.frozen(eq=False)
+class _Records:
+    """Records in columns, and rows that are none.
+
+    Attributes:
+        ticks, times: the clock value and the event time of each; −∞ for a row that is no record.
+        marks: the event times that the estimator uses; −∞ for those that it ignores.
+        names: the origin of the watermark of each, `None` for a row that is no record; `None` if all have the same.
+    """
+
+    ticks: NDArray[np.int64]
+    times: NDArray[np.int64]
+    marks: NDArray[np.int64]
+    names: NDArray[np.object_] | None = None
+
+    def take(self, rows: NDArray[Any]) -> _Records:
+        """Return some of them."""
+        names = None if self.names is None else self.names[rows]
+        return _Records(self.ticks[rows], self.times[rows], self.marks[rows], names)
+
+    def near(self, limit: int) -> _Records:
+        """Return those that are at most `limit` ahead of the clock."""
+        far = self.times > np.minimum(self.ticks, _END - limit) + limit
+        return self.take(np.flatnonzero(~far)) if far.any() else self
+
+    def parts(self, origin: str, *, with_times: bool) -> tuple[Part, ...]:
+        """Return the summaries by origin of the watermark; `origin` is the only one if they have no names."""
+        if not len(self.ticks):
+            return ()
+        if self.names is None:
+            return (self._part(origin, with_times=with_times),)
+        return tuple(
+            self.take(np.flatnonzero(self.names == name))._part(name, with_times=with_times)  # noqa: SLF001
+            for name in sorted({name for name in self.names.tolist() if name is not None})
+        )
+
+    def _part(self, name: str, *, with_times: bool) -> Part:
+        ticks, times, marks = self.ticks, self.times, self.marks
+        if (ticks[1:] < ticks[:-1]).any():
+            order = np.argsort(ticks, kind="stable")
+            ticks, times, marks = ticks[order], times[order], marks[order]
+        starts = np.flatnonzero(np.concatenate([[True], ticks[1:] != ticks[:-1]]))
+        counts = np.add.reduceat((times > _NONE).astype(np.int64), starts)
+        sorted_times = None
+        if with_times:
+            records = times > _NONE
+            sorted_times = times[records][np.lexsort((times[records], ticks[records]))]
+        return Part(name, ticks[starts], np.maximum.reduceat(marks, starts), counts, sorted_times)
 
 
 class Rows(Protocol):
@@ -171,6 +244,7 @@ class Observer:
     def __init__(self, label: str, origin: str, source: Source, percentiles: Sequence[float] = ()) -> None:
         self._label, self._origin, self._source = label, origin, source
         self._skews = needs_skew(source, percentiles)
+        self._limit = _limit_of(source)
         self._ticks: list[NDArray[np.int64]] = []
         self._times: list[NDArray[np.int64]] = []
         self._marks: list[NDArray[np.int64]] = []
@@ -214,24 +288,48 @@ class Observer:
         ticks, times = np.concatenate(self._ticks), np.concatenate(self._times)
         marks = np.concatenate(self._marks) if isinstance(self._source.watermark, Explicit) else times
         by = self._source.watermark_origins.by
-        if by is None or by == "file":
-            parts = [self._part(WHOLE if by is None else self._origin, ticks, times, marks)]
-        else:
+        names = None
+        if by is not None and by != "file":
             names = np.array([name for batch in self._names for name in batch], dtype=object)
-            parts = []
-            for name in sorted({name for name in names.tolist() if name is not None}):
-                rows = np.flatnonzero(names == name)
-                parts.append(self._part(name, ticks[rows], times[rows], marks[rows]))
-        return Observations(self._label, self._origin, distinct(ticks), tuple(parts), version)
+        records = _Records(ticks, times, marks, names)
+        observations = Observations(self._label, self._origin, distinct(ticks), version=version)
+        if self._limit is not None and observations.ticks[0] == _NONE:
+            return attrs.evolve(observations, unplaced=records)
+        return _summarised(observations, records, self._source, self._limit, with_times=self._skews)
 
-    def _part(self, name: str, ticks: NDArray[np.int64], times: NDArray[np.int64], marks: NDArray[np.int64]) -> Part:
-        if (ticks[1:] < ticks[:-1]).any():
-            order = np.argsort(ticks, kind="stable")
-            ticks, times, marks = ticks[order], times[order], marks[order]
-        starts = np.flatnonzero(np.concatenate([[True], ticks[1:] != ticks[:-1]]))
-        counts = np.add.reduceat((times > _NONE).astype(np.int64), starts)
-        sorted_times = None
-        if self._skews:
-            records = times > _NONE
-            sorted_times = times[records][np.lexsort((times[records], ticks[records]))]
-        return Part(name, ticks[starts], np.maximum.reduceat(marks, starts), counts, sorted_times)
+
+def at_tick(seen: Observations, tick: int, source: Source, percentiles: Sequence[float]) -> Observations:
+    """Return the observations of records whose tick was not known where they were read.
+
+    Args:
+        seen: the observations.
+        tick: the tick.
+        source: the source.
+        percentiles: the percentiles below 100 that the plan's triggers wait for.
+    """
+    now = np.full(1, tick, np.int64)
+    records = seen.unplaced
+    if records is None:
+        return attrs.evolve(seen, ticks=now, parts=tuple(attrs.evolve(part, ticks=now) for part in seen.parts))
+    records = attrs.evolve(records, ticks=np.full(len(records.ticks), tick, np.int64))
+    placed = attrs.evolve(seen, ticks=now, unplaced=None)
+    return _summarised(placed, records, source, _limit_of(source), with_times=needs_skew(source, percentiles))
+
+
+def _summarised(
+    observations: Observations, records: _Records, source: Source, limit: int | None, *, with_times: bool
+) -> Observations:
+    """Return observations with the summaries of records, without those that are too far ahead of the clock.
+
+    For the watermark those do not exist, so an origin that sends nothing else does not count, and may become idle.
+    """
+    near = records if limit is None else records.near(limit)
+    origin = WHOLE if source.watermark_origins.by is None else observations.origin
+    too_far = len(records.ticks) - len(near.ticks)
+    return attrs.evolve(observations, parts=near.parts(origin, with_times=with_times), too_far=too_far)
+
+
+def _limit_of(source: Source) -> int | None:
+    """Return how far ahead of the clock a record may be to move the watermark of a source; `None` for no limit."""
+    limit = max_ahead_of(source.watermark)
+    return None if limit is None else int(limit)

@@ -22,11 +22,13 @@ from dataflow_model.runners.engine.watermarks import WatermarkLane
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from dataflow_model.plan.sources import Source
+    from dataflow_model.runners.engine.estimation import Jump
     from dataflow_model.runners.engine.observing import Observations
 
 __all__ = ["NOTHING_AWAITED", "TO_COME", "Awaited", "ReplayProgress", "Timeline"]
@@ -61,12 +63,16 @@ class Timeline:
         closes: whether each instant completes its tick.
         watermarks: by source, its watermarks at each instant; without percentiles if no trigger waits for one.
         signals: by place, the signals that take effect at an instant.
+        jumps: by source, an event that has moved its watermark far ahead of the clock.
+        counts: by source, what was counted when the watermarks were computed; only in bounded runs.
     """
 
     at: InstantLane = attrs.field(factory=functools.partial(InstantLane.of, ()))
     closes: Sequence[bool] = attrs.field(factory=list)
     watermarks: dict[str, WatermarkLane] = attrs.field(factory=dict)
     signals: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
+    jumps: dict[str, Jump] = attrs.field(factory=dict)
+    counts: dict[str, Counter[str]] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self.at)
@@ -78,6 +84,8 @@ class Timeline:
             part(self.closes, start, stop),
             {label: lane.part(start, stop) for label, lane in self.watermarks.items()},
             {place - start: names for place, names in self.signals.items() if start <= place < stop},
+            {} if start else self.jumps,
+            {} if start else self.counts,
         )
 
     @property
@@ -128,7 +136,7 @@ class ReplayProgress:
             self.reached[place] = max(tick, self.reached.get(place, NOTHING_YET))
             self.last[seen.label] = max(tick, self.last.get(seen.label, NOTHING_YET))
             self.sources.setdefault(seen.label, SourceProgress()).observe(seen.parts)
-            if seen.label in named:
+            if seen.label in named and seen.parts:
                 self.names.setdefault(place, set()).update(part.name for part in seen.parts)
         if observations:
             self.waiting = distinct(np.concatenate([self.waiting, *(seen.ticks for seen in observations)]))
@@ -208,7 +216,10 @@ class ReplayProgress:
         self.begun = self.begun or len(ready) > 0
         known = {label: self.sources.setdefault(label, SourceProgress()) for label in sources}
         before = {label: (progress.low, progress.high) for label, progress in known.items()}
-        values = {label: _watermarks(known[label], source, ready, awaited) for label, source in sources.items()}
+        jumps: dict[str, list[Jump]] = {label: [] for label in sources}
+        values = {
+            label: _watermarks(known[label], source, ready, awaited, jumps[label]) for label, source in sources.items()
+        }
         ends = self._ends(ended, ready, bound)
         courses = {label: course for label, source in sources.items() if (course := course_of(source)) is not None}
         for course in courses.values():
@@ -218,6 +229,7 @@ class ReplayProgress:
         timeline = self._weave(ready, values, before, ends, awaited)
         for label, course in courses.items():
             timeline.watermarks[label] = WatermarkLane(*course.reached(timeline.at, len(awaited.percentiles)))
+        timeline.jumps = {label: of_source[0] for label, of_source in jumps.items() if of_source}
         return timeline
 
     def _ends(self, ended: Sequence[str], ready: NDArray[np.int64], bound: int | None) -> dict[int, list[str]]:
@@ -298,10 +310,10 @@ class ReplayProgress:
 
 
 def _watermarks(
-    progress: SourceProgress, source: Source, ready: NDArray[np.int64], awaited: Awaited
+    progress: SourceProgress, source: Source, ready: NDArray[np.int64], awaited: Awaited, jumps: list[Jump]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return a source's watermark after each complete tick, and its percentiles in columns."""
     course = course_of(source)
     if course is not None:
         return course.reached(InstantLane(ready, np.zeros_like(ready)), len(awaited.percentiles))
-    return progress.advance(source, ready, awaited.percentiles)
+    return progress.advance(source, ready, awaited.percentiles, jumps)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model.errors import LOG
 from dataflow_model.micros import wall_clock
-from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.runner import RunnerState, is_observed
+from dataflow_model.plan.watermarks import max_ahead_of
 from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.reporting import Measured, make_report
 from dataflow_model.time import EventTime
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundedRun"]
 
+_NO_EFFECT: Final = (
+    "`max_ahead` of %r has no effect in this run: its input has an end and no replay clock, so all elements arrive at "
+    "once and none is late. Pass processing_time= with the column of the clock, or run a stream, with a checkpoint"
+)
+
 
 class BoundedRun(BackgroundRun):
     """What bounded runs in one process and in several have in common."""
@@ -26,6 +33,10 @@ class BoundedRun(BackgroundRun):
     def __init__(self, staged: StagedPlan, runner: str) -> None:
         super().__init__(staged, runner)
         self._began = wall_clock()
+        if is_observed() and not any(read.source.has_own_clock for read in staged.sources):
+            for read in staged.sources:
+                if max_ahead_of(read.source.watermark) is not None:
+                    LOG.warning(_NO_EFFECT, read.label)
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label."""

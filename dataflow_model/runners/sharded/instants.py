@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-import attrs
-import numpy as np
-
 from dataflow_model.errors import SourceError
 from dataflow_model.runners.engine.estimation import SourceProgress
+from dataflow_model.runners.engine.observing import at_tick
 from dataflow_model.runners.engine.order_lanes import InstantLane
 from dataflow_model.runners.engine.timeline import Timeline
 from dataflow_model.runners.engine.watermarks import WatermarkLane, Watermarks
@@ -43,9 +41,10 @@ def make_timeline(
         control: the driver's decisions for the micro-batch.
         reads: the observations and the counts of each read.
     """
-    for observations, counts in reads:
-        meta.counters.setdefault(observations.label, Counter()).update(counts)
     sources = {read.label: read.source for read in program.staged.sources}
+    placed = [_at_tick(program, observations, control.wall) for observations, _ in reads]
+    for observations, (_, counts) in zip(placed, reads, strict=True):
+        meta.counters.setdefault(observations.label, Counter()).update({**counts, **observations.counts()})
     replay = meta.replay
     replay.signals += control.signals
     if control.steps is not None:
@@ -53,7 +52,7 @@ def make_timeline(
     for label, names in control.declared:
         replay.declare(label, names)
     skewed = [label for label, source in sources.items() if source.watermark_origins.max_skew is not None]
-    replay.observe([_at_tick(observations, control.wall) for observations, _ in reads], skewed)
+    replay.observe(placed, skewed)
     for label, names in control.finished:
         replay.finish(label, names, by_origin=sources[label].watermark_origins.by == "file")
     for label, changes in control.changes:
@@ -173,9 +172,8 @@ def _open_in_dataframes(program: Program, meta: ShardMeta, control: Control) -> 
     return origins
 
 
-def _at_tick(seen: Observations, wall: int | None) -> Observations:
+def _at_tick(program: Program, seen: Observations, wall: int | None) -> Observations:
     """Replace `NOW` in the observations by the tick of the micro-batch."""
     if wall is None or not len(seen.ticks) or seen.ticks[0] != NOW[0]:
         return seen
-    now = np.full(1, wall, np.int64)
-    return attrs.evolve(seen, ticks=now, parts=tuple(attrs.evolve(part, ticks=now) for part in seen.parts))
+    return at_tick(seen, wall, program.staged.source(seen.label), program.awaited.percentiles)

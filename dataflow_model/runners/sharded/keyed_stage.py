@@ -136,6 +136,7 @@ class _MicroBatch:
         metrics = self._metrics()
         if self.depth == 1:
             note_sources(metrics, task.program, state.meta, self.inbox.control, self.inbox.seen)
+            metrics["jumps"] = {label: tuple(jump) for label, jump in timeline.jumps.items()}
         state.commit(task, self.depth, self.shard)
         metrics["state"] = state_sizes(state.shard.machines)
         metrics["clock"] = timeline.at[-1][0] if timeline.at else None

@@ -75,6 +75,7 @@ def read_measured(directory: str, plan: Plan, pending_since: int | None = None) 
         clock=progress.get("clock", 0),
         commits=progress.get("commits", 0),
         pending_since=pending_since,
+        jumps=progress.get("jumps", {}),
     )
 
 
@@ -93,6 +94,7 @@ def progress_after(
     known = before.get("watermarks", {})
     watermarks: dict[str, int] = {}
     cache: Counter[str] = Counter(before.get("cache", {}))
+    jumps: dict[str, Sequence[int]] = dict(before.get("jumps", {}))
     sources: dict[str, Any] = {name: before[name] for name in _OF_SOURCES if name in before}
     by_origin: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in _BY_ORIGIN}
     for part in metrics:
@@ -106,6 +108,7 @@ def progress_after(
         for label, watermark in part["watermarks"].items():
             watermarks[label] = min(watermark, watermarks.get(label, watermark))
         cache.update([part["cache"]] if "cache" in part else [])
+        jumps = {**part.get("jumps", {}), **jumps}
         for label, size in part.get("state", {}).items():
             state[label] = [had + increase for had, increase in zip(state.get(label, (0, 0)), size, strict=True)]
         entries: dict[str, Any] = {**part}
@@ -126,6 +129,7 @@ def progress_after(
         "tally": total.to_json(),
         "state": state or before.get("state", {}),
         "clock": max(ticks, default=before.get("clock", 0)),
+        "jumps": jumps,
         "moment": min(moments, default=None),
         "commits": before.get("commits", 0) + 1,
         **{name: _open_after(before.get(name, {}), after) for name, after in by_origin.items()},

@@ -65,6 +65,7 @@ def follow_sources(
         FOLLOWED: base64.b64encode(seal(meta)).decode(),
     }
     note_sources(metrics, program, meta, control, reads)
+    metrics["jumps"] = {label: tuple(jump) for label, jump in timeline.jumps.items()}
     return [metrics]
 
 

@@ -33,6 +33,7 @@ class TaskMetrics(TypedDict):
         versions: by bounded source, the version of each origin that was read; `None` for one without unread rows.
         enough: whether the input has ended before all rows were read.
         ended: the labels of the sources whose last row has been read.
+        jumps: by source, an event that has moved its watermark far ahead of the clock: its event time, and the clock.
         followed: the state of the sources of a stream without keyed stages.
     """
 
@@ -50,4 +51,5 @@ class TaskMetrics(TypedDict):
     versions: NotRequired[dict[str, dict[str, Any]]]
     enough: NotRequired[bool]
     ended: NotRequired[list[str]]
+    jumps: NotRequired[dict[str, tuple[int, ...]]]
     followed: NotRequired[str]

@@ -86,8 +86,9 @@ def do_work(task: Task, work: JobWork) -> Iterator[Row]:
             for part in work.parts:
                 seen: dict[str, int] = {}
                 for row in read_slice(task, part, None, writer):
-                    if row.kind == Kind.SEEN:  # only the number of rows is used here, not the watermarks
-                        seen = load(row.payload)[1]
+                    if row.kind == Kind.SEEN:  # only the numbers of rows are used here, not the watermarks
+                        observations, counted = load(row.payload)
+                        seen = {**counted, **observations.counts()}
                     else:
                         yield row
                 counts.setdefault(part.label, Counter()).update(seen)

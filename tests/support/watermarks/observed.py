@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.sources import Source
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
+from dataflow_model.plan.watermarks import max_ahead_of
 from dataflow_model.runners.engine.observing import NamedRows, Observations, Observer
 from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
 
@@ -41,6 +42,16 @@ class Rows(Source):
     processing_time: str | None = "tick"
 
 
+@attrs.frozen
+class Doubling:
+    """An estimator of a user's own: twice the greatest event time."""
+
+    max_ahead: dm.Duration | None = None
+
+    def watermark(self, reached: dm.EventTime) -> dm.EventTime:
+        return reached if reached == dm.MIN_TIMESTAMP else dm.EventTime(2 * int(reached))
+
+
 def records(most_ticks: int = 12, partitions: str = "abc") -> st.SearchStrategy[list[Record]]:
     """Draw records in order of their ticks, several to a tick, out of order in event time."""
     drawn_records = st.builds(
@@ -56,14 +67,21 @@ def records(most_ticks: int = 12, partitions: str = "abc") -> st.SearchStrategy[
 
 
 def estimators() -> st.SearchStrategy[Any]:
-    """Draw an estimator."""
+    """Draw an estimator, perhaps with a limit on how far ahead of the clock event times may be."""
+    lengths = st.builds(dm.Duration, micros=st.integers(0, 20))
     return st.one_of(
-        st.just(dm.Monotonic()),
-        st.integers(0, 20).map(lambda delay: dm.BoundedOutOfOrderness(dm.Duration(micros=delay))),
-        st.integers(0, 20).map(lambda delay: dm.WallTime(dm.Duration(micros=delay))),
-        st.just(dm.Explicit(lambda record: record.closes)),
-        st.sampled_from([0.5, 0.2]).map(dm.AdaptiveLateness),
+        st.builds(dm.WallTime, lengths),
+        st.builds(dm.Monotonic, max_ahead=limits()),
+        st.builds(dm.BoundedOutOfOrderness, lengths, max_ahead=limits()),
+        st.builds(dm.Explicit, st.just(lambda record: record.closes), max_ahead=limits()),
+        st.builds(dm.AdaptiveLateness, st.sampled_from([0.5, 0.2]), max_ahead=limits()),
+        st.builds(Doubling, max_ahead=limits()),
     )
+
+
+def limits() -> st.SearchStrategy[dm.Duration | None]:
+    """Draw a `max_ahead`."""
+    return st.none() | st.builds(dm.Duration, micros=st.integers(0, 90))
 
 
 def origins(partitions: str = "abc") -> st.SearchStrategy[WatermarkOrigins]:
@@ -118,7 +136,12 @@ def plain_course(source: Rows, seen: Sequence[Record], percentiles: Sequence[flo
     before = (NOTHING,) * (1 + len(percentiles))
     by_column = source.watermark_origins.by is not None
     for tick in sorted({record.tick for record in seen}):
-        past = [record for record in seen if record.tick <= tick]
+        limit = max_ahead_of(source.watermark)
+        past = [
+            record
+            for record in seen
+            if record.tick <= tick and (limit is None or record.time - record.tick <= int(limit))
+        ]
         names = {record.partition if by_column else "" for record in past} | set(source.watermark_origins.partitions)
         reached: dict[str, tuple[int, int]] = {}  # watermark and weight of those that count
         for name in names:

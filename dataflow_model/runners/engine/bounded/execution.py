@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.ahead import Ahead
     from dataflow_model.runners.engine.bounded.inputs import InputChunk
     from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.estimation import Jump
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.order_lanes import InstantLane
     from dataflow_model.runners.engine.shard import Arrivals
@@ -75,6 +76,7 @@ class Execution:
         watermarks: the current watermarks of each producer.
         tally: the counts of the run, if the runner collects them.
         reached: the current value of the run's clock.
+        jumps: by source, an event that has moved its watermark far ahead of the clock.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Execution:
         self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in staged.whole.nodes}
         self.tally = Tally()
         self.reached = 0
+        self.jumps: dict[str, Jump] = {}
         self._lanes: dict[str, WatermarkLane] = {}
         plan = staged.plan
         self._fragments = {read.label: Fragment(plan, read.label, staged.cuts, ahead.sides) for read in staged.sources}
@@ -145,6 +148,9 @@ class Execution:
     def _run(self, chunk: InputChunk) -> PanesBySink:
         """Run a chunk stage by stage: its arrivals then contain what reaches the sinks, but for the panes returned."""
         timeline, arrivals = chunk.timeline, chunk.arrivals
+        self.jumps = timeline.jumps | self.jumps
+        for label, counts in timeline.counts.items():
+            self.counters[label].update(counts)
         watermarks = dict(timeline.watermarks)
         panes: PanesBySink = {}
         for shard in self._shards:
@@ -184,6 +190,7 @@ class Execution:
             clock=self.reached,
             commits=commits,
             pending_since=pending_since,
+            jumps=self.jumps,
         )
         return self._ahead.in_measured(measured)
 

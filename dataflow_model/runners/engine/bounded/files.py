@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -104,7 +105,12 @@ def timeline_of(
         if course is not None:
             progress.observe([Observations(label, WHOLE, course.clocks(0))])
     replays = any(source.has_own_clock for source in sources.values())
-    return progress.timeline(sources, (), tuple(sources), None if replays else clock, awaited)
+    timeline = progress.timeline(sources, (), tuple(sources), None if replays else clock, awaited)
+    for seen in observations:
+        timeline.counts.setdefault(seen.label, Counter()).update(seen.counts())
+    if not replays:  # at the only tick, nothing is late yet
+        timeline.jumps.clear()
+    return timeline
 
 
 class RowReader:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from dataflow_model.runners.engine.bounded.files import ListedSource
+    from dataflow_model.runners.engine.estimation import Jump
     from dataflow_model.runners.sharded.feed.slices import Slice
 
 __all__ = [
@@ -91,6 +92,7 @@ class Progress:
         state: the entries of each transform's state.
         watermarks: the low watermark of each source and keyed node; the same on every worker.
         clock: the clock.
+        jumps: by source, an event that has moved its watermark far ahead of the clock; the same on every worker.
     """
 
     counters: dict[str, Counter[str]] = attrs.field(factory=dict)
@@ -98,6 +100,7 @@ class Progress:
     state: dict[str, int] = attrs.field(factory=dict)
     watermarks: dict[str, int] = attrs.field(factory=dict)
     clock: int = 0
+    jumps: dict[str, Jump] = attrs.field(factory=dict)
 
 
 @attrs.frozen

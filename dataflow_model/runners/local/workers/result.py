@@ -121,6 +121,7 @@ class WorkersResult(BoundedRun):
             clock=max((progress.clock for progress in workers), default=0),
             commits=commits,
             pending_since=pending_since,
+            jumps=workers[0].jumps if workers else {},
         )
         return self._job.counted.in_measured(measured)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.records import Record
     from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.estimation import Jump
     from dataflow_model.runners.engine.observing import Observations
     from dataflow_model.runners.engine.shard import Arrivals
     from dataflow_model.runners.local.workers.exchange import Exchange
@@ -75,6 +76,7 @@ class ShardRun:
         self._panes: list[PanesBySink] = []
         self._watermarks: dict[str, WatermarkLane] = {}
         self._clock = 0
+        self._jumps: dict[str, Jump] = {}
 
     def run(self) -> dict[str, JoinedRecords]:
         """Return the records that reach each sink from this shard, in order."""
@@ -97,6 +99,7 @@ class ShardRun:
             {label: entries for label, (entries, _) in state_sizes(machines).items()},
             {label: lane.advanced(MIN_WATERMARKS)[-1].low for label, lane in self._watermarks.items()},
             self._clock,
+            self._jumps,
         )
 
     # Sources ----------------------------------------------------------------------------------------------------------
@@ -132,7 +135,11 @@ class ShardRun:
             observations += seen_by_worker
         inputs = inputs_of(staged)
         reads = [*inputs.rows, *inputs.static]
-        return timeline_of(reads, assignment.listed, observations, program.wall, program.awaited)
+        for own in seen:
+            self._counters[own.label].update(own.counts())
+        timeline = timeline_of(reads, assignment.listed, observations, program.wall, program.awaited)
+        self._jumps = timeline.jumps
+        return timeline
 
     def _through(self, label: str, tag: str, bundle: Bundle) -> Arrivals:
         """Run the transforms that are fused with a source."""

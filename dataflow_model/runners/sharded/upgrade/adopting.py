@@ -82,6 +82,7 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
         if record.definitions.get(label) == definition and label not in manifest.drop and label not in of_parts
     }
     _check_scripts(path, manifest, staged)
+    _check_watermarks(path, manifest, staged)
     lost = [label for label in _kept(manifest) if label not in fits and label not in manifest.drop]
     if lost:
         lines = [_loss(label, manifest, record, of_parts.get(label)) for label in lost]
@@ -178,6 +179,17 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
             "together with those of all sources, so no source may be added or removed, got "
             f"{sorted(scripts | others)}",
             hint="start the new pipeline with a new checkpoint",
+        )
+
+
+def _check_watermarks(path: str, manifest: Manifest, staged: StagedPlan) -> None:
+    """Reject a watermark for a source that the pipeline does not read."""
+    gone = sorted(manifest.watermarks.keys() - {node.label for node in staged.sources})
+    if gone:
+        raise CheckpointMismatch(
+            f"{path!r} was upgraded from {manifest.old!r} with a watermark for {', '.join(map(repr, gone))}, which "
+            "this pipeline does not read",
+            hint="give the source its old label, or upgrade again without a watermark for it",
         )
 
 

@@ -1,7 +1,8 @@
 """The state of a whole run, independent of its shards and stages, by the labels of transforms.
 
 `gather` collects it from the shards of an old run; `share` returns the part with which a shard of a new run begins. No
-watermark of the new run is ahead of that of any shard of the old run, so no element becomes late by an upgrade.
+watermark of the new run is ahead of that of any shard of the old run, so no element becomes late by an upgrade. Only at
+the user's request is one behind all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import attrs
 
 from dataflow_model.plan.nodes import Write
 from dataflow_model.plan.stages import owner_of_cut
+from dataflow_model.runners.engine.estimation import SourceProgress
 from dataflow_model.runners.engine.lanes import taken
 from dataflow_model.runners.engine.order import before_stages, pass_stages, shard_by_order
 from dataflow_model.runners.engine.shard import least_by_instant
@@ -29,6 +31,7 @@ from dataflow_model.time import MAX_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.order import At
     from dataflow_model.runners.engine.resharding import Share
     from dataflow_model.runners.engine.shard import StageShard
@@ -102,6 +105,36 @@ class Carried:
                 position.pop("percentiles", None)
             if self.replay is not None:
                 self.replay.forget_percentiles()
+
+    def move_back(self, watermarks: Mapping[str, int], staged: StagedPlan) -> None:
+        """Move the watermarks of some sources back, and those of all transforms that they feed.
+
+        Args:
+            watermarks: the new watermarks, by source.
+            staged: the new pipeline.
+        """
+        moved = dict(watermarks)
+        for label, to in watermarks.items():
+            if self.replay is not None:
+                partitions = staged.source(label).watermark_origins.partitions
+                self.replay.sources.setdefault(label, SourceProgress()).move_back(to, partitions)
+        for node in staged.keyed:
+            feeds = [staged.feeds[node.label], *staged.side_feeds.get(node.label, {}).values()]
+            behind = [moved[producer] - back for feed in feeds for producer, back in feed.items() if producer in moved]
+            if behind:
+                moved[node.label] = min(behind)
+        for label, to in moved.items():
+            self.watermarks[label] = min(to, self.watermarks.get(label, to))
+            if label in self.percentiles:
+                self.percentiles[label] = tuple(min(to, value) for value in self.percentiles[label])
+            position = self.positions.get(label, {})
+            for name in position.keys() & {"watermark", "percentiles"}:
+                value = position[name]
+                position[name] = min(to, value) if name == "watermark" else tuple(min(to, each) for each in value)
+            join = self.joins.get(label)
+            if join is not None:
+                join.main = join.main.held(to)
+                join.watermarks = [min(to, watermark) for watermark in join.watermarks]
 
 
 def gather(stages: Mapping[int, Sequence[ShardMeta]], nodes: Mapping[int, Collection[str]]) -> Carried:

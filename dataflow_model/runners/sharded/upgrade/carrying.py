@@ -34,6 +34,7 @@ from dataflow_model.runners.sharded.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
 from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
+from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_time, format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.upgrade.carried import Carried
     from dataflow_model.runners.sharded.upgrade.reading import ShardFound, StoppedRun
     from dataflow_model.runners.sharded.upgrade.seed import Manifest
+    from dataflow_model.time import InstantLike
 
 __all__ = ["Upgraded", "carry_over", "write_seed"]
 
@@ -59,6 +61,7 @@ class Upgraded:
         waiting: the number of buffered elements of each transform with state, whose instant was not complete.
         rows: the number of rows that each source had read from its files; 0 for a source without files.
         dropped: the transforms whose state was dropped at your request.
+        watermarks: the watermarks to which sources were moved back at your request.
         batch: the old run's last committed micro-batch, from 0.
     """
 
@@ -67,9 +70,12 @@ class Upgraded:
     rows: Mapping[str, int]
     dropped: tuple[str, ...]
     batch: int
+    watermarks: Mapping[str, EventTime] = attrs.field(factory=dict)
 
 
-def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]) -> Upgraded:
+def carry_over(
+    old: str, new: str, stopped: StoppedRun, *, drop: Collection[str], watermarks: Mapping[str, InstantLike]
+) -> Upgraded:
     """Carry the state of a stopped run into a new checkpoint; see `upgrade`.
 
     Args:
@@ -77,6 +83,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         new: the new checkpoint.
         stopped: the part of the old checkpoint that belongs to the host of the run.
         drop: the labels of transforms whose state may be lost.
+        watermarks: the watermarks to which sources are moved back.
     """
     before, target = pathlib.Path(old).absolute(), pathlib.Path(new).absolute()
     record = RunRecord.read(str(common_part(before)))
@@ -91,11 +98,12 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
         raise InvalidArgument(f"{str(new)!r} is inside {str(old)!r}", hint="pass a directory outside it")
     batch, offset = _last_commit(str(old), before, stopped)
     _check_drop(record, offset, drop)
+    moved = _moved_back(read_progress(str(common_part(before))).get("watermarks", {}), offset, watermarks)
     try:
         make_folder(target.parent)
         with working_folder(target) as fresh:
             shards = stopped.shards(batch, record)
-            manifest = write_seed(shards, before, fresh, record, batch, offset, drop)
+            manifest = write_seed(shards, before, fresh, record, batch, offset, drop, moved)
             sync_all(fresh)
             fresh.replace(target)
         sync_to_disk(target.parent)
@@ -104,7 +112,7 @@ def carry_over(old: str, new: str, stopped: StoppedRun, *, drop: Collection[str]
             f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
         ) from error
     rows = {label: rows_read(offset, label) for label in offset["begun"]}
-    return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch)
+    return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch, moved)
 
 
 def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[int, Offset]:
@@ -163,6 +171,38 @@ def _check_drop(record: RunRecord, offset: Mapping[str, Any], drop: Collection[s
             )
 
 
+def _moved_back(
+    known: Mapping[str, int], offset: Offset, watermarks: Mapping[str, InstantLike]
+) -> dict[str, EventTime]:
+    """Return the watermarks to which sources are moved back, after checking that none of them moves forward.
+
+    Args:
+        known: the watermarks of the old run, by transform.
+        offset: the offset of its sources.
+        watermarks: what the user has passed.
+    """
+    moved = {label: event_time(to) for label, to in watermarks.items()}
+    for label, to in moved.items():
+        if label not in offset["begun"]:
+            raise InvalidArgument(
+                f"`watermarks` must name sources of the old pipeline that read rows, got {label!r}",
+                hint=f"these are {', '.join(map(repr, offset['begun'])) or 'none: a script sets its watermark itself'}",
+            )
+        if not MIN_TIMESTAMP < to < MAX_TIMESTAMP:
+            raise InvalidArgument(
+                f"the watermark of {label!r} must be an instant, got {to!r}",
+                hint="pass '2013-01-01T12:00Z', for example",
+            )
+        last = EventTime(known.get(label, MIN_TIMESTAMP))
+        if to > last:
+            raise InvalidArgument(
+                f"a watermark can only be moved back, got {format_instant(int(to))} for {label!r}, which is at "
+                f"{format_instant(int(last))}",
+                hint="pass that instant or an earlier one, or leave the source out",
+            )
+    return moved
+
+
 def write_seed(
     shards: Iterable[ShardFound],
     before: pathlib.Path,
@@ -171,6 +211,7 @@ def write_seed(
     batch: int,
     offset: Offset,
     drop: Collection[str],
+    watermarks: Mapping[str, EventTime] | None = None,
 ) -> Manifest:
     """Write the common part of a new checkpoint, in which no run has started, and return its manifest.
 
@@ -182,6 +223,7 @@ def write_seed(
         batch: its last committed micro-batch.
         offset: the offset of its sources at that time.
         drop: the labels of transforms whose state may be lost.
+        watermarks: the watermarks to which sources are moved back.
     """
     old, target = common_part(before), common_part(fresh)
     writer = SeedWriter(seed_in(str(target)))
@@ -217,10 +259,11 @@ def write_seed(
         waiting=dict.fromkeys(keys, 0) | _waiting(carried),
         offset=offset,
         drop=sorted(set(drop)),
+        watermarks={label: int(to) for label, to in (watermarks or {}).items()},
     )
     _copy_rest(old, target, drop)
     if progress:
-        start = _progress_to_start_from(progress, offset, drop)
+        start = _progress_to_start_from(progress, drop)
         write_progress(str(target), {**start, WRITTEN: written_once(target)})
     return manifest
 
@@ -237,15 +280,16 @@ def _copy_rest(old: pathlib.Path, target: pathlib.Path, drop: Collection[str]) -
     copy_signals(old / "requests", target / "requests")
 
 
-def _progress_to_start_from(progress: Mapping[str, Any], offset: Offset, drop: Collection[str]) -> dict[str, Any]:
-    """Return the progress of a new run: it counts micro-batches from 0, and its seed has the state of its sources."""
-    kept = {name: entry for name, entry in progress.items() if name != FOLLOWED}
+def _progress_to_start_from(progress: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:
+    """Return the progress of a new run: it counts micro-batches from 0, and its seed has the state of its sources.
+
+    Its watermarks are known after its first micro-batch: which of them go on depends on the new pipeline.
+    """
+    kept = {name: entry for name, entry in progress.items() if name not in {FOLLOWED, "watermarks", "jumps"}}
     versions = kept.get("versions", {})  # of files and tables, which may differ where a source starts again
-    watermarks = kept.get("watermarks", {})  # those of sources may start again
     return {
         **kept,
         "versions": {label: known for label, known in versions.items() if label not in drop},
-        "watermarks": {label: known for label, known in watermarks.items() if label not in offset["begun"]},
         "batch": -1,
     }
 

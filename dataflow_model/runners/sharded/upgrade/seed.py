@@ -55,6 +55,7 @@ class Manifest:
         offset: the offset of the sources.
         drop: the transforms whose state may be lost.
         checksums: the checksum of each file.
+        watermarks: the watermarks to which sources are moved back at the user's request.
     """
 
     old: str
@@ -72,6 +73,7 @@ class Manifest:
     drop: list[str]
     checksums: dict[str, int]
     parts: dict[str, Parts] = attrs.field(factory=dict)
+    watermarks: dict[str, int] = attrs.field(factory=dict)
 
     @classmethod
     def read(cls, folder: pathlib.Path) -> Self | None:
@@ -169,6 +171,11 @@ class Seed:
             raise damaged_seed(pathlib.Path(self.folder, _MANIFEST), "it is missing")
         carried: Carried = self._read(manifest, _CARRIED)
         carried.restrict(self.known, self.anew, program.staged.percentiles, manifest.percentiles)
+        if carried.replay is not None:
+            for label in sorted(self.anew):
+                carried.replay.declare(label, program.staged.source(label).watermark_origins.partitions)
+        if manifest.watermarks:
+            carried.move_back(manifest.watermarks, program.staged)
         return manifest, carried
 
     def _read(self, manifest: Manifest, name: str) -> Any:
