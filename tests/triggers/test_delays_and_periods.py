@@ -247,15 +247,16 @@ def test_the_local_time_of_calendar_periods_is_the_references_but_where_it_is_sk
         (
             lambda: dm.AtPeriod("6 hours", reference="2013-11-03T01:30", timezone=NEW_YORK),
             (
-                "`reference` must say which time it is, got '2013-11-03T01:30:00', which occurs twice in America/New_York\n"
-                "Hint: pass '2013-11-03T01:30:00-04:00' for the earlier time, or '2013-11-03T01:30:00-05:00' for the later"
+                "`reference` must say which time it is, got '2013-11-03T01:30:00', which occurs twice in "
+                "America/New_York\nHint: pass '2013-11-03T01:30:00-04:00' for the earlier time, or "
+                "'2013-11-03T01:30:00-05:00' for the later one"
             ),
         ),
         (
             lambda: dm.AtPeriod("1 day", reference="2013-03-10T02:30", timezone=NEW_YORK),
             (
-                "`reference` must be a time that exists, got '2013-03-10T02:30:00', which the clocks in America/New_York "
-                "skip\nHint: pass the time of another day, such as '1970-01-01T02:30:00'"
+                "`reference` must be a time that exists, got '2013-03-10T02:30:00', which the clocks in "
+                "America/New_York skip\nHint: pass the time of another day, such as '1970-01-01T02:30:00'"
             ),
         ),
         (lambda: dm.AtPeriod(pendulum.duration(months=1, hours=1), timezone="UTC"), "must be in months, or in days"),
