@@ -211,6 +211,7 @@ def times_of(
 
     Raises:
         pa.ArrowInvalid: for a text in another form.
+        ValueError: for an instant that the type cannot hold.
 
     Example:
         >>> texts = pa.array(["1.7.2013", "2013-07-01T12:00+05:00"])
@@ -239,7 +240,7 @@ def times_of(
     shifts = offsets // _MICROS * per_second
     instants = values[places] - shifts
     if ((instants > values[places]) != (shifts < 0)).any():
-        raise pa.ArrowInvalid(f"an instant is beyond what {kind} can hold")
+        raise ValueError(f"an instant is beyond what {kind} can hold")
     values[places] = instants
     problems = {int(places[place]): reason for place, reason in problems.items()}
     valid[list(problems)] = False
