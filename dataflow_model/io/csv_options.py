@@ -15,6 +15,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.row_texts import TextFormat
 from dataflow_model.io.time_formats import TimeFormat
 from dataflow_model.io.unpacking import checked_encoding
+from dataflow_model.zones import LocalTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,8 @@ class CsvOptions:
     null_values: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
     timestamp_formats: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
     zone: str | None = None
+    ambiguous: str = "bad row"
+    nonexistent: str = "bad row"
     decimal_point: str = "."
     header: bool | None = None
     encoding: str = attrs.field(default="utf-8", converter=checked_encoding)
@@ -105,6 +108,15 @@ class CsvOptions:
                     f"`zone` must be the name of a time zone, got {self.zone!r}",
                     hint="write 'Europe/Berlin', for example",
                 ) from error
+        elif (self.ambiguous, self.nonexistent) != ("bad row", "bad row"):
+            option, value = ("ambiguous", self.ambiguous)
+            if self.ambiguous == "bad row":
+                option, value = ("nonexistent", self.nonexistent)
+            raise InvalidArgument(
+                f"`{option}` says what some local times of a zone mean, got {option}={value!r} and no zone",
+                hint="pass zone='Europe/Berlin', for example",
+            )
+        _ = self.local_times
 
     @property
     def headers(self) -> int:
@@ -119,6 +131,15 @@ class CsvOptions:
             InvalidArgument: for a format that cannot be read.
         """
         return tuple(map(TimeFormat, self.timestamp_formats or ()))
+
+    @property
+    def local_times(self) -> LocalTimes | None:
+        """Which instants the times without an offset are; `None` without a zone.
+
+        Raises:
+            InvalidArgument: for options that do not exist.
+        """
+        return None if self.zone is None else LocalTimes(self.zone, self.ambiguous, self.nonexistent)
 
     @property
     def describes_times(self) -> bool:

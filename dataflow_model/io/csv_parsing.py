@@ -13,12 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from dataflow_model.io.json_parsing import array_of, is_binary
-from dataflow_model.io.parsing import cannot_hold, in_microseconds
+from dataflow_model.io.parsing import cannot_hold, in_microseconds, with_reasons
 from dataflow_model.io.time_formats import times_of
 from dataflow_model.io.unpacking import as_in_file, problem_of_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from dataflow_model.io.csv_options import CsvOptions
 
@@ -37,16 +40,29 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
         options: how the file is written.
     """
     texts = {field.name for field in columns if _is_read_as_text(field.type, options)}
+    local = options.local_times
+    chooser = None if local is None else local.column
     kinds = {field.name: pa.string() if field.name in texts else _as_read(field.type) for field in columns}
     conversion = options.conversion(column_types=kinds, include_columns=columns.names)
 
     def parse(data: bytes) -> pa.Table:
+        def chosen(places: NDArray[np.int64]) -> list[str | None]:
+            return [] if chooser is None else _texts_of(chooser, data, names, options, places)
+
         table = options.read(data, names, conversion)
+        reasons: dict[int, str] = {}
         for place, field in enumerate(columns):
             if field.name in texts:
-                converted = _converted(table.column(place).combine_chunks(), field.type, options)
-                table = table.set_column(place, field, converted)
-        return table.cast(columns)
+                column = table.column(place).combine_chunks()
+                if pa.types.is_timestamp(field.type):
+                    column = _without_null_words(column, options)
+                    values, problems = times_of(column, field.type, options.time_formats, local, chosen)
+                    for row, problem in problems.items():
+                        reasons.setdefault(row, f"column {field.name!r} holds {column[row].as_py()!r}, {problem}")
+                else:
+                    values = _converted(column, field.type, options)
+                table = table.set_column(place, field, values)
+        return with_reasons(table.cast(columns), reasons)
 
     return parse
 
@@ -78,14 +94,12 @@ def problem_of_row(data: bytes, names: list[str], columns: pa.Schema, options: C
 def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: CsvOptions, value: bytes) -> str | None:
     try:
         parser(names, pa.schema([field]), options)(data)
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, ValueError):
         try:
             text = value.decode()
         except UnicodeDecodeError:
             why = problem_of_encoding(options.encoding)
             return f"column {field.name!r} holds {as_in_file(value)!r}, which is {why}"
-        if "doesn't exist in timezone" in str(error):
-            return f"column {field.name!r} holds {text!r}, which the clocks in {options.zone} skip"
         return cannot_hold(field, text)
     return None
 
@@ -109,17 +123,29 @@ def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Ar
     """Convert texts to values; in a column of bytes, an empty text is a value and not null."""
     if is_binary(kind):
         return array_of(texts.to_pylist(), kind)
-    if options.null_values is None:  # otherwise Arrow knows which texts are null, also by their quotes
-        is_null = pc.call_function("is_in", [texts], pc.SetLookupOptions(_null_words()))
-        texts = pc.call_function("if_else", [is_null, pa.scalar(None, pa.string()), texts])
-    if pa.types.is_timestamp(kind):
-        return times_of(texts, kind, options.time_formats, options.zone)
+    texts = _without_null_words(texts, options)
     if pa.types.is_nested(kind):
         return array_of([None if text is None else json.loads(text) for text in texts.to_pylist()], kind)
     numbers = [None if text is None else _number(text, options.decimal_point) for text in texts.to_pylist()]
     if pa.types.is_float16(kind):
         return array_of([None if number is None else float(number) for number in numbers], kind)
     return array_of(numbers, kind)
+
+
+def _without_null_words(texts: pa.Array, options: CsvOptions) -> pa.Array:
+    if options.null_values is not None:  # then Arrow knows which texts are null, also by their quotes
+        return texts
+    is_null = pc.call_function("is_in", [texts], pc.SetLookupOptions(_null_words()))
+    return pc.call_function("if_else", [is_null, pa.scalar(None, pa.string()), texts])
+
+
+def _texts_of(
+    column: str, data: bytes, names: list[str], options: CsvOptions, places: NDArray[np.int64]
+) -> list[str | None]:
+    """Return what is written in a column in some of the rows, which its type may not keep: `-0500`, for example."""
+    conversion = options.conversion(column_types={column: pa.string()}, include_columns=[column])
+    texts: list[str | None] = options.read(data, names, conversion).column(0).take(pa.array(places)).to_pylist()
+    return texts
 
 
 def _number(text: str, decimal_point: str) -> decimal.Decimal:

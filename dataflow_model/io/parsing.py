@@ -13,11 +13,11 @@ from dataflow_model.plan.columns import BAD_FIELD, bad_place
 from dataflow_model.plan.python_range import with_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from dataflow_model.io.row_texts import RowTexts
 
-__all__ = ["cannot_hold", "in_microseconds", "parse_rows"]
+__all__ = ["cannot_hold", "in_microseconds", "parse_rows", "with_reasons"]
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d{1,38}\s*")
 
@@ -34,7 +34,7 @@ def parse_rows(
 
     Args:
         texts: the texts of the rows.
-        parse: turns the text of some rows into columns, and raises if it cannot.
+        parse: turns the text of some rows into columns, and raises if it cannot; see also `with_reasons`.
         columns: the columns.
         explain: says what is wrong with the text of one row, given the error of `parse`.
     """
@@ -54,6 +54,14 @@ def parse_rows(
             for piece in pieces
         ]
     yield from pa.concat_tables(pieces).combine_chunks().to_batches()
+
+
+def with_reasons(table: pa.Table, reasons: Mapping[int, str]) -> pa.Table:
+    """Mark rows of a table as bad rows, by place; `parse_rows` adds their texts."""
+    if not reasons:
+        return table
+    marks = [{"reason": reasons[place]} if place in reasons else None for place in range(table.num_rows)]
+    return table.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
 
 
 def cannot_hold(field: pa.Field, value: Any) -> str:
@@ -108,7 +116,7 @@ def _parse(
         problem = str(error).splitlines()[0]
     else:
         if table.num_rows == stop - start:
-            yield table.select(columns.names).cast(columns)
+            yield _with_texts(table, texts, start, columns)
             return
         problem = f"it holds {table.num_rows} rows"
     if stop - start > 1:
@@ -119,8 +127,24 @@ def _parse(
     yield _bad_row(text, explain(text, problem), columns)
 
 
+def _with_texts(table: pa.Table, texts: RowTexts, start: int, columns: pa.Schema) -> pa.Table:
+    """Return the columns of rows that begin at `start`, with the texts of those that are marked as bad rows."""
+    rows = table.select(columns.names).cast(columns)
+    bad = bad_place(table.schema)
+    if bad is None:
+        return rows
+    marks = table.column(bad).to_pylist()
+    for place, mark in enumerate(marks, start):
+        if mark is not None:
+            mark["text"] = _line(texts.text(place, place + 1))
+    return rows.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
+
+
+def _line(text: bytes) -> str:
+    return as_in_file(text.rstrip(b"\r\n")).decode("utf-8", "backslashreplace")
+
+
 def _bad_row(text: bytes, problem: str, columns: pa.Schema) -> pa.Table:
-    line = as_in_file(text.rstrip(b"\r\n")).decode("utf-8", "backslashreplace")
     nulls = [pa.nulls(1, field.type) for field in columns]
-    mark = pa.array([{"text": line, "reason": problem}], BAD_FIELD.type)
+    mark = pa.array([{"text": _line(text), "reason": problem}], BAD_FIELD.type)
     return pa.table([*nulls, mark], schema=pa.schema([*columns, BAD_FIELD]))

@@ -210,9 +210,15 @@ class ReadCsv(ReadFiles):
             bad row. Time columns are read by the formats even if their values look like numbers, as 20130101 does.
             Without `zone`, a column of times of which only some have an offset holds all of them in UTC.
         zone: the time zone of timestamps without an offset, such as `"Europe/Berlin"`; they then become instants. A
-            time that occurs twice in autumn means the first of the two; one that is skipped in spring makes its row a
-            bad row. Dates in a time column begin at midnight in the zone. By default, timestamps without an offset are
-            local times in the rows, and UTC as event times.
+            date in a time column begins with its first instant in the zone, which is midnight unless the clocks skip
+            it. By default, timestamps without an offset are local times in the rows, and UTC as event times.
+        ambiguous: what a local time means that occurs twice, because the clocks are set back: `"earlier"` or `"later"`
+            of the two, or the name of a column that says which: it holds an offset from UTC, such as `+01:00`, or 0 for
+            the earlier and 1 for the later time, and is only looked at in rows with such a time. By default, the row is
+            a bad row.
+        nonexistent: what a local time means that is skipped, because the clocks are set forward: `"earlier"` or
+            `"later"`. These are the instants that the offsets after and before the change give, so that where 2:00 to
+            3:00 is skipped, 2:30 means 1:30 or 3:30. By default, the row is a bad row.
         decimal_point: the character before the fraction of a number.
         encoding: the encoding of the files, by its name in Python. Text in another encoding makes its row a bad row.
 
@@ -262,6 +268,8 @@ class ReadCsv(ReadFiles):
         null_values: Sequence[str] | None = None,
         timestamp_formats: Sequence[str] | None = None,
         zone: str | None = None,
+        ambiguous: str = "bad row",
+        nonexistent: str = "bad row",
         decimal_point: str = ".",
         encoding: str = "utf-8",
         **options: Unpack[FileOptions],
@@ -275,6 +283,8 @@ class ReadCsv(ReadFiles):
             null_values=null_values,
             timestamp_formats=timestamp_formats,
             zone=zone,
+            ambiguous=ambiguous,
+            nonexistent=nonexistent,
             decimal_point=decimal_point,
             encoding=encoding,
         )

@@ -112,6 +112,12 @@ class CsvSource(LinesOfRows):
             )
         return self.options.with_zone(schema)
 
+    @property
+    def contents(self) -> str:
+        """What `explain()` calls the source, with the zone of times without an offset."""
+        files = super().contents
+        return files if self.options.zone is None else f"{files} with local times of {self.options.zone}"
+
     def file_schema(self, path: str) -> pa.Schema | None:
         """Infer the types from the first 16,384 rows.
 
@@ -152,6 +158,13 @@ class CsvSource(LinesOfRows):
                     hint=f"pass delimiter={other!r}",
                 )
         super()._check_columns(schema)
+        local = self.options.local_times
+        if local is not None and local.column is not None and local.column not in schema.names:
+            raise InvalidArgument(
+                f"`ambiguous` must be 'bad row', 'earlier', 'later' or the name of a column, got {local.column!r}",
+                hint='pass ambiguous="earlier", for example, or a column that holds the offset from UTC, or 0 for the '
+                f"earlier and 1 for the later time; the columns are {', '.join(schema.names)}",
+            )
 
     def _unread_times(self, schema: pa.Schema) -> Iterator[tuple[str, str]]:
         """Yield each time column of a type to which an option on timestamps does not apply, and that option."""

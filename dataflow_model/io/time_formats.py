@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from dataflow_model.zones import LocalTimes
 
 __all__ = ["TimeFormat", "inferred_kind", "times_of"]
 
@@ -61,6 +63,9 @@ _HOURS: Final = 24
 _NOON: Final = 12
 _SIXTY: Final = 60
 _FEW: Final = 100
+_MICROS: Final = 1_000_000
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": _MICROS, "ns": 1_000_000_000}
+_ISO_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @attrs.frozen
@@ -129,6 +134,11 @@ class TimeFormat:
         return self.directives <= _WIDTHS.keys() and (not literal or literal.isdecimal())
 
     @property
+    def is_date(self) -> bool:
+        """Whether times in this format have no time of the day."""
+        return self.directives.isdisjoint("HIpMSfz")
+
+    @property
     def has_offset(self) -> bool:
         """Whether times in this format have an offset from UTC."""
         return "z" in self.directives
@@ -186,29 +196,55 @@ class TimeFormat:
         return numbers
 
 
-def times_of(texts: pa.Array, kind: pa.DataType, formats: Sequence[TimeFormat], zone: str | None) -> pa.Array:
-    """Return the times that are written in one of some formats or in ISO 8601; null stays null.
+def times_of(
+    texts: pa.Array,
+    kind: pa.DataType,
+    formats: Sequence[TimeFormat],
+    local: LocalTimes | None,
+    chosen: Callable[[NDArray[np.int64]], Sequence[str | None]] | None = None,
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return the times that are written in one of some formats or in ISO 8601, and why some are none, by place.
 
-    Times without an offset are in `zone`; one that occurs twice there means the first of the two. Without `zone`, they
-    are in UTC, and a column whose type has no zone holds the times in UTC.
+    Null stays null. Times without an offset are in the zone of `local`, which decides about those that occur twice
+    there or are skipped; `chosen` is an argument of `LocalTimes.offsets`. Without a zone, they are in UTC, and a column
+    whose type has no zone holds the times in UTC.
 
     Raises:
-        pa.ArrowInvalid: for a text in another form, or a local time that the zone skips.
+        pa.ArrowInvalid: for a text in another form.
+        ValueError: for an instant that the type cannot hold.
 
     Example:
         >>> texts = pa.array(["1.7.2013", "2013-07-01T12:00+05:00"])
-        >>> times_of(texts, pa.timestamp("s"), [TimeFormat("%d.%m.%Y")], None).to_pylist()
+        >>> times, _ = times_of(texts, pa.timestamp("s"), [TimeFormat("%d.%m.%Y")], None)
+        >>> times.to_pylist()
         [datetime.datetime(2013, 7, 1, 0, 0), datetime.datetime(2013, 7, 1, 7, 0)]
     """
-    times, offsets = _read(texts, kind.unit, formats)
+    times, have_offsets = _read(texts, kind.unit, formats)
     if kind.tz is None:
-        return times
-    instants = times.cast(pa.timestamp(kind.unit, "UTC"))
-    if zone is not None and not offsets.all():
-        local = pc.call_function("if_else", [pa.array(offsets), pa.scalar(None, times.type), times])
-        assumed = pc.call_function("assume_timezone", [local], pc.AssumeTimezoneOptions(zone, ambiguous="earliest"))
-        instants = pc.call_function("coalesce", [assumed.cast(instants.type), instants])
-    return instants.cast(kind)
+        return times, {}
+    valid = times.is_valid().to_numpy(zero_copy_only=False)
+    places = np.flatnonzero(valid & ~have_offsets)
+    if local is None or not len(places):
+        return times.cast(pa.timestamp(kind.unit, "UTC")).cast(kind), {}
+
+    def are_dates(some: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return _are_dates(texts.take(pa.array(places[some])), formats)
+
+    values = times.cast(pa.int64()).fill_null(0).to_numpy().copy()
+    per_second = _PER_SECOND[kind.unit]
+    offsets, problems = local.offsets(
+        values[places] // (per_second // _MICROS) if per_second > _MICROS else values[places] * (_MICROS // per_second),
+        None if chosen is None else lambda some: chosen(places[some]),
+        are_dates,
+    )
+    shifts = offsets // _MICROS * per_second
+    instants = values[places] - shifts
+    if ((instants > values[places]) != (shifts < 0)).any():
+        raise ValueError(f"an instant is beyond what {kind} can hold")
+    values[places] = instants
+    problems = {int(places[place]): reason for place, reason in problems.items()}
+    valid[list(problems)] = False
+    return pa.array(values, pa.int64(), mask=~valid).cast(pa.timestamp(kind.unit, "UTC")).cast(kind), problems
 
 
 def inferred_kind(texts: pa.Array, formats: Sequence[TimeFormat]) -> pa.DataType | None:
@@ -258,6 +294,21 @@ def _read_iso(texts: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
         places = np.flatnonzero(offsets == (kind.tz is not None))
         values[places] = texts.take(pa.array(places)).cast(kind).cast(pa.int64()).to_numpy()
     return values, offsets
+
+
+def _are_dates(texts: pa.Array, formats: Sequence[TimeFormat]) -> NDArray[np.bool_]:
+    """Return which texts have a date only, by the first format that they have."""
+    encoded = texts.dictionary_encode()
+    unread, dates = encoded.dictionary, []
+    for form in formats:
+        good, _ = form.read(unread)
+        if form.is_date:
+            dates += unread.filter(pa.array(good)).to_pylist()
+        unread = unread.filter(pa.array(~good))
+    dates += [text for text in unread.to_pylist() if _ISO_DATE.fullmatch(text)]
+    is_date = np.isin(encoded.dictionary.to_pylist(), dates)
+    found: NDArray[np.bool_] = is_date[encoded.indices.to_numpy()]
+    return found
 
 
 def _micros(numbers: dict[str, NDArray[np.int64]], count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -280,12 +280,13 @@ def _explain_missing(
     reasons: dict[int, str], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], time_name: str
 ) -> None:
     for place in np.flatnonzero(~known).tolist():
+        if place in reasons:
+            continue
         [value] = _held(batch.column(column).slice(place, 1))
-        reasons.setdefault(
-            place,
+        reasons[place] = (
             f"column {column!r} holds {value!r}, which is not an instant: the row has no {time_name}"
             if value is not None
-            else f"column {column!r} is null: the row has no {time_name}",
+            else f"column {column!r} is null: the row has no {time_name}"
         )
 
 

@@ -6,7 +6,8 @@ import calendar
 import datetime
 import functools
 import re
-from typing import Any, Final, TypeAlias
+import zoneinfo
+from typing import Final, TypeAlias
 
 import attrs
 import pendulum
@@ -24,6 +25,7 @@ from dataflow_model.time import (
     event_time,
     processing_time,
 )
+from dataflow_model.zones import offset_text, offsets
 
 __all__ = ["Months", "Period", "instant", "local", "next_time", "period", "period_text"]
 
@@ -104,12 +106,16 @@ def period_text(length: Period) -> str:
 def instant(value: InstantLike, timezone: str | None) -> int:
     """Return an instant, or a local time without a zone of its own, as microseconds since the epoch.
 
+    Raises:
+        InvalidArgument: for a local time that occurs twice in the zone, unless it has `fold=1`, or that is skipped.
+
     Example:
         >>> instant("1970-01-01T08:00", "America/New_York") // 3_600_000_000
         13
     """
     naive = _without_zone(value)
     if naive is not None:
+        _check_unique(naive, timezone)
         return _from_local(naive, timezone)
     micros = int(event_time(value) if isinstance(value, EventTime) else processing_time(value))
     if not _FIRST <= micros <= _LAST:
@@ -121,16 +127,15 @@ def instant(value: InstantLike, timezone: str | None) -> int:
 
 
 def local(micros: int, timezone: str | None) -> str:
-    """Format an instant as local time that `instant` parses, with the offset only where the time is ambiguous.
+    """Format an instant as local time that `instant` parses; a local time that occurs twice is in UTC instead.
 
     Example:
         >>> local(0, None), local(0, "America/New_York")
         ('1970-01-01T00:00:00', '1969-12-31T19:00:00')
     """
     wall = _to_local(micros, timezone)
-    if _from_local(wall, timezone) == micros:
-        return wall.isoformat()
-    return (_EPOCH_UTC + micros * _MICROSECOND).isoformat()  # the second occurrence of an hour that is repeated
+    before, after = _offsets(wall, timezone)
+    return wall.isoformat() if before == after else (_EPOCH_UTC + micros * _MICROSECOND).isoformat()
 
 
 def next_time(micros: int, reference: int, length: Period, timezone: str | None) -> int:
@@ -184,14 +189,30 @@ def _nth(start: datetime.datetime, offset: int, timezone: str | None, *, months:
 
 def _from_local(wall: datetime.datetime, timezone: str | None) -> int:
     """Return the instant of a local time: the first if it occurs twice; shifted by the skipped time if skipped."""
-    zone: Any = datetime.UTC if timezone is None else pendulum.timezone(timezone)
-    # fold=0 takes the offset before a change of the clocks.
-    offset = datetime.datetime.utcoffset(wall.replace(tzinfo=zone, fold=0)) or datetime.timedelta(0)
-    return (wall - _EPOCH - offset) // _MICROSECOND
+    return (wall - _EPOCH) // _MICROSECOND - _offsets(wall, timezone)[wall.fold]
+
+
+def _offsets(wall: datetime.datetime, timezone: str | None) -> tuple[int, int]:
+    return (0, 0) if timezone is None else offsets(timezone, wall)
+
+
+def _check_unique(wall: datetime.datetime, timezone: str | None) -> None:
+    before, after = _offsets(wall, timezone)
+    if before > after and not wall.fold:
+        raise InvalidArgument(
+            f"`reference` must say which time it is, got {wall.isoformat()!r}, which occurs twice in {timezone}",
+            hint=f"pass '{wall.isoformat()}{offset_text(before)}' for the earlier time, or "
+            f"'{wall.isoformat()}{offset_text(after)}' for the later one",
+        )
+    if before < after:
+        raise InvalidArgument(
+            f"`reference` must be a time that exists, got {wall.isoformat()!r}, which the clocks in {timezone} skip",
+            hint=f"pass the time of another day, such as '1970-01-01T{wall.time().isoformat()}'",
+        )
 
 
 def _to_local(micros: int, timezone: str | None) -> datetime.datetime:
-    zone: Any = datetime.UTC if timezone is None else pendulum.timezone(timezone)
+    zone = datetime.UTC if timezone is None else zoneinfo.ZoneInfo(timezone)
     return (_EPOCH_UTC + micros * _MICROSECOND).astimezone(zone).replace(tzinfo=None, fold=0)
 
 

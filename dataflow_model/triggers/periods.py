@@ -53,7 +53,8 @@ class AtPeriod(Deadline):
         timezone: a zone of the IANA database; without one a day has 24 hours.
 
     Raises:
-        InvalidArgument: for a period that is not positive, months without a zone, or an unknown zone.
+        InvalidArgument: for a period that is not positive, months without a zone, an unknown zone, or a `reference` in
+            local time that occurs twice in the zone or is skipped there.
         InvalidType: for a reference of the other time domain, or a `domain` that is not a `TimeDomain`.
 
     Source: the papers' AtPeriod.

@@ -5,16 +5,12 @@ from __future__ import annotations
 import calendar
 import datetime
 import functools
-from typing import Final, Literal, cast
-
-import pendulum
+from typing import Final, Literal
 
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.zones import start_of_date
 
 DAY: Final = 86_400_000_000
-_SECOND: Final = datetime.timedelta(seconds=1)
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
-_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - UTC without the zone, for plain arithmetic
 _EPOCH_ORDINAL: Final = datetime.date(1970, 1, 1).toordinal()
 # Python's dates are those of the years 1 to 9999; the margin leaves room for any zone's offset.
 _FIRST: Final = datetime.date.min.toordinal() + 3
@@ -74,26 +70,4 @@ def _beginning(timezone: str, ordinal: int) -> int:
     """Return the first instant at which the zone shows the date's midnight or later; ±∞ outside the calendar."""
     if not _FIRST <= ordinal <= _LAST:
         return int(MIN_TIMESTAMP if ordinal < _FIRST else MAX_TIMESTAMP)
-    zone = pendulum.timezone(timezone)
-    midnight = datetime.datetime.fromordinal(ordinal)
-    first, second = (midnight - _offset(midnight.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
-    # fold=0 takes the offset before a change of the clocks, fold=1 the one after. Midnight that comes twice: the first.
-    if second < first:
-        # Midnight is skipped: its date begins at the very change, between the two readings.
-        first = _first_at_or_after(midnight, zone, second, first)
-    return (first - _EPOCH) // _MICROSECOND
-
-
-def _first_at_or_after(
-    wall: datetime.datetime, zone: datetime.tzinfo, before: datetime.datetime, at: datetime.datetime
-) -> datetime.datetime:
-    """Bisect, to the second, for the instant in `(before, at]` from which the zone shows `wall` or later."""
-    while at - before > _SECOND:
-        middle = before + (at - before) // 2 // _SECOND * _SECOND
-        local_time = middle.replace(tzinfo=datetime.UTC).astimezone(zone).replace(tzinfo=None, fold=0)
-        before, at = (before, middle) if local_time >= wall else (middle, at)
-    return at
-
-
-def _offset(moment: datetime.datetime) -> datetime.timedelta:
-    return cast("datetime.timedelta", moment.utcoffset())  # the moment has a zone
+    return start_of_date(timezone, datetime.datetime.fromordinal(ordinal))

@@ -253,13 +253,6 @@ def test_a_schema_to_which_the_options_for_times_do_not_apply_is_refused(
         dm.io.ReadCsv(file, event_time="at", schema=pa.schema({"at": kind}), **{option: value})
 
 
-def test_a_skipped_hour_is_a_bad_row_and_a_repeated_one_means_its_first(file: Path) -> None:
-    content = "at\n2013-03-31T02:30\n2013-10-27T02:30\n"
-    rows, [reason] = read(file, content, zone="Europe/Berlin")
-    assert rows == [(dt.datetime(2013, 10, 27, 0, 30, tzinfo=dt.UTC),)]
-    assert reason.endswith("column 'at' holds '2013-03-31T02:30', which the clocks in Europe/Berlin skip")
-
-
 def test_columns_that_need_no_zone_are_projected_and_replayed(file: Path) -> None:
     file.write_text("seen,at,n\n2013-07-01T12:00,2013-07-01T11:00,1\n2013-07-01T12:01,2013-07-01T11:30,2\n")
     with dm.Pipeline() as p:
@@ -312,6 +305,10 @@ def test_compressed_json_lines_are_read(tmp_path: Path) -> None:
         ({"columns": []}, "`columns` must name at least one column"),
         ({"header": False}, r"need names for their columns, got header=False\nHint: pass columns"),
         ({"zone": "Europe/Bonn"}, "`zone` must be the name of a time zone, got 'Europe/Bonn'"),
+        ({"ambiguous": "later"}, "`ambiguous` says what .* got ambiguous='later' and no zone\nHint: pass zone="),
+        ({"nonexistent": "later"}, "`nonexistent` says what .* got nonexistent='later' and no zone\nHint: pass zone="),
+        ({"zone": "Europe/Berlin", "ambiguous": [True]}, r"`ambiguous` must be 'bad row', .* got \[True\]"),
+        ({"zone": "Europe/Berlin", "nonexistent": "shift_forward"}, "`nonexistent` must be 'bad row', 'earlier' or"),
         ({"encoding": "utf-9"}, "`encoding` must be one that Python knows, got 'utf-9'"),
         ({"encoding": "base64"}, "`encoding` must be one that Python knows, got 'base64'"),
         ({"timestamp_formats": ["%H:%M:%S"]}, "must say the year"),

@@ -119,7 +119,7 @@ def test_a_format_that_cannot_be_read_reliably_is_refused(form: str, problem: st
 def test_a_column_keeps_its_unit_and_refuses_what_it_cannot_hold() -> None:
     forms = [TimeFormat("%d.%m.%Y %H:%M:%S.%f")]
     texts = pa.array(["01.07.2013 12:00:00.5", "2013-07-01T12:00:00.123456789", None])
-    times = times_of(texts, pa.timestamp("ns", "UTC"), forms, None)
+    times, _ = times_of(texts, pa.timestamp("ns", "UTC"), forms, None)
     assert times.cast(pa.int64()).to_pylist() == [1372680000_500000000, 1372680000_123456789, None]
     with pytest.raises(pa.ArrowInvalid, match="would lose data"):
         times_of(texts, pa.timestamp("s"), forms, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import zoneinfo
 from typing import Any
 
 import attrs
@@ -216,11 +217,17 @@ def test_the_local_time_of_calendar_periods_is_the_references_but_where_it_is_sk
     if not isinstance(length, local_times.Months) and length % dm.duration("1 day"):
         return
     following = local_times.next_time(at, reference, length, zone)
-    shown, wanted = local_times.local(following, zone)[11:], local_times.local(reference, zone)[11:]
-    if shown[:8] != wanted[:8]:
-        # It was skipped: just before it the zone's clock showed less than the wanted time.
-        day = local_times.local(following, zone)[:11]
-        assert local_times.instant(day + wanted[:8], zone) == following - following % 1_000_000 or shown > wanted
+    known, epoch = zoneinfo.ZoneInfo(zone), datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    shown, wanted = (
+        (epoch + datetime.timedelta(microseconds=micros)).astimezone(known) for micros in (following, reference)
+    )
+    if shown.time() != wanted.time():
+        # It was skipped: it is what the offset before the change makes of the wanted time.
+        meant = [
+            datetime.datetime.combine(shown.date() - datetime.timedelta(days=days), wanted.time(), known)
+            for days in (0, 1)
+        ]
+        assert shown.astimezone(datetime.UTC) in [time.replace(fold=0).astimezone(datetime.UTC) for time in meant]
 
 
 @pytest.mark.parametrize(
@@ -237,6 +244,21 @@ def test_the_local_time_of_calendar_periods_is_the_references_but_where_it_is_sk
         (lambda: dm.AtPeriod("1 day", reference=dm.event_time(0)), "`reference` must be a time of the domain"),
         (lambda: dm.AtPeriod("1 day", reference="+inf"), "`reference` must be in the years 1 to 9999"),
         (lambda: dm.AtPeriod("1 day", reference="soon"), "'soon' is not an instant"),
+        (
+            lambda: dm.AtPeriod("6 hours", reference="2013-11-03T01:30", timezone=NEW_YORK),
+            (
+                "`reference` must say which time it is, got '2013-11-03T01:30:00', which occurs twice in "
+                "America/New_York\nHint: pass '2013-11-03T01:30:00-04:00' for the earlier time, or "
+                "'2013-11-03T01:30:00-05:00' for the later one"
+            ),
+        ),
+        (
+            lambda: dm.AtPeriod("1 day", reference="2013-03-10T02:30", timezone=NEW_YORK),
+            (
+                "`reference` must be a time that exists, got '2013-03-10T02:30:00', which the clocks in "
+                "America/New_York skip\nHint: pass the time of another day, such as '1970-01-01T02:30:00'"
+            ),
+        ),
         (lambda: dm.AtPeriod(pendulum.duration(months=1, hours=1), timezone="UTC"), "must be in months, or in days"),
     ],
 )
@@ -252,6 +274,21 @@ def test_a_reference_may_be_given_in_every_form() -> None:
     naive = datetime.datetime(2013, 1, 1, 8)  # noqa: DTZ001 - local time in the trigger's zone
     assert eight == dm.AtPeriod(datetime.timedelta(days=1), reference=naive, timezone=NEW_YORK)
     assert dm.AtPeriod(pendulum.duration(months=14), timezone="UTC") == dm.AtPeriod("14 months", timezone="UTC")
+
+
+def test_a_reference_that_occurs_twice_is_shown_as_it_may_be_given() -> None:
+    earlier = dm.AtPeriod("6 hours", reference="2013-11-03T01:30-04:00", timezone=NEW_YORK)
+    later = dm.AtPeriod("6 hours", reference="2013-11-03T01:30-05:00", timezone=NEW_YORK)
+    assert [int(trigger.reference) // 60_000_000 % 1440 for trigger in (earlier, later)] == [330, 390]
+    for trigger in (earlier, later):
+        assert eval(repr(trigger), {"AtPeriod": dm.AtPeriod}) == trigger  # noqa: S307
+    folded = datetime.datetime(2013, 11, 3, 1, 30, fold=1)  # noqa: DTZ001 - local time in the trigger's zone
+    assert later == dm.AtPeriod("6 hours", reference=folded, timezone=NEW_YORK)
+
+
+def test_the_default_reference_occurs_once_in_every_zone() -> None:
+    for zone in zoneinfo.available_timezones() - {"localtime", "Factory"}:
+        assert repr(dm.AtPeriod("1 day", timezone=zone)) == f"AtPeriod('1 day', timezone={zone!r})"
 
 
 @pytest.mark.parametrize("period", ["1 day", "7 days", "1 month"])

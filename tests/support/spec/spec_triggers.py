@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -243,7 +244,8 @@ def next_period(spec: Any, at: int) -> int:
     number = (at - int(spec.reference)) // ((months * 31 + days) * DAY) - 1
     time = BEFORE_ALL
     while time < at:  # `fold=0`: a time that comes twice is the first; one that a change of clocks skips comes later
-        local = start.add(months=months * number, days=days * number).replace(tzinfo=zone, fold=0)
+        wall = start.add(months=months * number, days=days * number)
+        local = datetime.datetime.combine(wall.date(), wall.time(), zone)  # pendulum moves a skipped time back
         time, number = round(local.timestamp() * 1_000_000), number + 1
     return time
 
