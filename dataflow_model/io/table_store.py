@@ -295,7 +295,7 @@ def _is_no_older(row: Any, kept: Any) -> sa.ColumnElement[bool]:
     the later pane counts. A kept row without a window, which another program may have written, is always replaced.
     """
     has_no_window = kept.window_end.is_(None) & kept.window_start.is_(None)
-    return has_no_window | row.window_end.is_(None) | (row.window_end >= kept.window_end)
+    return sa.or_(has_no_window, row.window_end.is_(None), row.window_end >= kept.window_end)
 
 
 def _in_parts(connection: Connection, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]) -> None:

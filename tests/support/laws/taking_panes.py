@@ -259,8 +259,9 @@ def _rows(case: Case, result: Any, folder: Path, seen: list[Any]) -> list[_Row]:
         case Reader.RECORDS | Reader.PARTS | Reader.WHOLES:
             return [
                 _Row(
-                    *record.value,
-                    tuple(int(at) // 1_000_000 for at in (record.window.start, record.window.end)),
+                    record.value[0],
+                    record.value[1],
+                    (int(record.window.start) // 1_000_000, int(record.window.end) // 1_000_000),
                     record.pane.index,
                     record.is_retraction,
                 )
