@@ -12,6 +12,7 @@ from dataflow_model.errors import InvalidType, SinkError, UserCodeError, is_inte
 from dataflow_model.io.schemas import checked_schema, full_schema
 from dataflow_model.io.shapes import fit, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
+from dataflow_model.plan.outcomes import Reader
 from dataflow_model.plan.parameters import called_signature, check_plain, misfit_of
 from dataflow_model.runners.engine.forks import end_fork
 from dataflow_model.transforms.code_names import code_name
@@ -56,6 +57,11 @@ class ForeachBundleSink(MessageSink):
     def describe(self) -> str:
         """Return how users write it."""
         return f"ForeachBundle({code_name(self.fn)})"
+
+    def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
+        """Return that the function is passed values or records."""
+        del has_window, keeps_windows
+        return Reader.RECORDS if self.whole_records else Reader.VALUES
 
     def destination(self) -> Mapping[str, object]:
         """Return what the function gets; what it does is code."""
@@ -145,6 +151,11 @@ class ArrowTableSink(DataFrameSink):
     panes: bool = False
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = "ToDataFrame"
+
+    def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
+        """Return that the rows have the columns of window and pane, or not."""
+        del has_window
+        return Reader.ROWS_WITH_PANES if self.panes and keeps_windows else Reader.ROWS
 
     def describe(self) -> str:
         """Return how users write it."""

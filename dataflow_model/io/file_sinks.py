@@ -31,6 +31,7 @@ from dataflow_model.io.publishing import (
 from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import Misfit
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
+from dataflow_model.plan.outcomes import Reader
 from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.sinks import KnownCommits, Sink
 from dataflow_model.values import pickles
@@ -68,6 +69,11 @@ class FileSink(Sink):
         """Return how users write it, such as `WriteParquet('out')`."""
         panes = ", panes=True" if self.panes else ""
         return f"Write{type(self).__name__.removesuffix('Sink')}({self.path!r}{panes})"
+
+    def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
+        """Return that rows are only added, with the columns of window and pane or without."""
+        del has_window
+        return Reader.ROWS_WITH_PANES if self.panes and keeps_windows else Reader.ROWS
 
     @property
     @abc.abstractmethod
@@ -316,6 +322,11 @@ class TextSink(FileSink):
         """Return a writer of lines."""
         del schema
         return LinesWriter(path)
+
+    def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
+        """Return that lines are only added, and that a retraction cannot be one."""
+        del has_window, keeps_windows
+        return Reader.LINES
 
     def without_unfit(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[Misfit]]:
         """Accept texts only; a record with the single field `value` is a misfit too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 import pyarrow as pa
@@ -14,6 +14,7 @@ from dataflow_model.io.database_urls import checked_url, place_in_url
 from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, unified_schema, unknown_columns
 from dataflow_model.io.shapes import Misfit, fit_places, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
+from dataflow_model.plan.outcomes import Reader
 from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
 from dataflow_model.values import pickles
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sinks import Fence
 
 __all__ = ["TableSink"]
+
+_WINDOW_COLUMNS: Final = ("window_start", "window_end")
+"""The columns that tell windows apart."""
 
 
 def _checked_keys(value: Any) -> tuple[str, ...]:
@@ -42,12 +46,15 @@ def _checked_keys(value: Any) -> tuple[str, ...]:
 class TableSink(Sink):
     """A table that holds one row for each value of its keys: the last one in emission order that is not retracted.
 
+    With the columns of windows in the table, but none of them among the keys, it is the last one of the newest window.
+
     Attributes:
         url: of the database.
         table: the table's name, with that of its schema in front if it has one.
         keys: the columns that tell rows apart.
         schema: the rows' columns, those of `panes` apart; `None` means inferred, which a stream cannot do.
         panes: whether window and pane are columns too.
+        upsert: `"replace"` if the row that is emitted last stands, whatever window and pane it is of.
         label: what dead letters and the bookkeeping call the transform.
         fence: the start of a run that writes.
     """
@@ -57,13 +64,15 @@ class TableSink(Sink):
     keys: tuple[str, ...] = attrs.field(converter=_checked_keys)
     schema: pa.Schema | None = attrs.field(default=None, converter=checked_schema, repr=False)
     panes: bool = False
+    upsert: Literal["replace"] | None = None
     label: str = attrs.field(default="WriteTable", repr=False)
     fence: Fence | None = attrs.field(default=None, repr=False)
 
     def describe(self) -> str:
         """Return how users write it, without the URL, which may hold a password."""
         panes = ", panes=True" if self.panes else ""
-        return f"WriteTable(…, table={self.table!r}, keys={self.keys!r}{panes})"
+        upsert = "" if self.upsert is None else f", upsert={self.upsert!r}"
+        return f"WriteTable(…, table={self.table!r}, keys={self.keys!r}{panes}{upsert})"
 
     def __attrs_post_init__(self) -> None:
         """Check the table's name, and keys and columns against each other."""
@@ -72,6 +81,11 @@ class TableSink(Sink):
             raise InvalidType(f"`table` must be a name, got {table!r}", hint="use table='delays', for example")
         if not table.strip("."):
             raise InvalidArgument(f"`table` must be a name, got {self.table!r}", hint="use table='delays', for example")
+        if self.upsert not in (None, "replace"):  # not in a set, as what is given may have no hash
+            raise InvalidArgument(
+                f"`upsert` must be 'replace' or None, got {self.upsert!r}",
+                hint="leave it out, so that only panes replace a row that make the result right",
+            )
         if self.full_schema is not None:
             from dataflow_model.io.table_columns import check_columns
 
@@ -93,6 +107,21 @@ class TableSink(Sink):
         """The columns with those of `panes`."""
         return None if self.schema is None else full_schema(self.schema, panes=self.panes, retractions=False)
 
+    @property
+    def keeps_newest(self) -> bool:
+        """Whether a row is replaced, and deleted, only by its own window and newer ones."""
+        return self.panes and self.upsert is None and set(_WINDOW_COLUMNS).isdisjoint(self.keys)
+
+    def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
+        """Return which rows the table holds: one for each pane, window or key."""
+        columns = set(self.keys) if self.panes and keeps_windows else set()
+        if self.upsert == "replace":
+            return Reader.REPLACED_ROW
+        if has_window or not columns.isdisjoint(_WINDOW_COLUMNS):
+            return Reader.ROW_OF_PANE if "pane_index" in columns else Reader.ROW_OF_WINDOW
+        knows_windows = self.panes and keeps_windows and columns.isdisjoint({"pane_index", "pane_timing"})
+        return Reader.NEWEST_ROW if knows_windows else Reader.ROW
+
     def check(self) -> None:
         """Raise `SinkError` if the database cannot be reached or the table cannot take the rows; makes a new one."""
         store = self._store()
@@ -106,7 +135,8 @@ class TableSink(Sink):
 
     def destination(self) -> Mapping[str, object]:
         """Return the database, without the user and what must stay secret, the table, its keys and the columns."""
-        return {
+        upsert = {} if self.upsert is None else {"upsert": self.upsert}
+        return upsert | {
             "database": place_in_url(self.url),
             "table": self.table,
             "keys": self.keys,
@@ -195,15 +225,26 @@ class TableSink(Sink):
         return [message.without_nulls(store.required_columns(), store.is_null) for message in pending]
 
     def _net(self, pending: Iterable[PendingRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows to insert or update, and the keys of the rows to delete."""
+        """Return the rows to insert or update, and the places of the rows to delete; see `places`."""
         moves = [(*move, message.names) for message in pending for move in message.rows]
         moves.sort(key=lambda move: move[0])
         last: dict[tuple[Any, ...], dict[str, Any] | None] = {}
         for _, is_retraction, values, names in moves:
             row = dict(zip(names, values, strict=True))
-            last[tuple(row[name] for name in self.keys)] = None if is_retraction else row
-        deletes = [dict(zip(self.keys, place, strict=True)) for place, row in last.items() if row is None]
-        return [row for row in last.values() if row is not None], deletes
+            place = tuple(row[name] for name in self.places)
+            last.pop(place, None)  # so that the rows stay in emission order
+            last[place] = None if is_retraction else row
+        deletes = [dict(zip(self.places, place, strict=True)) for place, row in last.items() if row is None]
+        rows = [row for row in last.values() if row is not None]
+        if self.keeps_newest:
+            rows.sort(key=_end)
+            rows = list({tuple(row[name] for name in self.keys): row for row in rows}.values())
+        return rows, deletes
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The columns that tell apart what a retraction may take back: the keys, or keys and window."""
+        return (*self.keys, *_WINDOW_COLUMNS) if self.keeps_newest else self.keys
 
     def _store(self) -> Any:
         from dataflow_model.io.table_store import TableStore
@@ -307,6 +348,12 @@ def _with_keys(schema: pa.Schema | None, keys: Sequence[str]) -> pa.Schema | Non
     if schema is None:
         return None
     return pa.schema([field.with_nullable(nullable=False) if field.name in keys else field for field in schema])
+
+
+def _end(row: Mapping[str, Any]) -> tuple[bool, Any]:
+    """Return what orders windows by their ends, which for null is +∞."""
+    end = row["window_end"]
+    return end is None, 0 if end is None else end
 
 
 def _opened(messages: Sequence[bytes]) -> list[PendingRows]:

@@ -154,7 +154,7 @@ class TableStore:
             commit_id: the commit.
             schema: all columns; `None` where there are dead letters only.
             upserts: whole rows.
-            deletes: the keys of the rows to delete.
+            deletes: the places of the rows to delete: their keys, and windows if the sink keeps the newest.
             dead_letters: the rows that did not fit.
             is_whole: whether this is the whole commit, so that repeating it changes nothing.
 
@@ -169,9 +169,12 @@ class TableStore:
                 return
             if schema is not None:
                 table = self._table(schema)
-                place = [table.c[name] == sa.bindparam(f"its_{name}") for name in self._sink.keys]
-                bound_keys = [{f"its_{name}": value for name, value in row.items()} for row in deletes]
-                _in_parts(connection, sa.delete(table).where(*place), bound_keys)
+                place = [
+                    _is_same(table.c[name], sa.bindparam(f"its_{name}", type_=table.c[name].type))
+                    for name in self._sink.places
+                ]
+                bound_places = [{f"its_{name}": value for name, value in row.items()} for row in deletes]
+                _in_parts(connection, sa.delete(table).where(*place), bound_places)
                 _in_parts(connection, self._upsert(table), upserts)
             _in_parts(connection, sa.insert(self._dead_letters), dead_letters)
             if is_whole:
@@ -210,7 +213,8 @@ class TableStore:
         others = {column.name: insert.excluded[column.name] for column in table.c if column.name not in keys}
         if not others:
             return insert.on_conflict_do_nothing(index_elements=keys)
-        return insert.on_conflict_do_update(index_elements=keys, set_=others)
+        newer = _is_no_older(insert.excluded, table.c) if self._sink.keeps_newest else None
+        return insert.on_conflict_do_update(index_elements=keys, set_=others, where=newer)
 
     def _there(self) -> dict[str, Any] | None:
         """Return the columns of the table; `None` if it does not exist."""
@@ -277,6 +281,21 @@ class TableStore:
         except SQLAlchemyError as error:
             hint = "no row of this commit was written; mend the table, or end what locks it, and start the run again"
             raise self._refusal(self._said(error), hint) from error
+
+
+def _is_same(column: sa.ColumnElement[Any], value: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition for equal values, for which nulls are equal too."""
+    return column == value if not column.nullable else column.is_not_distinct_from(value)
+
+
+def _is_no_older(row: Any, kept: Any) -> sa.ColumnElement[bool]:
+    """Return the condition for a row that is of the window of the kept row, or of a newer one.
+
+    The newer window is the one that ends later, which for null is +∞. If both end at once, they may have merged, and
+    the later pane counts. A kept row without a window, which another program may have written, is always replaced.
+    """
+    has_no_window = kept.window_end.is_(None) & kept.window_start.is_(None)
+    return sa.or_(has_no_window, row.window_end.is_(None), row.window_end >= kept.window_end)
 
 
 def _in_parts(connection: Connection, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]) -> None:

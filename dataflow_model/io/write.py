@@ -224,7 +224,7 @@ class WriteText(Write):
 
     Raises:
         InvalidType: if the elements are known not to be text.
-        InvalidArgument: after a retracting strategy, since a line cannot show a retraction.
+        PlanError: by `run()`, for panes that may be retracted, since a line cannot show a retraction.
         SinkError: by `run()`, if the directory cannot be written.
 
     Source: Beam's `WriteToText`.
@@ -252,12 +252,6 @@ class WriteText(Write):
                 f"{label!r} writes text, and the elements are of type {typehints.type_name(element_type)}",
                 hint="make lines of them with dm.Map(…), or use dm.io.WriteCsv or dm.io.WriteJson",
             )
-        source = _source_of_retractions(pcoll)
-        if source is not None:
-            raise InvalidArgument(
-                f"{label!r} writes lines of text, but {source!r} emits retractions, which a line cannot show",
-                hint="use dm.io.WriteCsv or dm.io.WriteJson, which have a column for them",
-            )
         Write(attrs.evolve(self.sink, label=label)).expand(pcoll)
 
 
@@ -266,12 +260,14 @@ class WriteTable(WriteColumns):
     """Keep a database table in step with a collection: one row for each value of the keys.
 
     Elements become rows as in `WriteParquet`. In emission order, a row with new keys is inserted, a row with existing
-    keys updates that row, and a retraction deletes it. Each commit is one transaction, which also records the commit
-    and the sequencer of the run: a repeated commit changes nothing, and writes of an older start of the run are
-    rejected. A row that does not fit, or has no key, is written to the table `<table>_dead_letters` and counted.
+    keys updates that row, and a retraction deletes it. With `panes=True` and keys without the window, a row holds the
+    newest window of its key, which is the one that ends last: a row of an older window, or its retraction, changes
+    nothing. Each commit is one transaction, which also records the commit and the sequencer of the run: a repeated
+    commit changes nothing, and writes of an older start of the run are rejected. A row that does not fit, or has no
+    key, is written to the table `<table>_dead_letters` and counted.
 
-    The rows of a commit pass through the driver. With a discarding strategy, a row holds only the last pane of its
-    window.
+    The rows of a commit pass through the driver. `run()` rejects a strategy whose panes would leave a wrong result in
+    the table, such as a discarding one with several panes for a window: its row would hold only the last increment.
 
     Args:
         url: the URL of the database, SQLite or PostgreSQL, in the form of SQLAlchemy.
@@ -282,13 +278,14 @@ class WriteTable(WriteColumns):
         schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
             rows, which a stream does not support.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
+        upsert: `"replace"` if the row that is emitted last should stand, whichever window and pane it is of.
 
     Raises:
         InvalidArgument: for another kind of database, a key that is not a column, or a type that databases do not have.
         ModuleNotFoundError: if SQLAlchemy is not installed.
         SinkError: by `run()`, if the database cannot be reached or the table does not accept the rows.
         SupersededRun: during the run, if a newer start uses its checkpoint.
-        PlanError: by `run()`, for a stream whose columns are not known.
+        PlanError: by `run()`, for a stream whose columns are not known, and for panes that would leave a wrong result.
 
     Source: Beam's `WriteToJdbc`, which only inserts; the sequencers of the MillWheel paper, section 5.2.
 
@@ -310,8 +307,9 @@ class WriteTable(WriteColumns):
         keys: str | Iterable[str],
         schema: pa.Schema | None = None,
         panes: bool = False,
+        upsert: Literal["replace"] | None = None,
     ) -> None:
-        super().__init__(TableSink(url=url, table=table, keys=keys, schema=schema, panes=panes))
+        super().__init__(TableSink(url=url, table=table, keys=keys, schema=schema, panes=panes, upsert=upsert))
 
 
 @with_label_hints(takes_path=False)
@@ -362,9 +360,9 @@ class ForeachBundle(Write):
         whole_records: pass `Record`s (value, event time, window, pane, `is_retraction`) instead of values.
 
     Raises:
-        InvalidArgument: for plain values after a retracting strategy, since the function could not recognise
-            retractions.
         InvalidType: for a value that is not such a function.
+        PlanError: by `run()`, for plain values of panes that may be retracted, since the function could not recognise
+            retractions.
         UserCodeError: during the run, if the function raises an error.
 
     Source: Spark's `foreachBatch`, which is neither atomic over several writes nor usable from a Connect client.
@@ -382,13 +380,6 @@ class ForeachBundle(Write):
 
     def expand(self, pcoll: PCollection, /) -> None:
         """Add the node."""
-        source = _source_of_retractions(pcoll)
-        if source is not None and not self.sink.whole_records:
-            raise InvalidArgument(
-                f"{pcoll.pipeline.scope!r} passes plain values to its function, but {source!r} emits "
-                "retractions, which the function could not recognise",
-                hint="pass whole_records=True, and check record.is_retraction",
-            )
         Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
 
 

@@ -1,14 +1,20 @@
-"""Groupings of panes that refine each other, about which `run()` warns."""
+"""Panes that refine each other, and what takes them: `run()` warns, or rejects the plan, as `outcomes` says."""
 
 from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.errors import PlanWarning, explain
+import attrs
+
+from dataflow_model.errors import PlanError, PlanWarning, explain
 from dataflow_model.plan.graph import main_inputs
-from dataflow_model.plan.nodes import AssignWindows, Deduplicate, GroupByKeyAndWindow, Node, ParDo
-from dataflow_model.plan.strategy import TimestampCombiner
+from dataflow_model.plan.kernels import Kernel
+from dataflow_model.plan.nodes import AssignWindows, Deduplicate, GroupByKeyAndWindow, Node, ParDo, Write
+from dataflow_model.plan.outcomes import Firings, Mode, Reader, Verdict, Windows, outcome
+from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.strategy import LateData, TimestampCombiner
+from dataflow_model.time import Duration, duration_text
 from dataflow_model.triggers import (
     AfterAll,
     AfterAny,
@@ -26,13 +32,13 @@ from dataflow_model.triggers import (
 from dataflow_model.windowing import GlobalWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.nodes import Ref
     from dataflow_model.plan.strategy import WindowingStrategy
 
-__all__ = ["groupings_before", "inherits_from", "keeps_all_panes", "may_refine", "warn_about_refinements"]
+__all__ = ["check_refinements", "firings_of", "groupings_before", "inherits_from", "keeps_all_panes", "may_refine"]
 
 _ONCE: Final = (
     AfterBytes,
@@ -44,24 +50,48 @@ _ONCE: Final = (
     AtPeriod,
 )
 """The leaves that finish when they fire, besides `AfterWatermark`."""
+_WHEN: Final = {
+    Firings.ON_TIME: "each window emits one pane",
+    Firings.ONCE: "windows may emit their panes in any order",
+}
 _IN_ROUNDS: Final = (
     "use mode='streaming', or between the two only functions that retractions may pass through, "
     "and windows that do not merge"
 )
 
 
-def warn_about_refinements(plan: Plan, *, in_rounds: bool = False) -> None:
-    """Warn about each grouping whose result depends on how often a grouping before it refines its panes.
+@attrs.frozen
+class _Problem:
+    """Something that is not right.
 
-    * Accumulating panes that are not retracted are counted again with each refinement. There is no warning if a
-      stateful function, `Deduplicate`, or a function with the parameter `pane` is between the two groupings, since it
-      can choose among the panes.
-    * A retraction that has the event time of an element may be late for the grouping that should apply it, unless
-      that groups the global window.
+    Attributes:
+        verdict: whether to warn or to reject the plan.
+        message, way_out: as in an error.
+    """
+
+    verdict: Verdict
+    message: str
+    way_out: str
+
+
+def check_refinements(plan: Plan, *, in_rounds: bool = False) -> None:
+    """Check each sink and grouping that takes the panes of a grouping against the rules of `outcomes`.
+
+    * A function with the parameter `pane`, a stateful function or a `Deduplicate` in between can choose among the
+      panes, so nothing is checked behind it. Behind a function with the parameter `window`, the keys of a table may
+      contain the window, so it is assumed that they do.
+    * There is also a warning about a retraction that has the event time of an element: it may be late for the grouping
+      that should apply it, unless that groups the global window.
 
     Args:
         plan: the plan, as it is run.
         in_rounds: whether it was rewritten to run in rounds, so that its accumulation modes are not the user's.
+
+    Raises:
+        PlanError: for a sink that would hold a wrong result.
+
+    Warns:
+        PlanWarning: for a result that is only right if its reader knows how to read it, or not right at all.
 
     Example:
         >>> import dataflow_model as dm
@@ -71,13 +101,44 @@ def warn_about_refinements(plan: Plan, *, in_rounds: bool = False) -> None:
         >>> _ = sums | "in all" >> dm.CombineGlobally(sum)
         >>> with warnings.catch_warnings(record=True) as shown:
         ...     warnings.simplefilter("always")
-        ...     warn_about_refinements(p.plan())
+        ...     check_refinements(p.plan())
         >>> print(shown[0].message)
         'in all/CombinePerKey' groups the accumulating panes of 'by name'. Under Repeatedly(AfterCount(1)), ...
         Hint: use .accumulating_and_retracting() before 'by name'; .discarding() is right only where ...
     """
-    for problem in _problems(plan, in_rounds=in_rounds):
-        warnings.warn(problem, PlanWarning, stacklevel=3)
+    problems = [*_problems(plan, in_rounds=in_rounds)]
+    for problem in problems:
+        if problem.verdict is Verdict.REJECTED:
+            raise PlanError(problem.message, hint=f"{problem.way_out} (docs/how.md has a table of what is right)")
+    for problem in problems:
+        warnings.warn(explain(problem.message, hint=problem.way_out), PlanWarning, stacklevel=3)
+
+
+def firings_of(strategy: WindowingStrategy, late_data: LateData | None = None) -> list[Firings]:
+    """Return when the windows of a grouping may emit panes.
+
+    Args:
+        strategy: the grouping's.
+        late_data: the pipeline's default.
+
+    Example:
+        >>> import dataflow_model as dm
+        >>> hours = dm.Window.into(dm.FixedWindows("1 hour"))
+        >>> firings_of(hours.strategy), firings_of(hours.allowed_lateness("1 day").strategy)
+        ([<Firings.ON_TIME: 'on time'>], [<Firings.LATE: 'late'>])
+    """
+    lateness = strategy.allowed_lateness
+    if not strategy.trigger.may_fire(allowed_lateness=lateness):
+        firings = [Firings.ON_TIME]
+    elif not may_refine(strategy):
+        firings = [Firings.ONCE]
+    elif lateness == Duration(0):
+        firings = [Firings.EARLY]
+    else:
+        is_early = strategy.trigger.may_fire(allowed_lateness=Duration(0))
+        firings = [Firings.EARLY_AND_LATE if is_early else Firings.LATE]
+    reopens = (strategy.late_data or late_data) is LateData.DUPLICATE_WINDOW
+    return [*firings, Firings.REOPENED] if reopens and not strategy.window_fn.is_global else firings
 
 
 def may_refine(strategy: WindowingStrategy) -> bool:
@@ -141,35 +202,85 @@ def keeps_all_panes(node: Node) -> bool:
     return _passes_retractions(node) and not (isinstance(node, ParDo) and "pane" in node.metadata)
 
 
-def _problems(plan: Plan, *, in_rounds: bool) -> Iterator[str]:
+def _problems(plan: Plan, *, in_rounds: bool) -> Iterator[_Problem]:
+    retracted = retracted_collections(plan)
     for node in plan.nodes:
-        if not isinstance(node, GroupByKeyAndWindow):
+        if not isinstance(node, GroupByKeyAndWindow | Write):
             continue
         for before in groupings_before(plan, node.input, keeps_all_panes):
-            strategy = before.strategy
-            if strategy.accumulates and not strategy.retracting and may_refine(strategy):
-                way_out = (
-                    f"use .accumulating_and_retracting() before {before.label!r}; .discarding() is right only where "
-                    "combining the panes combines the elements, as in a sum of sums or counts, or the greatest of the "
-                    "greatest, but not in a mean of means"
-                )
-                yield explain(
-                    f"{node.label!r} groups the accumulating panes of {before.label!r}. Under {strategy.trigger!r}, a "
-                    "window may emit several panes, and each contains the elements of the previous ones, so these are "
-                    "counted more than once",
-                    hint=_IN_ROUNDS if in_rounds else way_out,
-                )
-        if isinstance(node.strategy.window_fn, GlobalWindows):
+            problem = _of_panes(plan, before, node, retracted, in_rounds=in_rounds)
+            if problem is not None:
+                yield problem
+        if isinstance(node, Write) or isinstance(node.strategy.window_fn, GlobalWindows):
             continue  # it drops nothing before the end of the input
         for before in groupings_before(plan, node.input, _passes_retractions):
             strategy = before.strategy
             at = strategy.timestamp_combiner
             if strategy.retracting and at is not TimestampCombiner.END_OF_WINDOW and may_refine(strategy):
-                yield explain(
+                yield _Problem(
+                    Verdict.WARNED,
                     f"{node.label!r} groups the panes of {before.label!r}, which emits retractions at the event time "
                     f"of the {at.value} element: a retraction may be late and be dropped",
-                    hint=f"leave out .timestamp_combiner({at.value!r}) before {before.label!r}",
+                    f"leave out .timestamp_combiner({at.value!r}) before {before.label!r}",
                 )
+
+
+def _of_panes(
+    plan: Plan,
+    before: GroupByKeyAndWindow,
+    node: GroupByKeyAndWindow | Write,
+    retracted: Collection[Ref],
+    *,
+    in_rounds: bool,
+) -> _Problem | None:
+    """Return what is not right about a node that takes the panes of a grouping."""
+    strategy = before.strategy
+    mode = Mode.ACCUMULATING if strategy.accumulates else Mode.DISCARDING
+    if strategy.retracting and node.input in retracted:  # in rounds, a sink may be passed values only
+        mode = Mode.RETRACTING
+    windows = Windows.MERGE if strategy.merges else Windows.VANISH if before.input in retracted else Windows.STAY
+    reader = (
+        _grouping_as_reader(before, node)
+        if isinstance(node, GroupByKeyAndWindow)
+        else _sink_as_reader(plan, before, node)
+    )
+    answers = [(firings, outcome(mode, firings, windows, reader)) for firings in firings_of(strategy, plan.late_data)]
+    wrong = [answer for answer in answers if answer[1].verdict is not Verdict.RIGHT]
+    if not wrong:
+        return None
+    wrong.reverse()  # so that what reopens windows is named first
+    firings, answer = next((answer for answer in wrong if answer[1].verdict is Verdict.REJECTED), wrong[0])
+    verb = "groups" if isinstance(node, GroupByKeyAndWindow) else "writes"
+    lateness = strategy.allowed_lateness
+    late = "" if lateness == Duration(0) else f" and {duration_text(lateness)} of allowed lateness"
+    when = _WHEN.get(firings, "a window may emit several panes")
+    return _Problem(
+        answer.verdict,
+        f"{node.label!r} {verb} the {mode.value} panes of {before.label!r}. Under {strategy.trigger!r}{late}, {when}, "
+        f"and {answer.why}",
+        _IN_ROUNDS
+        if in_rounds and isinstance(node, GroupByKeyAndWindow)
+        else answer.way_out.replace("{grouping}", repr(before.label)),
+    )
+
+
+def _grouping_as_reader(before: GroupByKeyAndWindow, node: GroupByKeyAndWindow) -> Reader:
+    whole = node.combine.own_kernel in {Kernel.COUNT, Kernel.MEAN} or before.combine.own_kernel is Kernel.MEAN
+    return Reader.WHOLES if whole and node.fan_out is None else Reader.PARTS
+
+
+def _sink_as_reader(plan: Plan, before: GroupByKeyAndWindow, node: Write) -> Reader:
+    def reaches(through: Callable[[Node], bool]) -> bool:
+        """Return whether the panes reach the sink through transforms that `through` accepts."""
+        return before in groupings_before(
+            plan, node.input, lambda between: keeps_all_panes(between) and through(between)
+        )
+
+    has_window = before.strategy.window_fn.is_global or not reaches(
+        lambda between: not (isinstance(between, ParDo) and "window" in between.metadata)
+    )
+    keeps_windows = reaches(lambda between: not (isinstance(between, AssignWindows) and between.assigns))
+    return node.sink.reader(has_window=has_window, keeps_windows=keeps_windows)
 
 
 def _passes_retractions(node: Node) -> bool:

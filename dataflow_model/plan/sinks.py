@@ -9,6 +9,7 @@ import attrs
 
 from dataflow_model.errors import SupersededRun
 from dataflow_model.plan.features import Feature
+from dataflow_model.plan.outcomes import Reader
 from dataflow_model.plan.record_columns import KeptRecords, RecordColumns
 from dataflow_model.time import format_instant
 
@@ -139,6 +140,18 @@ class Sink(abc.ABC):
 
     def check_unbounded(self) -> None:  # noqa: B027 - most sinks have nothing to check
         """Raise `PlanError` if a stream, even one of bounded inputs, cannot write to the sink; runs at plan time."""
+
+    def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
+        """Return what the sink can tell about the panes of a grouping, by which `run()` decides whether it is right.
+
+        By default it is assumed that the sink tells them apart, as one can that is passed whole records.
+
+        Args:
+            has_window: whether the elements themselves identify their windows.
+            keeps_windows: whether their windows are those of the grouping, and not assigned after it.
+        """
+        del has_window, keeps_windows
+        return Reader.RECORDS
 
     def place(self) -> str | None:
         """Return the directory to which no other sink of the pipeline may write, or `None`.

@@ -15,7 +15,7 @@ from dataflow_model.plan.end_times import warn_about_end_times
 from dataflow_model.plan.explain import explain as explain_plan
 from dataflow_model.plan.graph import Plan, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
-from dataflow_model.plan.refinements import warn_about_refinements
+from dataflow_model.plan.refinements import check_refinements
 from dataflow_model.plan.runner import as_run, check_runner, wait_or_stop
 from dataflow_model.plan.side_panes import check_side_inputs
 from dataflow_model.plan.spellings import SPELLINGS
@@ -237,14 +237,14 @@ class Pipeline:
 
         Raises:
             InvalidArgument: for another value of `until`.
-            PlanError: if the pipeline could never emit anything, or mixes clocks.
+            PlanError: if the pipeline could never emit anything, mixes clocks, or would leave a wrong result in a sink.
             UnsupportedOnRunner: if the runner does not support a feature that the pipeline needs.
 
         Warns:
             PlanWarning: if a grouping counts the panes of another grouping again with each refinement, or may miss
-                their retractions; if windows are assigned to the panes of a grouping in the global window, whose event
-                time is the end of time; if a function that requires sorted input follows a trigger that does not wait
-                for the low watermark.
+                their retractions; if a reader of what a sink writes cannot tell the panes of a window apart; if windows
+                are assigned to the panes of a grouping in the global window, whose event time is the end of time; if a
+                function that requires sorted input follows a trigger that does not wait for the low watermark.
         """
         if until not in (None, "drained"):  # not in a set, as what is given may have no hash
             is_runner = hasattr(until, "run")
@@ -260,7 +260,7 @@ class Pipeline:
             self.runner = self.local_runner()
         rewritten = as_run(self.runner, plan)
         check_side_inputs(rewritten, in_rounds=rewritten is not plan)
-        warn_about_refinements(rewritten, in_rounds=rewritten is not plan)
+        check_refinements(rewritten, in_rounds=rewritten is not plan)
         warn_about_end_times(plan)
         warn_about_sorting(plan)
         return self.runner.run(plan, until=until)

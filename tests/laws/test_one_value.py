@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* which emits retractions at the event time of:dataflow_model.PlanWarning"),
-    pytest.mark.filterwarnings("ignore:.* groups the accumulating panes of:dataflow_model.PlanWarning"),
+    pytest.mark.filterwarnings("ignore:.* groups the .* panes of:dataflow_model.PlanWarning"),
     AT_THE_END_OF_TIME,
 ]
 

@@ -37,7 +37,7 @@ def test_grouping_accumulating_panes_is_warned_about_once_with_both_labels_and_t
     (message,) = warned(ACCUMULATING)
     assert message == (
         "'total' groups the accumulating panes of 'sums'. Under Repeatedly(AfterCount(1)), a window may emit several "
-        "panes, and each contains the elements of the previous ones, so these are counted more than once\n"
+        "panes, and each pane contains the elements of the previous ones, so these are counted more than once\n"
         "Hint: use .accumulating_and_retracting() before 'sums'; .discarding() is right only where combining the panes "
         "combines the elements, as in a sum of sums or counts, or the greatest of the greatest, but not in a mean of "
         "means"

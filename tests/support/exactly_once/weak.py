@@ -67,7 +67,7 @@ def builder(folder: Path) -> Callable[[dm.Pipeline], Any]:
             | dm.Sum.per_key()
         )
         _ = sums | "printed" >> dm.Write(Printer(str(folder / "lines")))
-        _ = sums | "files" >> dm.io.WriteJson(folder / "files", schema=PAIRS)
+        _ = sums | "files" >> dm.io.WriteJson(folder / "files", schema=PAIRS, panes=True)
         table = dm.io.WriteTable(
             f"sqlite:///{folder / 'test.db'}", table="sums", keys=("key", "window_start"), schema=PAIRS, panes=True
         )
