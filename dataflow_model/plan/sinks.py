@@ -140,6 +140,16 @@ class Sink(abc.ABC):
     def check_unbounded(self) -> None:  # noqa: B027 - most sinks have nothing to check
         """Raise `PlanError` if a stream, even one of bounded inputs, cannot write to the sink; runs at plan time."""
 
+    def check_earlier(self, run_id: str = "") -> None:
+        """Raise `SinkError` if output of other runs is there to which this one must not add.
+
+        It is called before a bounded run starts, before `check`, and before a stream with a new checkpoint starts.
+
+        Args:
+            run_id: the id of the stream, whose own output may be there; empty for a bounded run.
+        """
+        del run_id
+
     def place(self) -> str | None:
         """Return the directory to which no other sink of the pipeline may write, or `None`.
 
@@ -179,6 +189,10 @@ class Sink(abc.ABC):
         disk. Spark does not need this, since it keeps the input of a micro-batch until it is committed. A sink whose
         rows are in the messages, or that writes to a database, returns itself.
         """
+        return self
+
+    def bounded(self) -> Sink:
+        """Return the sink for a bounded run, whose only commit publishes all its output, and is never repeated."""
         return self
 
     def claim(self) -> None:  # noqa: B027 - most sinks leave it to the runner

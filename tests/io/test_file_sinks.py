@@ -524,7 +524,7 @@ def test_a_sink_may_write_below_another_but_not_among_its_own_files(tmp_path: Pa
 def test_two_runs_that_write_to_one_directory_both_add_their_rows(tmp_path: Path) -> None:
     for number in (1, 2):
         with Pipeline() as p:
-            _ = p | Create([{"key": "a", "value": number}]) | WriteParquet(tmp_path)
+            _ = p | Create([{"key": "a", "value": number}]) | WriteParquet(tmp_path, if_exists="add")
     actual = ds.dataset(tmp_path, format="parquet").to_table().to_pylist()
     assert sorted(row["value"] for row in actual) == [1, 2]
 

@@ -170,5 +170,5 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
 
 
 def fenced(sink: Sink, program: Program) -> Sink:
-    """Return a sink as this start of a run uses it; see `Sink.fenced`."""
-    return sink if program.fence is None else sink.fenced(program.fence)
+    """Return a sink as this start of a run uses it; see `Sink.fenced` and `Sink.bounded`."""
+    return sink.bounded() if program.fence is None else sink.fenced(program.fence)
