@@ -41,7 +41,7 @@ IfExists: TypeAlias = Literal["error", "add", "replace"]
 """What a run does in a folder that has output already."""
 IF_EXISTS: Final = ("error", "add", "replace")
 _OURS: Final = re.compile(r"part-[0-9a-f]{12}(-[0-9a-f]{8})?(-[0-9a-f]{12,})?(-\d{8,})?-[^/]+\Z")
-"""The names that runs give to files: the run, its edition, the start, the number of the commit, and that of the task."""
+"""The names of files: the run, its edition, its start, the number of the commit, and the task."""
 
 
 def check_earlier_output(path: str, label: str, run_id: str, if_exists: IfExists) -> None:
@@ -167,7 +167,7 @@ def _occupied(path: str, label: str, ours: Sequence[str], *, is_stream: bool) ->
     ways = (
         "to continue that run, start with its checkpoint; otherwise choose another directory, or pass if_exists='add'"
         if is_stream
-        else "pass if_exists='replace' to replace that output or if_exists='add' to keep it, or choose another directory"
+        else "pass if_exists='replace' to replace it or if_exists='add' to keep it, or choose another directory"
     )
     return SinkError(f"{label!r} would add its rows to those of another run: {path} contains {files}", hint=ways)
 

@@ -29,7 +29,7 @@ from dataflow_model.io.publishing import (
     publish_part,
     safe_name,
 )
-from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, own_columns, unified_schema
 from dataflow_model.io.shapes import Misfit
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
 from dataflow_model.plan.rows import values_of
@@ -67,8 +67,8 @@ class FileSink(Sink):
 
     Attributes:
         path: the directory; driver and workers must see the same one.
-        schema: the columns, those of `panes` and `retractions` apart; `None` means inferred from the first rows, which
-            a stream cannot do.
+        schema: the columns, those of `panes` and `retractions` apart; `None` means inferred from the first rows,
+            in a stream from those of its first commit.
         panes: whether window and pane are columns too.
         retractions: whether values may be retracted; the column `is_retraction` then marks the retractions.
         label: what dead letters call the transform.
@@ -137,6 +137,19 @@ class FileSink(Sink):
         except OSError as error:
             raise self._unwritable(error) from error
 
+    @property
+    def awaits_columns(self) -> bool:
+        """Whether the columns are not known."""
+        return self.schema is None
+
+    def with_columns(self, columns: pa.Schema) -> Self:
+        """Return the sink with the columns that its first rows have decided."""
+        return attrs.evolve(self, schema=columns)
+
+    def columns_in(self, message: bytes) -> pa.Schema | None:
+        """Return the columns that a writer has inferred, without those that the sink adds."""
+        return own_columns(pickles.load(message).schema, panes=self.panes, retractions=self.retractions)
+
     def place(self) -> str:
         """Return the directory: `_commits/` in it does not say which sink has published a commit."""
         return self.path
@@ -146,9 +159,7 @@ class FileSink(Sink):
         return {"path": self.path, "suffix": self.suffix, "panes": self.panes, "columns": columns_text(self.schema)}
 
     def check_unbounded(self) -> None:
-        """Raise `PlanError` if the columns are not known before the first row, or earlier output is to be replaced."""
-        if self.schema is None:
-            raise unknown_columns(self.label)
+        """Raise `PlanError` if earlier output is to be replaced."""
         if self.if_exists == "replace":
             raise PlanError(
                 f"{self.label!r} has if_exists='replace', but a stream adds files with each commit and replaces none",

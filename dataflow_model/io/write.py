@@ -87,10 +87,10 @@ class WriteParquet(WriteColumns):
     `_dead_letters/` as a line of JSON and counted. Any reader of Parquet can read the directory, since readers skip
     names that begin with `_`.
 
-    A run is rejected before it starts if the directory has output of another run, or files that are not ours: with
-    `if_exists="add"` it adds its files to them, and with `"replace"` a bounded run replaces what earlier runs wrote, and
-    leaves other files alone. It does so in its commit: after a crash the directory has the old output, or the new one
-    once the next run starts, and never a part of one. A stream continues in its directory with its checkpoint.
+    A run is rejected before it starts if the directory has output of another run, or other files. With
+    `if_exists="add"` it adds its files to these. With `"replace"`, the commit of a bounded run replaces what earlier
+    runs have written, and leaves other files alone. If it is interrupted, the next run that writes to the directory
+    finishes the replacement or undoes it. A stream continues in its own directory with its checkpoint.
 
     After a retracting strategy, there is a last column `is_retraction`, a boolean: a row in which it is true retracts
     an earlier row that is equal in all other columns.
@@ -98,13 +98,14 @@ class WriteParquet(WriteColumns):
     Args:
         path: the directory; the driver and all workers must see the same one.
         schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
-            first rows, which a stream does not support.
+            first rows. In a stream, these are the rows of the first commit that has any: its checkpoint records their
+            columns, a column of nulls becomes text, and a later row that does not fit is a dead letter.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
         if_exists: what to do with what is in the directory, `"error"`, `"add"` or `"replace"`; see above.
 
     Raises:
         SinkError: by `run()`, if the directory cannot be written, or has output of another run or other files.
-        PlanError: by `run()`, for a stream whose columns are not known, or with `if_exists="replace"`.
+        PlanError: by `run()`, for a stream with `if_exists="replace"`.
         InvalidArgument: if the rows already have a column with the name of an added one.
 
     Source: Beam's `WriteToParquet`.
@@ -202,7 +203,7 @@ class WriteCsv(WriteColumns):
         >>> folder.cleanup()
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of the format
         self,
         path: PathLike,
         *,
@@ -306,7 +307,7 @@ class WriteTable(WriteColumns):
             changed.
         keys: the column or columns that identify a row; with `panes=True`, those of the window may be among them.
         schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
-            rows, which a stream does not support.
+            rows; in a stream, from those of its first commit, as in `WriteParquet`.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
 
     Raises:
@@ -314,7 +315,6 @@ class WriteTable(WriteColumns):
         ModuleNotFoundError: if SQLAlchemy is not installed.
         SinkError: by `run()`, if the database cannot be reached or the table does not accept the rows.
         SupersededRun: during the run, if a newer start uses its checkpoint.
-        PlanError: by `run()`, for a stream whose columns are not known.
 
     Source: Beam's `WriteToJdbc`, which only inserts; the sequencers of the MillWheel paper, section 5.2.
 

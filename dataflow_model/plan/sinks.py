@@ -150,6 +150,25 @@ class Sink(abc.ABC):
         """
         del run_id
 
+    @property
+    def awaits_columns(self) -> bool:
+        """Whether the columns are neither stated nor known from type hints.
+
+        In a stream, the first commit with rows then decides them: the runner writes these rows with `open`, takes the
+        columns from the message, records them, and from then on uses the sink `with_columns`.
+        """
+        return False
+
+    def with_columns(self, columns: pa.Schema) -> Sink:
+        """Return a sink that awaits its columns with those of its rows."""
+        del columns
+        return self
+
+    def columns_in(self, message: bytes) -> pa.Schema | None:
+        """Return the columns that a writer has inferred, without those that the sink adds; `None` if it had no row."""
+        del message
+        return None
+
     def place(self) -> str | None:
         """Return the directory to which no other sink of the pipeline may write, or `None`.
 

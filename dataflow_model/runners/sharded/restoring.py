@@ -89,7 +89,8 @@ def check_rows_held(sources: Sequence[Read], offset: Offset) -> None:
 def claim_sinks(program: Program, place: str) -> None:
     """Prevent older starts of the run from writing to its sinks, and discard what they have left pending.
 
-    A new run is rejected if it must not add its output to that of others, see `Sink.check_earlier`. A sink that contains commits of later micro-batches than the checkpoint is logged.
+    A new run is rejected if it must not add its output to that of others, see `Sink.check_earlier`.
+    A sink that contains commits of later micro-batches than the checkpoint is logged.
 
     Args:
         program: the program of this start.
