@@ -26,8 +26,12 @@ from tests.support.written_files import rows, visible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dataflow_model.io.earlier_output import IfExists
+
 NUMBERS = pa.schema({"n": pa.int64()})
 RUNS = [f"{number:012x}" for number in range(10)]
+ANY: tuple[IfExists, ...] = ("error", "add", "replace")
+EITHER: tuple[IfExists, ...] = ("error", "add")
 BOUNDED = on_hosts("local", "workers", slow=("batch",))
 WRITERS = {
     "parquet": dm.io.WriteParquet,
@@ -78,7 +82,7 @@ def test_a_bounded_run_that_is_run_again_is_rejected_before_anything_runs(
         _ = p | dm.Create([1]) | dm.Map(lambda _: 1 / 0) | "out" >> dm.io.WriteJson(out)
 
     with pytest.raises(
-        SinkError, match="'out' would add its rows to those of another run: .*out contains .*part-"
+        SinkError, match=r"'out' would add its rows to those of another run: .*out contains .*part-"
     ) as e:
         run(runner, build, until=None)
     assert "if_exists='replace'" in str(e.value)
@@ -211,9 +215,9 @@ def test_after_a_crash_at_any_step_the_folder_has_the_old_output_or_the_new(tmp_
 
 
 def test_what_a_crashed_run_has_published_in_part_is_not_counted_as_output(tmp_path: Path) -> None:
-    for if_exists in ("error", "add"):
+    for if_exists in EITHER:
         for crash in every_crash():
-            sink = JsonSink(path=tmp_path / "out", schema=NUMBERS, label="out", if_exists=if_exists)  # type: ignore[arg-type]
+            sink = JsonSink(path=tmp_path / "out", schema=NUMBERS, label="out", if_exists=if_exists)
             commit(sink, RUNS[0], [{"n": 1}], [{"n": 2}], crash=crash)
             try:
                 sink.check_earlier()
@@ -300,9 +304,9 @@ def test_output_that_another_run_has_published_in_the_meantime_is_not_added_to(t
 
 
 def test_a_commit_of_a_bounded_run_that_is_repeated_changes_nothing(tmp_path: Path) -> None:
-    for if_exists in ("error", "add", "replace"):
+    for if_exists in ANY:
         for crash in every_crash():
-            sink = JsonSink(path=tmp_path / "out", schema=NUMBERS, if_exists=if_exists).bounded()  # type: ignore[arg-type]
+            sink = JsonSink(path=tmp_path / "out", schema=NUMBERS, if_exists=if_exists).bounded()
             messages = written(sink, RUNS[0], [{"n": 1}], [{"n": 2}])
             with crash():
                 sink.commit(RUNS[0], messages)

@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import sqlite3
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
@@ -33,6 +32,7 @@ from tests.support.runners.local_streams import Stepped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 STREAMS = on_hosts("process", slow=("streaming",))
 PLAIN: list[Any] = [
@@ -198,11 +198,8 @@ def test_panes_and_retractions_are_added_to_the_columns_that_were_decided(tmp_pa
         def write(p: dm.Pipeline) -> None:
             rows = p | dm.io.ReadParquet(tmp_path / "numbers.parquet", event_time="at")
             keyed = rows | dm.Map(lambda row: (row.at % 2, row.at))
-            window = dm.Window.into(
-                dm.FixedWindows("10 microseconds"),
-                trigger=dm.Repeatedly(dm.AfterCount(2)),
-                accumulation=dm.AccumulationMode.RETRACTING,
-            )
+            window = dm.Window.into(dm.FixedWindows("10 microseconds")).trigger(dm.Repeatedly(dm.AfterCount(2)))
+            window = window.accumulating_and_retracting()
             sums = keyed | window | dm.CombinePerKey(sum)
             _ = sums | dm.Map(lambda pair: pair) | "out" >> dm.io.WriteParquet(out, panes=True)
 
@@ -266,12 +263,13 @@ def test_a_restart_in_the_middle_of_the_first_commit_keeps_the_columns_and_publi
     def killed_before(*_: Any, **__: Any) -> None:
         raise _Killed
 
-    with monkeypatch.context() as patch, pytest.raises(_Killed):
+    with monkeypatch.context() as patch:
         if moment == "before the record":
             patch.setattr(first_columns, "write_part", killed_before)
         else:
             patch.setattr(owner, "commit", killed)
-        run(runner, build)
+        with pytest.raises(_Killed):
+            run(runner, build)
     run(runner, build)
     expected = [{"k": 1, "v": 0.5}, {"k": 2, "v": 1.0}]
     if kind == "table":
