@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, SinkError
+from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, SinkError, UserCodeError
 from dataflow_model.io.file_sinks import FileSink, JsonSink
 from tests.support.crashing_commits import Crashing, every_crash, written
 from tests.support.hosts import on_hosts, runner_on
@@ -164,7 +164,7 @@ def test_a_run_that_failed_may_be_run_again(tmp_path: Path) -> None:
         _ = p | dm.Create([1, 0]) | dm.Map(lambda n: {"n": 1 // n}) | dm.io.WriteJson(tmp_path, schema=NUMBERS)
 
     for _ in range(2):
-        with pytest.raises(dm.errors.UserCodeError):
+        with pytest.raises(UserCodeError):
             run(dm.LocalRunner(), failing, until=None)
     run(dm.LocalRunner(), writing(tmp_path, [1]), until=None)
     assert numbers(tmp_path) == [1]
@@ -363,7 +363,7 @@ def test_a_sink_of_a_failed_run_that_had_published_before_the_others_is_named(tm
         _ = values | "first" >> dm.io.WriteJson(tmp_path / "first")
         _ = values | "second" >> dm.io.ForeachBundle(lambda _: 1 / 0)
 
-    with pytest.raises(dm.errors.UserCodeError):
+    with pytest.raises(UserCodeError):
         run(dm.LocalRunner(), build, until=None)
     with pytest.raises(SinkError, match="'first' would add"):
         run(dm.LocalRunner(), build, until=None)
