@@ -42,10 +42,14 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
 
     def parse(data: bytes) -> pa.Table:
         table = options.read(data, names, conversion)
-        for place, field in enumerate(columns):
-            if field.name in texts:
-                converted = _converted(table.column(place).combine_chunks(), field.type, options)
-                table = table.set_column(place, field, converted)
+        if texts:
+            table = pa.table(
+                [
+                    _converted(column.combine_chunks(), field.type, options) if field.name in texts else column
+                    for field, column in zip(columns, table.columns, strict=True)
+                ],
+                names=columns.names,
+            )
         return table.cast(columns)
 
     return parse
