@@ -287,8 +287,13 @@ def session_stopped(spark: SparkSession, way_on: str, cause: BaseException | Non
         error = SessionStopped("the Spark session was stopped before the run ended", hint=way_on)
         error.__cause__ = cause
         return error
-    hint = f"set more memory before the session is created: {_MORE_MEMORY}; otherwise the next run ends in the same way"
-    error = SessionStopped(f"the JVM of the Spark session {end}", hint=f"{hint}. {way_on.capitalize()}")
+    error = SessionStopped(
+        f"the JVM of the Spark session {end}",
+        hint=f"set more memory before the session is created, or the next run ends in the same way: {_MORE_MEMORY}. "
+        f"{way_on.capitalize()}",
+    )
+    if cause is None:
+        return error
     error.__context__, error.__suppress_context__ = cause, True
     if kept is not None:
         error.add_note(f"{_KEPT}: {kept}")
