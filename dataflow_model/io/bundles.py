@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidType, SinkError, UserCodeError, is_interrupt, shown
 from dataflow_model.io.schemas import checked_schema, full_schema
-from dataflow_model.io.shapes import fit, infer_schema
+from dataflow_model.io.shapes import fit_batches, infer_schema
 from dataflow_model.plan.message_sinks import DataFrameSink, MessageSink, TabularSink
 from dataflow_model.plan.outcomes import Reader
 from dataflow_model.plan.parameters import called_signature, check_plain, misfit_of
@@ -172,10 +172,11 @@ def _table(
 ) -> pa.Table:
     added = {"panes": panes, "retractions": retractions}
     schema = infer_schema(records, **added) if own is None else full_schema(own, **added)
-    batch, misfits = fit(records, pa.schema([]) if schema is None else schema, **added)
+    fitted = list(fit_batches(records, pa.schema([]) if schema is None else schema, **added))
+    misfits = [misfit for _, _, unfit in fitted for misfit in unfit]
     if misfits:
         raise SinkError(
             f"{label!r} cannot write {shown(misfits[0].value)}: {misfits[0].reason} ({len(misfits)} such rows)",
             hint=way_out,
         )
-    return pa.Table.from_batches([batch])
+    return pa.Table.from_batches([batch for batch, _, _ in fitted])

@@ -51,18 +51,21 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
 
         table = options.read(data, names, conversion)
         reasons: dict[int, str] = {}
-        for place, field in enumerate(columns):
+        found = []
+        for field, column in zip(columns, table.columns, strict=True):
+            values = column
             if field.name in texts:
-                column = table.column(place).combine_chunks()
+                values = column.combine_chunks()
                 if pa.types.is_timestamp(field.type):
-                    column = _without_null_words(column, options)
-                    values, problems = times_of(column, field.type, options.time_formats, local, chosen)
+                    values = _without_null_words(values, options)
+                    written = values
+                    values, problems = times_of(written, field.type, options.time_formats, local, chosen)
                     for row, problem in problems.items():
-                        reasons.setdefault(row, f"column {field.name!r} holds {column[row].as_py()!r}, {problem}")
+                        reasons.setdefault(row, f"column {field.name!r} holds {written[row].as_py()!r}, {problem}")
                 else:
-                    values = _converted(column, field.type, options)
-                table = table.set_column(place, field, values)
-        return with_reasons(table.cast(columns), reasons)
+                    values = _converted(values, field.type, options)
+            found.append(values)
+        return with_reasons(pa.table(found, names=columns.names).cast(columns), reasons)
 
     return parse
 

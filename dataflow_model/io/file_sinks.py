@@ -5,10 +5,11 @@ from __future__ import annotations
 import abc
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
@@ -32,6 +33,7 @@ from dataflow_model.io.publishing import (
 from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, own_columns, unified_schema
 from dataflow_model.io.shapes import Misfit
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
+from dataflow_model.plan.nested import leaves
 from dataflow_model.plan.outcomes import Reader
 from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.sinks import KnownCommits, Sink
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from dataflow_model.plan.records import Record
 
 __all__ = ["CsvSink", "FileSink", "JsonSink", "ParquetSink", "TextSink"]
+
+_PARQUET_BYTES: Final = 2**31
+"""How many bytes the texts of Parquet have fewer than."""
 
 
 def _checked_if_exists(value: Any) -> IfExists:
@@ -272,8 +277,18 @@ class ParquetSink(FileSink):
         return pq.ParquetWriter(path, schema)
 
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
-        """Return the rows with a null in place of a list of fixed size: Arrow writes these, but reads no such file."""
-        return {
+        """Return the rows that Arrow does not write, or writes as a file that it cannot read.
+
+        They hold a text of 2 GiB or more, or a null in place of a list of fixed size.
+        """
+        too_long = {
+            row: f"column {field.name!r} holds a text of 2 GiB or more, which Parquet cannot"
+            for column, field in zip(batch.columns, batch.schema, strict=True)
+            if column.nbytes >= _PARQUET_BYTES
+            for row in range(batch.num_rows)
+            if any(map(_is_too_long, leaves(column.slice(row, 1))))
+        }
+        return too_long | {
             place: f"column {field.name!r} is {field.type} and cannot hold null in Parquet"
             for column, field in zip(batch.columns, batch.schema, strict=True)
             if "fixed_size_list" in str(field.type)
@@ -293,16 +308,10 @@ class ParquetSink(FileSink):
         for message in pending:
             file = directory / str(message.file)
             if message.schema is not None and not message.schema.equals(common) and file.exists():
-                with pq.ParquetFile(file) as narrow:  # not read_table, which adds columns from directory names
-                    table = narrow.read()
-                columns = [
-                    table[field.name].cast(field.type)
-                    if field.name in table.column_names
-                    else pa.nulls(table.num_rows, field.type)
-                    for field in common
-                ]
                 wide = file.with_name(file.name + ".wide")
-                pq.write_table(pa.table(columns, schema=common), wide)
+                with pq.ParquetFile(file) as narrow, pq.ParquetWriter(wide, common) as writer:
+                    for group in range(narrow.num_row_groups):
+                        writer.write_table(_widened(narrow.read_row_group(group), common))
                 wide.replace(file)
 
 
@@ -398,6 +407,22 @@ class TextSink(FileSink):
             for place, text in enumerate(batch.column(0).to_pylist())
             if "\n" in text or "\r" in text
         }
+
+
+def _widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with the columns of a schema that has theirs, and perhaps wider types."""
+    present = set(table.column_names)
+    columns = [
+        table[field.name].cast(field.type) if field.name in present else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _is_too_long(leaf: pa.Array) -> bool:
+    """Return whether a column has a text or bytes of 2 GiB or more."""
+    has_bytes = pa.types.is_large_string(leaf.type) or pa.types.is_large_binary(leaf.type)
+    return has_bytes and (pc.max(pc.binary_length(leaf)).as_py() or 0) >= _PARQUET_BYTES
 
 
 def _not_text(value: object) -> str:

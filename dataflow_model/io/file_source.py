@@ -407,8 +407,9 @@ class FileSource(ColumnSource):
         if self.processing_time is not None:
             check_time_column(schema, self.processing_time, "processing_time")
         by = self.watermark_origins.by_column
+        names = set(schema.names)
         for name in (*(self.columns or ()), *(() if by is None else (by,))):
-            if name not in schema.names:
+            if name not in names:
                 hint = f"the columns are {', '.join(schema.names)}"
                 raise InvalidArgument(f"there is no column {name!r}", hint=hint)
 

@@ -17,28 +17,30 @@ from dataflow_model.io.publishing import pending_directory, safe_name, sync_pend
 from dataflow_model.io.schemas import RETRACTION_FIELD
 from dataflow_model.io.shapes import (
     Misfit,
-    fit,
-    fit_places,
+    fit_batches,
     infer_schema_of_columns,
     infer_schema_of_values,
     pane_arrays,
 )
 from dataflow_model.plan.record_columns import columns_of_records, values_of_records
 from dataflow_model.plan.records import Record
-from dataflow_model.plan.shapes import infinities
+from dataflow_model.plan.shapes import BATCH_BYTES, columns_of_values, infinities, weight_of
 from dataflow_model.plan.sinks import SinkWriter
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dataflow_model.io.file_sinks import FileSink
 
 __all__ = ["FileSinkWriter", "PendingFile"]
 
 _BUFFERED_ROWS: Final = 131_072
-"""The maximum number of rows in a row group, and of rows that are buffered until a schema is inferred."""
+"""The maximum number of rows in a row group, and of rows that are buffered until a schema is inferred.
+
+Both are also limited to `BATCH_BYTES`, unless a single row takes more.
+"""
 
 
 @attrs.frozen
@@ -67,8 +69,10 @@ class FileSinkWriter(SinkWriter):
         self._name = f"{safe_name(task_id)}-{uuid.uuid4().hex[:12]}"
         self._schema = sink.full_schema
         self._unseen: list[Sequence[Record]] = []
+        self._unseen_bytes = 0
         self._batches: list[pa.RecordBatch] = []
         self._buffered = 0
+        self._buffered_bytes = 0
         self._rows = 0
         self._dead_letters = 0
         self._file: Any = None
@@ -78,7 +82,9 @@ class FileSinkWriter(SinkWriter):
         """Write records; those that do not fit the schema go to the dead letters."""
         if self._schema is None:
             self._unseen.append(records)
-            if sum(map(len, self._unseen)) >= _BUFFERED_ROWS:
+            columns, _, _ = columns_of_values(values_of_records(records))
+            self._unseen_bytes += sum(map(weight_of, columns.values()))
+            if sum(map(len, self._unseen)) >= _BUFFERED_ROWS or self._unseen_bytes >= BATCH_BYTES:
                 self._infer()
         elif records and not self._add_columns(records):
             sink = self._sink
@@ -96,13 +102,13 @@ class FileSinkWriter(SinkWriter):
             self._infer()
         if self._schema is None:
             self._schema = table.schema.remove_metadata()
-        cast = _cast(table, self._schema)
-        if cast is not None:
-            for batch in cast.to_batches():
-                self._add(batch)
-            return
-        for batch in table.to_batches():
-            records = [Record(row, MIN_TIMESTAMP, GLOBAL_WINDOW, NO_FIRING) for row in batch.to_pylist()]
+        for part in _parts(table):
+            cast = _cast(part, self._schema)
+            if cast is not None:
+                for batch in cast.to_batches():
+                    self._add(batch)
+                continue
+            records = [Record(row, MIN_TIMESTAMP, GLOBAL_WINDOW, NO_FIRING) for row in part.to_pylist()]
             self._add_fitting(records, panes=False, retractions=False)
 
     def close(self) -> bytes:
@@ -137,7 +143,8 @@ class FileSinkWriter(SinkWriter):
             if self._schema is not None:
                 self.write(records)
             else:  # not one of them has a shape
-                self._write_dead_letters(fit(records, pa.schema([]), panes=False)[1])
+                for _, _, misfits in fit_batches(records, pa.schema([]), panes=False):
+                    self._write_dead_letters(misfits)
 
     def _inferred(self, unseen: Sequence[Sequence[Record]]) -> pa.Schema | None:
         """Return the schema of some records; that of records in columns follows from their types, if possible."""
@@ -160,30 +167,41 @@ class FileSinkWriter(SinkWriter):
         if not added.keys().isdisjoint(table.column_names):
             return False
         values = dict(zip(table.column_names, table.columns, strict=True))
-        cast = _cast(pa.table(values | added), self._schema)
-        batches = [] if cast is None else cast.to_batches()
-        if cast is None or any(map(sink.misfits, batches)):
-            return False
-        for batch in batches:
-            self._add(batch)
+        start = 0
+        for part in _parts(pa.table(values | added)):
+            cast = _cast(part, self._schema)
+            batches = [] if cast is None else cast.to_batches()
+            stop = start + part.num_rows
+            if cast is None or any(map(sink.misfits, batches)):
+                self._add_fitting(records[start:stop], panes=sink.panes, retractions=sink.retractions)
+            else:
+                for batch in batches:
+                    self._add(batch)
+            start = stop
         return True
 
     def _add_fitting(self, records: Sequence[Record], *, panes: bool, retractions: bool) -> None:
         records, unfit = self._sink.without_unfit(records)
-        batch, kept, misfits = fit_places(records, self._schema, panes=panes, retractions=retractions)
-        bad = self._sink.misfits(batch)
-        for row, reason in bad.items():
-            record = records[kept[row]]
-            misfits.append(Misfit(record.value, reason, record.is_retraction))
-        if bad:
-            batch = batch.take(pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64()))
-        self._add(batch)
-        self._write_dead_letters([*unfit, *misfits])
+        self._write_dead_letters(unfit)
+        for batch, kept, misfits in fit_batches(records, self._schema, panes=panes, retractions=retractions):
+            bad = self._sink.misfits(batch)
+            for row, reason in bad.items():
+                record = records[kept[row]]
+                misfits.append(Misfit(record.value, reason, record.is_retraction))
+            if bad:
+                good = [row for row in range(batch.num_rows) if row not in bad]
+                self._add(batch.take(pa.array(good, pa.int64())))
+            else:
+                self._add(batch)
+            self._write_dead_letters(misfits)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
+            if self._buffered_bytes + batch.nbytes > BATCH_BYTES:
+                self._flush()
             self._batches.append(batch)
             self._buffered += batch.num_rows
+            self._buffered_bytes += batch.nbytes
             self._rows += batch.num_rows
             if self._buffered >= _BUFFERED_ROWS:
                 self._flush()
@@ -197,7 +215,7 @@ class FileSinkWriter(SinkWriter):
                 self._file = self._sink.file_writer(self._directory / (self._name + self._sink.suffix), self._schema)
             for batch in pa.Table.from_batches(self._batches).combine_chunks().to_batches():
                 self._file.write_batch(batch)
-        self._batches, self._buffered = [], 0
+        self._batches, self._buffered, self._buffered_bytes = [], 0, 0
 
     def _write_dead_letters(self, misfits: Sequence[Misfit]) -> None:
         if not misfits:
@@ -244,13 +262,24 @@ def _not_retracted(table: pa.Table) -> pa.Table:
     return table.append_column(RETRACTION_FIELD, pa.repeat(pa.scalar(value=False), table.num_rows))
 
 
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the rows in parts of `BATCH_BYTES` at most, or of a single row."""
+    if table.nbytes <= BATCH_BYTES or table.num_rows <= 1:
+        yield table
+        return
+    middle = table.num_rows // 2
+    yield from _parts(table.slice(0, middle))
+    yield from _parts(table.slice(middle))
+
+
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
     """Return the table with the schema's columns, or `None` if its rows must be fitted one by one."""
-    if set(table.column_names) - set(schema.names):
+    present = set(table.column_names)
+    if not present.issubset(schema.names):
         return None
     columns = []
     for field in schema:
-        column = table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        column = table[field.name] if field.name in present else pa.nulls(table.num_rows, field.type)
         if column.null_count and not field.nullable:
             return None
         if column.type != field.type:

@@ -71,16 +71,16 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
     if not doubtful or len(set(schema.names)) < len(schema.names):
         return schema
     texts = read(include_columns=doubtful, column_types=dict.fromkeys(doubtful, pa.string()), strings_can_be_null=True)
-    for name in doubtful:
+    kinds: dict[str, pa.DataType] = {}
+    for place, name in enumerate(doubtful):
         column = texts[name].combine_chunks().drop_null()
         kind = inferred_kind(column, options.time_formats) if options.timestamp_formats else None
-        if kind is None and name in floats:
+        if kind is None and place < len(floats):
             written = column.to_pylist()
             kind = _type_of_texts(written) if all(map(_WHOLE.fullmatch, written)) else None
         if kind is not None:
-            at = schema.get_field_index(name)
-            schema = schema.set(at, schema.field(at).with_type(kind))
-    return schema
+            kinds[name] = kind
+    return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in schema])
 
 
 def json_schema(sample: bytes) -> pa.Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import collections
 import datetime as dt
 import decimal
 import json
@@ -168,7 +169,8 @@ def _object_and_repeated(line: bytes) -> tuple[dict[str, Any], set[str]]:
         return dict(pairs)
 
     row = _object(line, parse_float=float, object_pairs_hook=noted)
-    return row, {name for name in row if names[-1].count(name) > 1}  # the outermost object ends last
+    times = collections.Counter(names[-1])  # the outermost object ends last
+    return row, {name for name in row if times[name] > 1}
 
 
 def _is_unicode(value: Any) -> bool:

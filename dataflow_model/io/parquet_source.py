@@ -40,11 +40,12 @@ class ParquetSource(FileSource):
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Raise `SourceError` if the names and types in the footer differ from the expected ones."""
         schema = self.file_schema(path)
+        kinds = dict(zip(schema.names, schema.types, strict=True))
         for field in expected:
-            if field.name not in schema.names:
+            if field.name not in kinds:
                 problem = f"it has no column {field.name!r}"
-            elif schema.field(field.name).type != field.type:
-                problem = f"column {field.name!r} is {schema.field(field.name).type}, not {field.type}"
+            elif kinds[field.name] != field.type:
+                problem = f"column {field.name!r} is {kinds[field.name]}, not {field.type}"
             else:
                 continue
             raise SourceError(

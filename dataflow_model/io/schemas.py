@@ -73,7 +73,8 @@ def full_schema(schema: pa.Schema, *, panes: bool, retractions: bool) -> pa.Sche
         ['value', 'window_start', 'window_end', 'pane_index', 'pane_timing', 'is_retraction']
     """
     added = added_fields(panes=panes, retractions=retractions)
-    return pa.schema([*schema, *(field for field in added if field.name not in schema.names)])
+    names = set(schema.names)
+    return pa.schema([*schema, *(field for field in added if field.name not in names)])
 
 
 def checked_schema(value: Any) -> pa.Schema | None:

@@ -14,14 +14,13 @@ from dataflow_model.plan.shapes import MISSING, columns_of_values, fitted_column
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from dataflow_model.plan.records import Record
 
 __all__ = [
     "Misfit",
-    "fit",
-    "fit_places",
+    "fit_batches",
     "infer_schema",
     "infer_schema_of_columns",
     "infer_schema_of_values",
@@ -87,10 +86,12 @@ def infer_schema_of_columns(columns: pa.Table, *, panes: bool = False, retractio
     return pa.schema([*types.items(), *added])
 
 
-def fit(
+def fit_batches(
     records: Sequence[Record], schema: pa.Schema, *, panes: bool, retractions: bool = False
-) -> tuple[pa.RecordBatch, list[Misfit]]:
-    """Return the records that fit the schema as columns, and those that do not.
+) -> Iterator[tuple[pa.RecordBatch, list[int], list[Misfit]]]:
+    """Yield the records that fit the schema as columns, the records' places, and the records that do not fit.
+
+    Each batch holds `BATCH_BYTES` at most, or a single row.
 
     A field that a record lacks is null; a field that the schema lacks, a null where there may be none, and a value that
     the column's type cannot hold without loss are misfits; so is a field of a record that has the name of a column for
@@ -102,14 +103,6 @@ def fit(
         panes: whether window and pane are columns among them.
         retractions: whether `is_retraction` is.
     """
-    batch, _, misfits = fit_places(records, schema, panes=panes, retractions=retractions)
-    return batch, misfits
-
-
-def fit_places(
-    records: Sequence[Record], schema: pa.Schema, *, panes: bool, retractions: bool = False
-) -> tuple[pa.RecordBatch, list[int], list[Misfit]]:
-    """Return the columns, the places of the records that fit, and the misfits; see `fit`."""
     columns, kept, shapeless = columns_of_values(values_of_records(records), schema)
     misfits = [_misfit(records[place], reason) for place, reason in shapeless]
     bad: dict[int, str] = {}
@@ -121,16 +114,20 @@ def fit_places(
             if value is not MISSING:
                 cause = "marks retractions" if name == RETRACTION_FIELD.name else "`panes=True` adds"
                 bad.setdefault(row, f"it has a field {name!r}, which is the name of the column that {cause}")
-    batch = fitted_columns({**columns, **made}, len(kept), schema, bad)
     if not schema.names:  # Arrow keeps no number of rows without columns
-        for row in range(len(kept)):
-            bad.setdefault(row, "it has no fields, and a row must have at least one column")
-    if bad:
-        misfits.extend(_misfit(records[kept[row]], reason) for row, reason in sorted(bad.items()))
-        good = [row for row in range(len(kept)) if row not in bad]
-        batch = batch.take(pa.array(good, pa.int64()))
-        kept = [kept[row] for row in good]
-    return pa.RecordBatch.from_arrays(batch.columns, schema=schema), kept, misfits
+        bad |= dict.fromkeys(range(len(kept)), "it has no fields, and a row must have at least one column") | bad
+    start = 0
+    for batch in fitted_columns({**columns, **made}, len(kept), schema, bad):
+        stop = start + batch.num_rows if schema.names else len(kept)
+        places = kept[start:stop]
+        reasons = {row: bad[row] for row in range(start, stop) if row in bad} if bad else {}
+        if reasons:
+            misfits += [_misfit(records[kept[row]], reason) for row, reason in reasons.items()]
+            good = [row for row in range(start, stop) if row not in reasons]
+            batch = batch.take(pa.array([row - start for row in good], pa.int64()))  # noqa: PLW2901
+            places = [kept[row] for row in good]
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema), places, misfits
+        start, misfits = stop, []
 
 
 def pane_arrays(records: Sequence[Record], *, panes: bool, retractions: bool) -> dict[str, pa.Array]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.database_urls import checked_url, place_in_url
 from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, own_columns, unified_schema
-from dataflow_model.io.shapes import Misfit, fit_places, infer_schema
+from dataflow_model.io.shapes import Misfit, fit_batches, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
 from dataflow_model.plan.outcomes import Reader
 from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
@@ -325,13 +325,16 @@ class TableSinkWriter(SinkWriter):
         return PendingRows(self._schema, names, self._rows, self._dead_letters)
 
     def _fit(self, records: Sequence[Record], schema: pa.Schema) -> None:
-        batch, kept, misfits = fit_places(records, schema, panes=self._sink.panes)
+        for batch, places, misfits in fit_batches(records, schema, panes=self._sink.panes):
+            self._keep(batch, [records[place] for place in places], misfits)
+
+    def _keep(self, batch: pa.RecordBatch, records: Sequence[Record], misfits: list[Misfit]) -> None:
         columns = [column_values(column) for column in batch.columns]
         bad: dict[int, str] = {}
-        for values, field in zip(columns, schema, strict=True):
-            bad = misfits_of(values, field, is_key=field.name in self._sink.keys) | bad
-        for row, (place, fitting) in enumerate(zip(kept, zip(*columns, strict=True), strict=True)):
-            record = records[place]
+        for values, field in zip(columns, batch.schema, strict=True):
+            for row, reason in misfits_of(values, field, is_key=field.name in self._sink.keys).items():
+                bad.setdefault(row, reason)
+        for row, (record, fitting) in enumerate(zip(records, zip(*columns, strict=True), strict=True)):
             if row in bad:
                 misfits.append(Misfit(record.value, bad[row], record.is_retraction))
             else:

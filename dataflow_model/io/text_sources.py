@@ -191,7 +191,8 @@ class CsvSource(LinesOfRows):
         """Find the rows by the index and parse them."""
         options = self.options
         names = _names(FileVersion.of(path), options)
-        missing = [name for name in columns.names if name not in names]
+        present = set(names)
+        missing = [name for name in columns.names if name not in present]
         if missing and names:
             raise SourceError(
                 f"{path} has no column {missing[0]!r}; its columns are {', '.join(names)}",

@@ -237,11 +237,11 @@ def no_field(element: Any, name: str) -> InvalidArgument:
 
 def check_names(names: Sequence[str], hint: str) -> None:
     """Raise `InvalidArgument` if two columns have the same name."""
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidArgument(
-                f"there are {names.count(name)} columns named {name!r}; the columns are {', '.join(names)}", hint=hint
-            )
+    if len(set(names)) < len(names):
+        name, count = collections.Counter(names).most_common(1)[0]
+        raise InvalidArgument(
+            f"there are {count} columns named {name!r}; the columns are {', '.join(names)}", hint=hint
+        )
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Any]:

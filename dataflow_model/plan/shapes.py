@@ -19,14 +19,32 @@ from dataflow_model.plan.nested import leaves, with_leaves
 from dataflow_model.time import Duration, Instant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["MISSING", "columns_of_values", "fields_of", "fitted_columns", "inferred_type", "infinities"]
+__all__ = [
+    "BATCH_BYTES",
+    "MISSING",
+    "columns_of_values",
+    "fields_of",
+    "fitted_columns",
+    "inferred_type",
+    "infinities",
+    "weight_of",
+]
+
+BATCH_BYTES: Final = 2**26
+"""About how many bytes of values become one batch: Arrow's text and bytes end at 2 GiB an array."""
 
 _PAIR: Final = 2
 _DEEPEST: Final = 100
 _SCALARS: Final = frozenset({bool, int, float, str, bytes, type(None)})
 """Types whose values hold nothing that would have to be turned into something else."""
+
+
+_PERHAPS_LONG: Final = 2**29
+"""The fewest characters that may take 2 GiB, which is where the arrays of Arrow's text end."""
+_SIZED: Final = frozenset({str, bytes, type(None)})
+_HOLDERS: Final = (str, bytes, bytearray, list, tuple, set, frozenset, dict, np.ndarray, memoryview)
 
 
 class _Missing:
@@ -102,8 +120,8 @@ def columns_of_values(
 
 def fitted_columns(
     columns: Mapping[str, list[Any] | pa.Array], count: int, schema: pa.Schema, bad: dict[int, str]
-) -> pa.RecordBatch:
-    """Return columns in the types of a schema, with null for each value that does not fit.
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns in the types of a schema, with null for each value that does not fit, in batches of bounded size.
 
     A field that an element lacks is null.
 
@@ -111,36 +129,88 @@ def fitted_columns(
         columns: the values by name, with `MISSING` where an element lacks a field; an array, if all fit.
         count: how many elements there are.
         schema: all columns.
-        bad: takes the places of the elements that do not fit, each with the reason: a field that the schema lacks, a
-            null where there may be none, or a value that the column's type cannot hold without loss.
+        bad: takes the places of the elements that do not fit, each with the reason, before their batch is yielded: a
+            field that the schema lacks, a null where there may be none, or a value that the column's type cannot hold
+            without loss.
 
     Example:
         >>> bad = {}
-        >>> batch = fitted_columns({"delay": [4, 0.5]}, 2, pa.schema({"delay": pa.int64()}), bad)
+        >>> [batch] = fitted_columns({"delay": [4, 0.5]}, 2, pa.schema({"delay": pa.int64()}), bad)
         >>> batch["delay"].to_pylist(), bad
         ([4, None], {1: "column 'delay' is int64 and cannot hold 0.5 of type float"})
     """
-    for name in (name for name in columns if name not in schema.names):
+    unknown = columns.keys() - schema.names
+    for name in (name for name in columns if name in unknown):
         for row, value in enumerate(columns[name]):
             if value is not MISSING:
                 bad.setdefault(row, f"the schema has no column {name!r}; it has {', '.join(schema.names) or 'none'}")
     lists = [values for values in columns.values() if isinstance(values, list)]
     ragged = any(_Missing in set(map(type, values)) for values in lists)
-    arrays = []
-    for field in schema:
-        values = columns.get(field.name)
-        if isinstance(values, pa.Array):
-            arrays.append(values)
-            continue
-        if values is None:
-            values = [None] * count
-        elif ragged:
-            values = [None if value is MISSING else value for value in values]
-        array = _array(values, field)
-        if array is None:
-            array = _fitting(values, field, bad)
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([f.with_nullable(nullable=True) for f in schema]))
+    nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
+    for rows in _ranges(lists, count):
+        arrays = []
+        for field in schema:
+            values = columns.get(field.name)
+            if isinstance(values, pa.Array):
+                arrays.append(values[rows])
+                continue
+            if values is None:
+                values = [None] * (rows.stop - rows.start)
+            elif ragged:
+                values = [None if value is MISSING else value for value in values[rows]]
+            elif len(values) != rows.stop - rows.start:
+                values = values[rows]
+            array = _array(values, field)
+            if array is None:
+                array = _fitting(values, field, bad, rows.start)
+            arrays.append(array)
+        yield pa.RecordBatch.from_arrays(arrays, schema=nullable)
+
+
+def weight_of(values: Iterable[Any], depth: int = 0) -> int:
+    """Return about how many bytes values take as columns: those of text and bytes, and eight for a number.
+
+    Example:
+        >>> weight_of(["UA", b"1545", {"delays": [4, 5]}])
+        28
+    """
+    kinds = set(map(type, values := list(values)))
+    if kinds <= _SIZED:
+        return sum(map(len, filter(None, values)))
+    if depth > _DEEPEST or not any(map(_holds_others, kinds)):
+        return 8 * len(values)
+    return sum(_weight(value, depth) for value in values)
+
+
+def _weight(value: Any, depth: int) -> int:
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    if isinstance(value, np.ndarray | memoryview):
+        return int(value.nbytes)
+    if isinstance(value, list | tuple | set | frozenset):
+        return weight_of(value, depth + 1)
+    fields = _record_fields(value)
+    return 8 if fields is None else weight_of(fields, depth + 1) + weight_of(fields.values(), depth + 1)
+
+
+def _holds_others(kind: type[Any]) -> bool:
+    """Return whether values of a type have another size than a number."""
+    return issubclass(kind, _HOLDERS) or attrs.has(kind) or dataclasses.is_dataclass(kind)
+
+
+def _ranges(columns: list[list[Any]], count: int) -> Iterator[slice]:
+    """Yield ranges of rows of `BATCH_BYTES` at most, or of a single row; one range where there are no rows."""
+    if count < 2 or sum(map(weight_of, columns)) <= BATCH_BYTES:  # noqa: PLR2004
+        yield slice(0, count)
+        return
+    start = held = 0
+    for row, values in enumerate(zip(*columns, strict=True)):
+        weight = weight_of(values)
+        if held + weight > BATCH_BYTES and row > start:
+            yield slice(start, row)
+            start, held = row, 0
+        held += weight
+    yield slice(start, count)
 
 
 def inferred_type(values: list[Any]) -> pa.DataType:
@@ -332,13 +402,16 @@ _LOSSY: Final = (
 )
 
 
-def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Array:
-    """Return a column with null where a value does not fit, and say which."""
+def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str], first: int) -> pa.Array:
+    """Return a column with null where a value does not fit, and say which; `first` is the place of the first value."""
     good: list[Any] = []
-    for row, given in enumerate(values):
+    for row, given in enumerate(values, first):
         value = None if are_foreign([type(given)]) and given != given else given  # noqa: PLR0124 - NaT, a null
         if _array([value], field) is None:
             why = "must not be null" if value is None else f"is {field.type} and cannot hold {_shown(value)}"
+            large = field.with_type(with_leaves(field.type, _large))
+            if large.type != field.type and weight_of([value]) >= _PERHAPS_LONG and _array([value], large) is not None:
+                why += ", whose text takes 2 GiB or more: pass a schema with pa.large_string() or pa.large_binary()"
             bad.setdefault(row, f"column {field.name!r} {why}")
             good.append(None)
         else:
@@ -347,6 +420,12 @@ def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str]) -> pa.Arra
     if array is None:  # each fits alone, so all do
         raise AssertionError(field)
     return array
+
+
+def _large(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(kind) else kind
 
 
 def _shown(value: Any) -> str:

@@ -14,6 +14,8 @@ import itertools
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import attrs
+
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.percentiles import check_named_percentiles
 
@@ -33,6 +35,9 @@ __all__ = [
     "check_calls",
     "check_trigger_type",
 ]
+
+_DEEPEST: Final = 100
+"""How deep triggers may be nested: their callbacks, `repr` and pickles go from one to the next."""
 
 
 _CALLS: Final = {
@@ -314,10 +319,34 @@ class ParallelTrigger(CompositeTrigger):
 
 
 def check_trigger_type(value: object, name: str) -> Trigger:
-    """Return `value` if it is a trigger; raise `InvalidType` with the argument's name otherwise."""
+    """Return `value` if it can be a part of a trigger.
+
+    Raises:
+        InvalidType: with the argument's name, if it is not a trigger.
+        InvalidArgument: if its parts are nested too deep.
+    """
     if not isinstance(value, Trigger):
         raise InvalidType(
             f"`{name}` must be a trigger, got {value!r} of type {type(value).__name__}",
             hint="pass dm.AfterCount(1), for example",
         )
+    level, depth = [value], 1
+    while level and depth < _DEEPEST:
+        level, depth = list({id(part): part for trigger in level for part in _parts(trigger)}.values()), depth + 1
+    if level:
+        raise InvalidArgument(
+            f"triggers may be nested at most {_DEEPEST} deep, and `{name}` is nested deeper",
+            hint="pass several triggers to one dm.AfterAny, dm.AfterAll or dm.AfterEach; Repeatedly(Repeatedly(t)) is "
+            "Repeatedly(t)",
+        )
     return value
+
+
+def _parts(trigger: Trigger) -> list[Trigger]:
+    """Return the triggers inside a trigger: its children, and its fields, from which some make their children later."""
+    children: Any = trigger.children
+    held = list(children) if isinstance(children, tuple | list) else []
+    kind: Any = type(trigger)
+    if attrs.has(kind):
+        held += [getattr(trigger, field.name, None) for field in attrs.fields(kind)]
+    return [part for part in held if isinstance(part, Trigger)]

@@ -86,13 +86,28 @@ class SlidingWindows(WindowFn):
     def assign_many(self, event_times: NDArray[np.int64]) -> AssignedColumn:
         """Assign a column of event times; rows in order, each one's windows the earliest first."""
         times, size, period = inside_many(event_times), int(self.size), int(self.period)
-        since = remainders(remainders(times, period) - int(self.offset), period)  # in this order no step leaves int64
+        since = self._since(times)
         back = np.arange(-(-size // period) - 1, -1, -1, dtype=np.int64) * period
         contains = back[None, :] < size - since[:, None]
         rows, columns = np.nonzero(contains)
         past = since[rows] + back[columns]
         row = None if contains.shape[1] == 1 and contains.all() else rows.astype(np.int64, copy=False)
         return row, minus(times[rows], past), plus(times[rows], size - past)
+
+    def count_many(self, event_times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many windows `assign_many` assigns to each event time.
+
+        Example:
+            >>> SlidingWindows("2 minutes", "1 minute").count_many(np.array([0, 90_000_000]))
+            array([2, 2])
+        """
+        since = self._since(inside_many(event_times))
+        return np.maximum(-((since - int(self.size)) // int(self.period)), 0)
+
+    def _since(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the time since the latest start of a window."""
+        period = int(self.period)
+        return remainders(remainders(times, period) - int(self.offset), period)  # in this order no step leaves int64
 
     def __repr__(self) -> str:
         offset = f", offset={duration_text(self.offset)!r}" if self.offset else ""

@@ -13,10 +13,12 @@ from dataflow_model.runners.engine.columns.chunks import assigned_columns
 from dataflow_model.runners.engine.flow_functions import checked_move
 from dataflow_model.runners.engine.flows import Flow
 from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
+from dataflow_model.runners.engine.overlapping import Overlapping
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues
 from dataflow_model.time import EventTime, event_time
 from dataflow_model.values import GlobalWindow, IntervalWindow, Window, as_pair, check_within_time
+from dataflow_model.windowing import SlidingWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +42,7 @@ def with_windows(node: AssignWindows, flow: Flow) -> Flow:
     _, flow = flow.apart()
     assign = node.strategy.window_fn.assign
     needs_pairs = node.strategy.window_fn.needs_pairs
-    columns = _intervals(node.strategy.window_fn, flow.times, node.label)
+    columns = _columns(node.strategy.window_fn, flow.times, node.label)
     if columns is not None:
         return Flow(flow.values, flow.causes, flow.times, columns)
     windows: list[tuple[Window, ...]] = []
@@ -82,10 +84,12 @@ def with_pairs(node: ToPairs, flow: Flow) -> Flow:
     return Flow(pairs, flow.causes, flow.times, flow.windows)
 
 
-def _intervals(window_fn: WindowFn, times: Sequence[int], label: str) -> Intervals | None:
+def _columns(window_fn: WindowFn, times: Sequence[int], label: str) -> Intervals | Overlapping | None:
     """Assign windows to a column of event times; return `None` if they are assigned element by element."""
     if not len(times) or not window_fn.assigns_columns:
         return None
+    if type(window_fn) is SlidingWindows and window_fn.size != window_fn.period:
+        return Overlapping(window_fn, array_of(times))
     assigned = assigned_columns(window_fn, array_of(times), label)
     if assigned is None or assigned[0] is not None:
         return None

@@ -138,14 +138,20 @@ def _conformed(values: Sequence[Any], node: ParDo) -> tuple[pa.Table, list[tuple
     elements = list(values)
     by_name, kept, shapeless = columns_of_values(elements, schema)
     if not {"key", "value"}.issuperset(schema.names):  # of records, a function receives only the declared fields
-        by_name = {name: column for name, column in by_name.items() if name in schema.names}
+        by_name = {name: by_name[name] for name in schema.names if name in by_name}
     reasons: dict[int, str] = {}
-    batch = fitted_columns(by_name, len(kept), schema, reasons)
+    batches = list(fitted_columns(by_name, len(kept), schema, reasons))
     misfits = dict(shapeless) | {kept[row]: reason for row, reason in reasons.items()}
     if reasons:
-        batch = batch.take(pa.array([row for row in range(len(kept)) if row not in reasons], pa.int64()))
+        fits = np.ones(len(kept), np.bool_)
+        fits[list(reasons)] = False
+        starts = itertools.accumulate((batch.num_rows for batch in batches), initial=0)
+        batches = [
+            batch.filter(pa.array(fits[start : start + batch.num_rows]))
+            for start, batch in zip(starts, batches, strict=False)
+        ]
     hint = "declare the type of the elements with .with_output_types(T) on the step before"
-    return pa.Table.from_batches([batch]), [
+    return pa.Table.from_batches(batches), [
         (place, InvalidType(f"the element does not have the columns of {node.label!r}: {reason}", hint=hint))
         for place, reason in sorted(misfits.items())
     ]

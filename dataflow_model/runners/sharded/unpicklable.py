@@ -33,12 +33,14 @@ def check_functions(plan: Plan) -> None:
         try:
             dump_by_value(node)
         except BaseException as error:
-            raise PlanError(f"{node.label!r} cannot be sent to workers: {_said(error)}", hint=_INSTEAD) from error
+            raise PlanError(
+                f"{node.label!r} cannot be sent to workers: {_said(error)}", hint=_way_out(error)
+            ) from error
 
 
 def unpicklable_program(error: BaseException) -> PlanError:
     """Return the error for a program that cannot be pickled although each of its transforms can."""
-    return PlanError(f"the values of a side input cannot be sent to workers: {_said(error)}", hint=_INSTEAD)
+    return PlanError(f"the values of a side input cannot be sent to workers: {_said(error)}", hint=_way_out(error))
 
 
 def unpicklable_element(label: str, values: Iterable[Any], error: BaseException) -> InvalidType:
@@ -53,7 +55,7 @@ def unpicklable_element(label: str, values: Iterable[Any], error: BaseException)
     return InvalidType(
         f"an element cannot be pickled on its way to a transform: {_said(error)}\n  transform: {label!r}\n"
         f"  element: {shown(culprit)}",
-        hint="emit plain values; " + _INSTEAD,
+        hint=_way_out(error, "emit plain values; "),
     )
 
 
@@ -71,7 +73,7 @@ def unpicklable_ahead(outputs: Mapping[Ref, Kept], error: BaseException) -> Plan
     return PlanError(
         f"{label!r} feeds a static side input, whose values a stream keeps in its checkpoint, and {shown(culprit)} "
         f"cannot be pickled: {_said(error)}",
-        hint=_INSTEAD,
+        hint=_way_out(error),
     )
 
 
@@ -79,7 +81,7 @@ def unpicklable_state(label: str, error: BaseException) -> InvalidType:
     """Return the error for a transform whose state cannot be pickled."""
     return InvalidType(
         f"the state of a transform cannot be pickled: {_said(error)}\n  transform: {label!r}",
-        hint="keep plain values in state and accumulators; " + _INSTEAD,
+        hint=_way_out(error, "keep plain values in state and accumulators; "),
     )
 
 
@@ -91,6 +93,21 @@ def _fails(value: Any) -> bool:
             raise
         return True
     return False
+
+
+def _way_out(error: BaseException, plain: str = "") -> str:
+    """Return the hint for what was raised while something was pickled."""
+    if isinstance(error, RecursionError):
+        return (
+            "the value is nested too deep, or refers to itself through a __reduce__ of its own: keep lists in lists to "
+            "some hundred levels, for example as a flat list of (parent, value) pairs"
+        )
+    if isinstance(error, MemoryError):
+        return (
+            "the process is out of memory, and a pickle needs the size of its value once more: emit smaller values, "
+            "such as one element for each part, or give the process more memory"
+        )
+    return plain + _INSTEAD
 
 
 def _said(error: BaseException) -> str:

@@ -303,5 +303,7 @@ class BatchResult(BackgroundRun):
         if ours is not error:
             return ours
         if is_stopped(self._spark):
-            return session_stopped("nothing was published; create a new session and run the pipeline again", error)
+            return session_stopped(
+                self._spark, "nothing was published; create a new session and run the pipeline again", error
+            )
         return lost_worker(error)

@@ -7,6 +7,7 @@ import contextvars
 import functools
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Generator, Iterator
@@ -38,6 +39,19 @@ _OURS: Final = re.compile(
 _BEGIN: Final = re.compile(r"dataflow_model\.errors\.(\w+): \Z")
 _END: Final = re.compile(r"\n\(the error message above has (\d+) characters\)")
 """The note with which a worker reports an error: only its length tells where a message with any text ends."""
+_JVM_ENDS: Final = re.compile(r"SparkShutdownHook|Answer from Java side is empty|OutOfMemoryError|Connection refused")
+"""What an error contains if the JVM of the driver ends by itself, or has ended."""
+_OUT_OF_MEMORY: Final = "OutOfMemoryError"
+_STATUS_OUT_OF_MEMORY: Final = 52
+"""The status with which Spark ends a JVM that is out of memory."""
+_SECONDS_TO_END: Final = 5.0
+_MORE_MEMORY: Final = (
+    "SparkSession.builder.config('spark.driver.memory', '4g') for a local session, 'spark.executor.memory' on a "
+    "cluster; or give each task less, with more partitions ('spark.sql.shuffle.partitions') and smaller groups"
+)
+_KEPT: Final = "Spark's own error, with its stack"
+_EXECUTOR: Final = re.compile(r"ExecutorLostFailure \((executor \S+) exited [^)]*\)(?:[^\n]*?Reason: ([^\n]*))?")
+"""What Spark reports when an executor has ended, with the reason."""
 _PRIVATE: Final = 0o600
 _CRASH: Final = re.compile(r"Lost (task [^\n]*?): [^\n]*?Python worker exited unexpectedly")
 """What Spark reports when a worker has ended, with the task that it ran."""
@@ -55,7 +69,7 @@ def find_our_error(error: BaseException) -> BaseException:
         >>> find_our_error(RuntimeError("Job aborted\ndataflow_model.errors.SinkError: no room\n\n\tat org.apache"))
         SinkError('no room')
     """
-    text = str(error)
+    text = _text(error)
     reports = _reports(text)
     if not reports:
         if _OTHER_PYTHON.search(text):
@@ -69,7 +83,7 @@ def find_our_error(error: BaseException) -> BaseException:
 
 
 def lost_worker(error: BaseException) -> BaseException:
-    r"""Return the error to raise in place of Spark's, if a Python worker has ended; otherwise Spark's own.
+    r"""Return the error to raise in place of Spark's, if an executor or a Python worker has ended; or else Spark's.
 
     Spark knows the task, but neither the exit status nor the signal.
 
@@ -80,7 +94,19 @@ def lost_worker(error: BaseException) -> BaseException:
         Hint: the system ends processes if it is short of memory, and functions must not call os._exit; set
         spark.python.worker.faulthandler.enabled=true to see where compiled code has crashed
     """
-    crash = _CRASH.search(str(error))
+    executor = _EXECUTOR.search(_text(error))
+    if executor is not None:
+        reason = "" if not executor[2] else f": {executor[2].strip().rstrip('.')}"
+        return _without_stack(
+            WorkerLost(
+                f"{executor[1]} of Spark ended unexpectedly{reason}",
+                hint="it probably ran out of memory: set more 'spark.executor.memory', and "
+                "'spark.executor.memoryOverhead' for its Python workers, or give each task less, with more partitions "
+                "('spark.sql.shuffle.partitions') and smaller groups",
+            ),
+            error,
+        )
+    crash = _CRASH.search(_text(error))
     if crash is None:
         return error
     return _without_stack(
@@ -93,12 +119,20 @@ def lost_worker(error: BaseException) -> BaseException:
     )
 
 
+def _text(error: BaseException) -> str:
+    """Return the text of an error; that of one of Java's is in the JVM, which may have ended."""
+    try:
+        return str(error)
+    except Exception as unreadable:  # noqa: BLE001 - Py4J raises many kinds of errors then
+        return f"{type(error).__name__}: {type(unreadable).__name__}: Connection refused"
+
+
 def _without_stack(own_error: BaseException, error: BaseException) -> BaseException:
     """Return an error of this package that replaces one of Spark's, whose stack a file keeps."""
     own_error.__context__, own_error.__suppress_context__ = error, True
     kept = _keep(error)
     if kept is not None:
-        own_error.add_note(f"Spark's own error, with its stack: {kept}")
+        own_error.add_note(f"{_KEPT}: {kept}")
     return own_error
 
 
@@ -239,8 +273,60 @@ def is_stopped(spark: SparkSession) -> bool:
         return True
 
 
-def session_stopped(hint: str, cause: BaseException | None = None) -> SessionStopped:
-    """Return the error for a run whose session was stopped."""
-    error = SessionStopped("the Spark session was stopped before the run ended", hint=hint)
-    error.__cause__ = cause
+def session_stopped(spark: SparkSession, way_on: str, cause: BaseException | None = None) -> SessionStopped:
+    """Return the error for a run whose session was stopped, or whose JVM has ended: then with the reason, if known.
+
+    Args:
+        spark: the session.
+        way_on: what the user can do next.
+        cause: Spark's error, if there is one.
+    """
+    kept = None if cause is None else _keep(cause)  # first: its text comes from the JVM
+    end = _end_of_jvm(spark, cause)
+    if end is None:
+        error = SessionStopped("the Spark session was stopped before the run ended", hint=way_on)
+        error.__cause__ = cause
+        return error
+    error = SessionStopped(
+        f"the JVM of the Spark session {end}",
+        hint=f"set more memory before the session is created, or the next run ends in the same way: {_MORE_MEMORY}. "
+        f"{way_on.capitalize()}",
+    )
+    if cause is None:
+        return error
+    error.__context__, error.__suppress_context__ = cause, True
+    if kept is not None:
+        error.add_note(f"{_KEPT}: {kept}")
     return error
+
+
+def _end_of_jvm(spark: SparkSession, error: BaseException | None) -> str | None:
+    """Return how the JVM of a session has ended, `None` if it was not seen to end."""
+    seen = "".join(map(_text, chain_of(error))) if error is not None else ""
+    if error is not None and not _JVM_ENDS.search(seen) and not _is_cut_off(error):
+        return None
+    status = _status_of_jvm(spark, 0 if error is None else _SECONDS_TO_END)
+    if _OUT_OF_MEMORY in seen or status == _STATUS_OUT_OF_MEMORY:
+        return "ended, because it ran out of memory"
+    if status is None:
+        return (
+            None if error is None else "ended or could not be reached any more, probably because it ran out of memory"
+        )
+    if status < 0:
+        name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
+        return f"ended by signal {name}, as the system ends processes if it is short of memory"
+    return f"ended with status {status}, perhaps because it ran out of memory"
+
+
+def _is_cut_off(error: BaseException) -> bool:
+    """Return whether an error says that the connection to the JVM was lost."""
+    return any(isinstance(part, OSError) or type(part).__name__ == "Py4JNetworkError" for part in chain_of(error))
+
+
+def _status_of_jvm(spark: SparkSession, seconds: float) -> int | None:
+    """Return the exit status of the JVM that this process has started; `None` if there is none, or it does not end."""
+    try:
+        process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - PySpark has no public API
+        return int(process.wait(timeout=seconds))
+    except Exception:  # noqa: BLE001 - a session of Spark Connect has no gateway, and that of a program no process
+        return None

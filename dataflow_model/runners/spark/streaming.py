@@ -224,7 +224,7 @@ class StreamingResult(StreamResult):
         if not self._is_stopping:
             self._check_newest()
             if is_stopped(self._spark):
-                raise session_stopped(_WAY_ON)
+                raise session_stopped(self._spark, _WAY_ON)
         return RunnerState.STOPPED
 
     def _reported(self, error: BaseException) -> BaseException:
@@ -237,7 +237,7 @@ class StreamingResult(StreamResult):
         if ours is not error:
             return ours
         if is_stopped(self._spark):
-            return session_stopped(_WAY_ON, error)
+            return session_stopped(self._spark, _WAY_ON, error)
         return lost_worker(error)
 
     def _check_newest(self) -> None:

@@ -51,7 +51,7 @@ def test_a_key_after_the_other_leaves_neither_entries_nor_holds_behind() -> None
     rows = [(key, start, start + 10, INTERVAL_KIND) for key in range(2_000) for start in range(0, 100, 10)]
     keys, starts, *_ = columns = columns_of(rows)
     begins = array("q", [int(at == 0 or keys[at] != keys[at - 1]) for at in range(len(rows))])
-    machine.run_by_key(columns, column(0), [starts, begins, array("q", range(1, len(rows) + 1))], ())
+    machine.run_by_key(columns, column(0), [starts, begins, array("q", range(1, len(rows) + 1))], (), True)
     assert machine.emission.panes.count == len(rows)
     assert machine.cells.live == 0
     assert all(queue.size <= MOST_OUTDATED for queue in machine.schedule.queues)

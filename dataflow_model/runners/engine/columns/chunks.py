@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -10,12 +11,14 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidType, shown
 from dataflow_model.runners.engine.columns.accumulators import fits
-from dataflow_model.runners.engine.columns.partials import partials
+from dataflow_model.runners.engine.columns.partials import merge_partials, partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
 from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
+from dataflow_model.runners.engine.overlapping import PAIRS
 from dataflow_model.runners.engine.user_code import column_error
 from dataflow_model.runners.engine.value_lanes import Pairs
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from dataflow_model.windowing import SlidingWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +54,10 @@ def chunk_partials(
         times: their event times in microseconds, one per row.
         assigned: their windows; `None` if the window function is to assign them.
     """
+    if assigned is None and len(times) > 1 and type(window_fn) is SlidingWindows:
+        begins = np.flatnonzero(np.diff(np.cumsum(window_fn.count_many(times)) // PAIRS)) + 1
+        if len(begins):
+            return _in_parts(lift, window_fn, batch, times, [0, *begins.tolist(), len(times)])
     names = batch.schema.names
     if lift.key not in names or (lift.value is not None and lift.value not in names):
         return None
@@ -79,6 +86,24 @@ def chunk_partials(
         return merge_sessions([table], lift.kernel) if window_fn.is_merging else table
     except OverflowError:
         return None
+
+
+def _in_parts(
+    lift: Lift, window_fn: WindowFn, batch: pa.RecordBatch, times: NDArray[np.int64], bounds: list[int]
+) -> pa.Table | None:
+    """Combine rows in parts, each of which is small although its rows are in many windows."""
+    combined: pa.Table | None = None
+    for begin, end in itertools.pairwise(bounds):
+        rows = batch.slice(begin, end - begin)
+        windows = assigned_columns(window_fn, times[begin:end], lift.windows or lift.label)
+        part = chunk_partials(lift, window_fn, rows, times[begin:end], windows)
+        if part is None:
+            return None
+        try:
+            combined = part if combined is None else merge_partials([combined, part], lift.kernel)
+        except OverflowError:
+            return None
+    return combined
 
 
 def assigned_columns(window_fn: WindowFn, times: NDArray[np.int64], label: str) -> AssignedColumn | None:

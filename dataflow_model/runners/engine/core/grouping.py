@@ -164,20 +164,23 @@ class CoreGrouping:
         )
         return self._panes(chunk, live, np.frombuffer(hold, np.int64))
 
-    def run_by_key(self, chunk: CoreChunk) -> EmittedPanes:
-        """Run all elements of some keys, one key after the other: the watermark follows its rows, then advances to +∞.
+    def run_by_key(self, chunk: CoreChunk, *, ends: bool = True) -> EmittedPanes:
+        """Run elements of some keys, one key after the other: the watermark follows its rows, then advances to +∞.
 
         Args:
             chunk: its rows are the instants, and `watermark` the event time of each; `closes` marks a key's first row.
+            ends: whether the last key ends with the chunk; otherwise its rows go on in the next one.
         """
         elements = self._begin(chunk)
+        live = self._live()
         self.machine.run_by_key(
             elements,
             column_of(chunk.elements.replaced),
             list(map(column_of, (chunk.watermark, chunk.closes, chunk.until))),
             self._shown_values(),
+            ends,
         )
-        return self._panes(chunk, {}, np.empty(0, np.int64))
+        return self._panes(chunk, live, np.empty(0, np.int64))
 
     def _begin(self, chunk: CoreChunk) -> list[array[int]]:
         """Return a chunk's elements in the form for the machine."""

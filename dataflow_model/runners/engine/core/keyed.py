@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -30,12 +32,13 @@ from dataflow_model.runners.engine.core.operations import (
     TAKE_BACK,
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
-from dataflow_model.runners.engine.core.placing import placed
+from dataflow_model.runners.engine.core.placing import NOWHERE, placed
 from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.machine import WithoutState
 from dataflow_model.runners.engine.order import ELEMENT, WATERMARK, rising_by_key
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, made_orders
+from dataflow_model.runners.engine.overlapping import parts_of
 from dataflow_model.runners.engine.user_code import at_window, user_error
 from dataflow_model.runners.engine.value_lanes import Pairs, list_of
 from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane, Watermarks
@@ -44,12 +47,12 @@ from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneTiming, checked_pairs, encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from numpy.typing import NDArray
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
-    from dataflow_model.runners.engine.chunk import Bucket, Chunk
+    from dataflow_model.runners.engine.chunk import Bucket, Chunk, Instants
     from dataflow_model.runners.engine.core.panes import EmittedPanes
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.values import Window
@@ -109,36 +112,86 @@ class CoreMachine(WithoutState):
         enter(self.label)
         bundle, places = chunk.elements.bundle, array_of(chunk.elements.places)
         count_received_bundles(self.label, np.bincount(places))
-        began = time.perf_counter()
         watermarks = WatermarkLane.of(chunk.watermarks).advanced(self.watermarks)
-        keys, values = self._pairs(bundle)
-        placements = placed(self.label, bundle, places, self._core.kind)
-        instants = chunk.instants
+        reached = WatermarkLane.joined([WatermarkLane.of([self.watermarks]), watermarks])
+        hold = np.empty(len(watermarks), np.int64)
+        outputs: list[PlacedBundle] = []
+        first = 0
+        for begin, end in itertools.pairwise(parts_of(bundle)):
+            is_last = end == len(bundle)
+            stop = len(hold) if is_last else int(places[end - 1]) + 1
+            instants = self._instants(chunk.instants, reached, first, stop, is_begun=begin > 0, is_ended=is_last)
+            part = bundle if is_last and not begin else bundle.part(begin, end)
+            panes = self._run_part(instants, part, places[begin:end] - first)
+            hold[first:stop] = panes.hold
+            if len(panes):
+                output = self._bundle(panes, part.orders, is_sorted=True)
+                at = panes.instant + first
+                if self._records_percentile:
+                    self._record_percentiles(output, panes, reached.taken(at + (panes.phase >= WATERMARK)))
+                outputs.append(PlacedBundle(output, Integers(at)))
+            self._core.recycle()
+            first = stop - 1  # the next part goes on in this instant
+        produced = Produced(watermarks=watermarks.held(hold))
+        if outputs:
+            outputs[0].extend(*outputs[1:])
+            produced.outputs[MAIN] = outputs[0]
+        if len(watermarks):
+            self.watermarks, self._hold = watermarks[-1], int(hold[-1])
+        return produced
+
+    def _instants(
+        self,
+        instants: Instants,
+        reached: WatermarkLane,
+        first: int,
+        stop: int,
+        *,
+        is_begun: bool,
+        is_ended: bool,
+    ) -> CoreChunk:
+        """Return the instants `[first, stop)` without elements.
+
+        Args:
+            instants: the instants of the chunk.
+            reached: the watermarks before the chunk, and then at each of its instants.
+            first: the place of the first instant.
+            stop: the place after the last one.
+            is_begun: whether the first instant has begun before, so that its signals have taken effect.
+            is_ended: whether the last instant ends here; otherwise it keeps the watermark of the one before.
+        """
+        watermarks, closes = reached.part(first + 1, stop + 1), np.fromiter(instants.closes, np.int64, len(instants))
+        closes = closes[first:stop]
+        if not is_ended:
+            watermarks = WatermarkLane.joined([watermarks.part(0, stop - first - 1), reached.part(stop - 1, stop)])
+            closes[-1] = 0
+        signals: list[Collection[str]] | None = None
+        if instants.signals:
+            signals = [instants.signals.get(place, ()) for place in range(first, stop)]
+            signals[0] = () if is_begun else signals[0]
         further = watermarks.further(self._width)
-        columns = CoreChunk(
-            keys=keys,
-            values=values,
-            elements=placements,
-            clock=array_of(instants.clocks),
+        return CoreChunk(
+            keys=(),
+            values=(),
+            elements=NOWHERE,
+            clock=array_of(instants.clocks)[first:stop],
             watermark=watermarks.low,
-            closes=np.fromiter(instants.closes, np.int64, len(instants)),
-            until=_counted_up_to(places[placements.row], len(instants)),
+            closes=closes,
+            until=np.zeros(stop - first, np.int64),
             further=[further[:, line] for line in self._lines],
-            signals=[instants.signals.get(place, ()) for place in range(len(instants))] if instants.signals else None,
+            signals=signals,
         )
+
+    def _run_part(self, instants: CoreChunk, bundle: Bundle, places: NDArray[np.int64]) -> EmittedPanes:
+        """Run some instants with their elements; `places` says at which instant each of these is."""
+        began = time.perf_counter()
+        keys, values = self._pairs(bundle)
+        elements = placed(self.label, bundle, places, self._core.kind)
+        until = _counted_up_to(places[elements.row], len(instants.clock))
+        columns = attrs.evolve(instants, keys=keys, values=values, elements=elements, until=until)
         panes = self._run(columns, bundle, self._core.run)
         self._note_slowest(time.perf_counter() - began)
-        produced = Produced(watermarks=watermarks.held(panes.hold))
-        if len(panes):
-            output = self._bundle(panes, bundle.orders, is_sorted=True)
-            if self._records_percentile:
-                reached = WatermarkLane.joined([WatermarkLane.of([self.watermarks]), watermarks])
-                self._record_percentiles(output, panes, reached.taken(panes.instant + (panes.phase >= WATERMARK)))
-            produced.outputs[MAIN] = PlacedBundle(output, Integers(panes.instant))
-        if len(watermarks):
-            self.watermarks, self._hold = watermarks[-1], int(panes.hold[-1])
-        self._core.recycle()
-        return produced
+        return panes
 
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Run a bucket's keys one after the other; see `KeyedMachine` and `by_key.run_by_key`."""
@@ -169,11 +222,35 @@ class CoreMachine(WithoutState):
         began = time.perf_counter()
         bounds = list(itertools.pairwise([*firsts, len(elements)]))
         elements.orders = _rising_later(elements.orders, firsts)
+        begins = np.zeros(len(elements) + 1, np.int64)
+        begins[[*firsts, len(elements)]] = 1
+        outputs: list[Bundle] = []
+        instants: list[NDArray[np.int64]] = []  # they are rows here
+        shown: list[Any] = []
+        for begin, end in itertools.pairwise(parts_of(elements)):
+            part = elements if end - begin == len(elements) else elements.part(begin, end)
+            panes = self._run_rows(part, begins[begin:end], ends=bool(begins[end]))
+            output = self._bundle(panes, part.orders)
+            if self._records_percentile:
+                self._record_percentiles(output, panes, WatermarkLane(panes.watermark))
+            outputs.append(output)
+            instants.append(panes.instant + begin)
+            of_keys = self._core.numbers[np.flatnonzero(begins[begin:end])]
+            shown += map(self._core.keys.shown.__getitem__, of_keys.tolist())
+            self._core.recycle()
+        output = all_joined(outputs)
+        of_key = np.searchsorted(np.concatenate(instants), np.array(firsts, np.int64))
+        output.orders = _rising_later(output.orders, of_key.tolist())
+        seconds = (time.perf_counter() - began) / len(elements)
+        for key, (first, until) in zip(shown, bounds, strict=True):
+            slowest.offer(key, seconds * (until - first), until - first)
+        return output
+
+    def _run_rows(self, elements: Bundle, begins: NDArray[np.int64], *, ends: bool) -> EmittedPanes:
+        """Run elements of some keys; `begins` marks a key's first row, and `ends` whether the last key ends here."""
         keys, values = self._pairs(elements)
         placements = placed(self.label, elements, np.zeros(len(elements), np.int64), self._core.kind)
         times = array_of(elements.times)
-        begins = np.zeros(len(elements), np.int64)
-        begins[np.array(firsts, np.int64)] = 1
         columns = CoreChunk(
             keys=keys,
             values=values,
@@ -183,18 +260,7 @@ class CoreMachine(WithoutState):
             closes=begins,
             until=_counted_up_to(placements.row, len(elements)),
         )
-        panes = self._run(columns, elements, self._core.run_by_key)
-        output = self._bundle(panes, elements.orders)
-        if self._records_percentile:
-            self._record_percentiles(output, panes, WatermarkLane(panes.watermark))
-        of_key = np.searchsorted(panes.instant, np.array(firsts, np.int64))  # instants are rows here
-        output.orders = _rising_later(output.orders, of_key.tolist())
-        seconds = (time.perf_counter() - began) / len(elements)
-        for first, until in bounds:
-            key = self._core.keys.shown[int(self._core.numbers[first])]
-            slowest.offer(key, seconds * (until - first), until - first)
-        self._core.recycle()
-        return output
+        return self._run(columns, elements, functools.partial(self._core.run_by_key, ends=ends))
 
     def _run(self, columns: CoreChunk, bundle: Bundle, run: Callable[[CoreChunk], EmittedPanes]) -> EmittedPanes:
         """Run a chunk, add to the counters, and report exceptions of users' functions."""

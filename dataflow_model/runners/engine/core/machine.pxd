@@ -30,8 +30,8 @@ cdef class GroupingMachine:
 
     @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, read=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
     cpdef run(self, object elements, int64_t[::1] replaced, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
-    @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
-    cpdef run_by_key(self, object elements, int64_t[::1] replaced, object rows, object values)
+    @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], bounds=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
+    cpdef run_by_key(self, object elements, int64_t[::1] replaced, object rows, object values, bint ends)
     @cython.locals(line=int64_t)
     cpdef int follow(self, int64_t watermark) except -1
     @cython.locals(line=int64_t)

@@ -173,9 +173,9 @@ class GroupingMachine:
             hold[instant] = self.schedule.held()
 
     def run_by_key(
-        self, elements: Sequence[array[int]], replaced: array[int], rows: Sequence[array[int]], values: Any
+        self, elements: Sequence[array[int]], replaced: array[int], rows: Sequence[array[int]], values: Any, ends: bool
     ) -> None:
-        """Run all elements of some keys, one key after the other; no cells remain afterwards.
+        """Run elements of some keys, one key after the other; if the last key ends, no cells remain afterwards.
 
         For each key, the watermark follows the event times of its rows and then advances to +∞. The clock stays at −∞.
 
@@ -184,8 +184,9 @@ class GroupingMachine:
             replaced: as for `run`.
             rows: the columns event time, whether the row is a key's first, and the number of elements up to its end.
             values: as for `run`.
+            ends: whether the rows of the last key end here, or go on in the next call.
         """
-        keys, starts, ends, kinds, times, numbers, replaces = elements
+        keys, starts, bounds, kinds, times, numbers, replaces = elements
         at, begins, until = rows
         self.trees.values = values
         self.replaced, self.replaced_at = replaced, 0
@@ -203,19 +204,21 @@ class GroupingMachine:
             emission.begin(_ELEMENT, row)
             while place < until[row]:
                 if replaces[place] < 0:
-                    self.retraction(numbers[place], keys[place], starts[place], ends[place], kinds[place], times[place])
+                    self.retraction(
+                        numbers[place], keys[place], starts[place], bounds[place], kinds[place], times[place]
+                    )
                 else:
                     self.element(
                         numbers[place],
                         keys[place],
                         starts[place],
-                        ends[place],
+                        bounds[place],
                         kinds[place],
                         times[place],
                         replaces[place],
                     )
                 place += 1
-        if len(at):
+        if len(at) and ends:
             self.follow(self.infinity)
 
     def follow(self, watermark: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
@@ -12,6 +12,7 @@ from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, INTERVAL_
 from dataflow_model.runners.engine.lanes import Intervals, array_of
 from dataflow_model.runners.engine.matching import matched
 from dataflow_model.runners.engine.order_lanes import dense_ranks
+from dataflow_model.runners.engine.overlapping import Overlapping
 from dataflow_model.runners.engine.sharding import encoded_keys
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.values import Window
 
-__all__ = ["Placements", "placed"]
+__all__ = ["NOWHERE", "Placements", "placed"]
 
 
 @attrs.frozen(eq=False)
@@ -48,6 +49,10 @@ class Placements:
     def rows(self) -> NDArray[np.int64]:
         """Return the row of every element that is added or subtracted, once for each window."""
         return np.concatenate([self.row, self.replaced]) if len(self.replaced) else self.row
+
+
+NOWHERE: Final = Placements(*[np.empty(0, np.int64)] * 7)
+"""No elements."""
 
 
 def placed(label: str, bundle: Bundle, instants: NDArray[np.int64], kind_of: Callable[[Window], int]) -> Placements:
@@ -83,6 +88,9 @@ def _in_windows(
     if isinstance(windows, Intervals):
         kind = GLOBAL_KIND if windows.is_global else INTERVAL_KIND
         return np.arange(len(windows)), windows.starts, windows.ends, np.full(len(windows), kind, np.int64)
+    if isinstance(windows, Overlapping):
+        places, starts, ends = windows.bounds()
+        return places, starts, ends, np.full(len(places), INTERVAL_KIND, np.int64)
     bounds: dict[Window, tuple[int, int, int]] = {}
     rows: list[int] = []
     in_windows: list[tuple[int, int, int]] = []
