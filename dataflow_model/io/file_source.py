@@ -296,7 +296,7 @@ class FileSource(ColumnSource):
         if self.processing_time is None:
             return self.read_file(path, self.schema(), start, stop)
         first = max(start - 1, 0)  # the row before the range shows whether the clock goes back to the first one
-        return self._in_order(self.read_file(path, self.schema(), first, stop), path, first, start - first)
+        return self._in_order(self.read_file(path, self.schema(), first, stop), origin, first, start - first)
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch; without event times, the rows are at −∞, as the elements of `Create` are."""
@@ -468,7 +468,7 @@ class FileSource(ColumnSource):
     # ---------------------------------------------------------------------------------------------------- clock
 
     def _in_order(
-        self, batches: Iterator[pa.RecordBatch], path: str, first: int, before: int
+        self, batches: Iterator[pa.RecordBatch], origin: str, first: int, before: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches without the rows before the range, and raise an error if the replay clock goes backward."""
         name = str(self.processing_time)
@@ -479,7 +479,7 @@ class FileSource(ColumnSource):
             places = np.arange(len(times)) if known is None else np.flatnonzero(known)
             times = times[places]
             if before and not (len(places) and places[0] == 0):  # the row before the range has no clock
-                read = functools.partial(self.read_file, path, self.schema())
+                read = functools.partial(self.read_file, file_below(self.paths, origin), self.schema())
                 last = last_clock_before(read, name, first)
             if len(times):
                 steps = np.diff(times, prepend=times[0] if last is None else last)
@@ -487,17 +487,17 @@ class FileSource(ColumnSource):
                     at = int(np.argmax(steps < 0))
                     values = batch.column(name).take(pa.array(places[max(at - 1, 0) : at + 1])).to_pylist()
                     earlier = values[0] if at else _instant_text(last)
-                    raise self._unsorted(path, earlier, values[-1], row + int(places[at]))
+                    raise self._unsorted(origin, earlier, values[-1], row + int(places[at]))
                 last = int(times[-1])
             row += batch.num_rows
             if batch.num_rows > before:
                 yield batch.slice(before)
             before = 0
 
-    def _unsorted(self, path: str, earlier: Any, later: Any, row: int) -> SourceError:
+    def _unsorted(self, origin: str, earlier: Any, later: Any, row: int) -> SourceError:
         return SourceError(
-            f"{path} is not sorted by its replay clock: column {self.processing_time!r} goes backward "
-            f"from {earlier} to {later} at row {row}",
+            f"{file_below(self.paths, origin)} is not sorted by its replay clock: column "
+            f"{self.processing_time!r} goes backward from {earlier} to {later} at {self.where(origin, row)}",
             hint=f"sort each file by {self.processing_time!r}, or leave `processing_time` out (the wall clock)",
         )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
+from dataflow_model.io.json_documents import JsonDocumentSource
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
@@ -286,7 +287,7 @@ class ReadCsv(ReadFiles):
 
 @with_label_hints()
 class ReadJson(ReadFiles):
-    """Read files with one JSON object a line as named tuples; the arguments and errors are those of `ReadParquet`.
+    r"""Read files with one JSON object a line as named tuples; the arguments and errors are those of `ReadParquet`.
 
     Names and types are given by `schema`, or inferred once from the first 16,384 rows of the first file. A missing
     field is null, a field that is not in the schema is ignored, and a row with a value of another type is a bad row.
@@ -294,7 +295,23 @@ class ReadJson(ReadFiles):
     8601, durations from seconds, bytes from base64, and maps from lists of pairs. Files whose names end in `.gz`,
     `.bz2` or `.zst` are decompressed as they are read.
 
-    Source: Beam's `ReadFromJson`.
+    A number that the type of its column cannot hold, such as `1e400`, makes its row a bad row; in a field that is
+    ignored it does no harm. A column whose sample has only nulls is text. Types do not depend on how the file is cut
+    into blocks, and a line may have up to 64 MiB.
+
+    Args:
+        path, event_time, options: as in `ReadParquet`.
+        mixed: with `"text"`, a column of text also takes values of other kinds, as their JSON, and a field that has
+            values of several kinds in the sample is such a column. By default the first kind counts, and rows with
+            values of another kind are bad rows.
+        lines: with `False`, a file is one document: an array of objects, or objects that extend over several lines. It
+            is read whole, so its text must fit in memory, in each process that reads it.
+
+    Raises:
+        InvalidArgument: if `ReadParquet` would raise it, or for another value of `mixed`.
+        SourceError: if no schema is given and the sample has no object, or a file cannot be decompressed.
+
+    Source: Beam's `ReadFromJson`; `lines` is as in pandas.
 
     Example:
         >>> import pathlib, tempfile
@@ -307,10 +324,32 @@ class ReadJson(ReadFiles):
         ...     _ = rows | dm.Map(lambda row: (row.carrier, row.delay)) | dm.io.Collect()
         >>> [record.value for record in p.result.collected("Collect")]
         [('UA', 4)]
+        >>> _ = file.write_text('[\n  {"gate": 5},\n  {"gate": "B12"}\n]\n')
+        >>> with dm.Pipeline() as p:
+        ...     rows = p | dm.io.ReadJson(file, event_time=None, lines=False, mixed="text")
+        ...     _ = rows | dm.Map(lambda row: row.gate) | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        ['5', 'B12']
         >>> folder.cleanup()
     """
 
     source_type = JsonSource
+
+    def __init__(
+        self,
+        path: PathLike | Iterable[PathLike],
+        *,
+        event_time: str | Arrival | None,
+        mixed: Literal["text"] | None = None,
+        lines: bool = True,
+        **options: Unpack[FileOptions],
+    ) -> None:
+        self._json: Any = functools.partial(JsonSource if lines else JsonDocumentSource, mixed=mixed)
+        super().__init__(path, event_time=event_time, **options)
+
+    def _source_type(self) -> Callable[..., FileSource]:
+        made: Callable[..., FileSource] = self._json
+        return made
 
 
 @with_label_hints()

@@ -39,7 +39,6 @@ __all__ = [
     "RowSource",
     "Source",
     "check_rows_read",
-    "unreadable_row",
     "way_out_for",
 ]
 
@@ -273,18 +272,23 @@ class RowSource(Source):
             start: the row of the origin at which the batch starts.
             bad: the bad row.
         """
-        return DeadLetter(bad.row, label, f"{origin}, row {start + bad.index}: {bad.reason}", "")
+        return DeadLetter(bad.row, label, f"{origin}, {self.where(origin, start + bad.index)}: {bad.reason}", "")
 
     def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
         """Return the error that stops a run without a dead-letter output; the arguments are those of `dead_letter`."""
-        problem = f"{label!r} cannot read row {start + bad.index} of {origin}"
-        return unreadable_row(problem, bad, way_out_for(self))
+        problem = f"{label!r} cannot read {self.where(origin, start + bad.index)} of {origin}"
+        row = shown(bad.row) if isinstance(bad.row, str) else repr(bad.row)
+        return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=self.way_out(bad))
 
+    def where(self, origin: str, row: int) -> str:
+        """Return how messages call a row of an origin."""
+        del origin
+        return f"row {row}"
 
-def unreadable_row(problem: str, bad: BadRow, way_out: str) -> SourceError:
-    """Return the error for a bad row, with the reason and the row; `problem` says where it is."""
-    row = shown(bad.row) if isinstance(bad.row, str) else repr(bad.row)
-    return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=way_out)
+    def way_out(self, bad: BadRow) -> str:
+        """Return what the hint of an error suggests for a bad row."""
+        del bad
+        return way_out_for(self)
 
 
 def check_rows_read(label: str, origin: str, start: int, stop: int, end: int) -> None:
