@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
+from dataflow_model.errors import LOG, InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, is_missing, unreadable
 from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.listed_folder import HIDDEN
@@ -49,6 +49,9 @@ __all__ = ["FileSource", "checked_time"]
 
 BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
+
+_MOST_SHOWN = 50
+"""How many columns `explain()` shows."""
 
 _TRIES = 5
 """How often a file is examined again if it changes while it is examined."""
@@ -357,7 +360,30 @@ class FileSource(ColumnSource):
         self._check_columns(first_schema)
         if self.record is not None:
             self.record.record(first_schema)
+            attrs.evolve(self, given=first_schema, is_inferred=True).log_columns()
         return first_schema
+
+    def log_columns(self) -> None:
+        """Log the columns that were inferred; not those that the files themselves declare."""
+        if not self.is_typed:
+            LOG.info("%s in %s: %s", self.contents, ", ".join(self.paths), self._columns_text())
+
+    def describe(self) -> str:
+        """Return what `explain()` says about the source, with the columns that were inferred."""
+        text = super().describe()
+        return text if self.is_typed or not self.is_inferred else f"{text}, {self._columns_text()}"
+
+    def _columns_text(self) -> str:
+        schema = self.full_schema()
+        names = [f"{field.name} {field.type}" for field in schema][:_MOST_SHOWN]
+        others = "" if len(names) == len(schema) else f" and {len(schema) - len(names)} more"
+        times = self.zone_text(schema)
+        return f"columns inferred: {', '.join(names)}{others}{times and '; '}{times}"
+
+    def zone_text(self, schema: pa.Schema) -> str:
+        """Return in which zone times without an offset are read, if there are any."""
+        local = [repr(field.name) for field in schema if pa.types.is_timestamp(field.type) and field.type.tz is None]
+        return f"times without an offset in {', '.join(local)} are UTC as event times" if local else ""
 
     def bound(self) -> Self:
         """Return the source with the columns of its current files stored in it, if there are files.
@@ -368,7 +394,9 @@ class FileSource(ColumnSource):
         """
         if self.given is not None or not list_files(self.paths):
             return self
-        return attrs.evolve(self, given=self.full_schema(), is_inferred=True)
+        bound = attrs.evolve(self, given=self.full_schema(), is_inferred=True)
+        bound.log_columns()
+        return bound
 
     def stated_columns(self) -> pa.Schema | None:
         """Return the columns if the program states them, and they are not those of the first file."""

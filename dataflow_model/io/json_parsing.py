@@ -103,11 +103,11 @@ def _parsed(data: bytes, columns: pa.Schema, *, mixed: bool) -> pa.Table:
     try:
         parsed = _parsed_by_arrow(data, quick)
     except pa.ArrowInvalid:
-        texts = [field for field in quick if mixed and _has_text(field.type)]
-        if not texts:
+        others = [field for field in quick if not _has_text(field.type)]
+        if not mixed or len(others) == len(quick):
             raise
-        quick = [field for field in quick if field not in texts]
-        parsed = _parsed_by_arrow(data, quick) if quick else None
+        quick = others
+        parsed = _parsed_by_arrow(data if quick else b"{}", quick)
     if quick and not _has_one_object_a_line(data, parsed.num_rows):
         raise ValueError(NO_OBJECT)
     quick = [field for field in quick if not any(map(_has_infinity, parsed[field.name].chunks))]

@@ -32,7 +32,7 @@ _DOCUMENT: Final = (
 )
 
 
-def _check_mixed(source: JsonSource, attribute: attrs.Attribute[str | None], value: Any) -> None:
+def _check_mixed(source: JsonSource, attribute: attrs.Attribute[Any], value: Any) -> None:
     del source, attribute
     if value not in {None, "text"}:
         raise InvalidArgument(

@@ -86,6 +86,11 @@ class CsvSource(LinesOfRows):
                 schema = schema.set(place, pa.field(name, pa.timestamp("us")))
         return schema
 
+    def zone_text(self, schema: pa.Schema) -> str:
+        """Return in which zone times without an offset are read, if there are any."""
+        zone = self.options.zone
+        return super().zone_text(schema) if zone is None else f"times without an offset are in {zone}"
+
     def way_out(self, bad: BadRow) -> str:
         """Return what to do about a bad row; for a time column of text, that is to pass `timestamp_formats`."""
         schema = self.schema()

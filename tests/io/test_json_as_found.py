@@ -255,7 +255,7 @@ def test_what_is_no_object_in_an_array_is_a_bad_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ['[\n{"a": 1},\n{"a": 2}\n]\n', '{\n  "a": 1\n}\n', '[{"a": 1}]'])
 def test_a_document_is_recognised_and_the_hint_says_how_to_read_it(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
-    with pytest.raises(dm.errors.SourceError, match=r"a\.json.*\nHint: pass lines=False"), dm.Pipeline() as p:
+    with pytest.raises(dm.SourceError, match=r"a\.json.*\nHint: pass lines=False"), dm.Pipeline() as p:
         _ = p | dm.io.ReadJson(tmp_path, event_time=None) | dm.io.Collect()
     source = source_of(tmp_path, content.encode(), given=pa.schema({"a": pa.int64()}))
     bad = next(bad for batch in source.read("a.json", 0, None) for bad in source.decode(batch).bad)
@@ -271,7 +271,7 @@ def test_the_error_names_file_line_and_way_out(tmp_path: Path) -> None:
     pipeline = dm.Pipeline()
     _ = pipeline | "read" >> dm.io.ReadJson(tmp_path, event_time=None) | dm.io.Collect()
     with pytest.raises(
-        dm.errors.SourceError,
+        dm.SourceError,
         match=r"'read' cannot read line 5 of a\.json: column 'at' is double and cannot hold 1e400.*\nHint: fix the",
     ):
         pipeline.run().wait_until_finish()
