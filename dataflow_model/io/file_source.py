@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import itertools
 import operator
@@ -26,6 +27,7 @@ from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.replay_clock import last_clock_before
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import Changes, ColumnSource, Origin
+from dataflow_model.plan.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import (
     Arrival,
@@ -50,8 +52,14 @@ __all__ = ["FileSource", "checked_time"]
 BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
 
+HEAD_ROWS = 1_024
+"""How many rows are looked at for the unit of times."""
+
 _MOST_SHOWN = 50
 """How many columns `explain()` shows."""
+
+_HEADS = 3
+"""How many files are looked at for the unit of times."""
 
 _TRIES = 5
 """How often a file is examined again if it changes while it is examined."""
@@ -123,6 +131,7 @@ class FileSource(ColumnSource):
     Attributes:
         paths: absolute paths, directories and globs.
         event_time, processing_time, watermark, watermark_origins: as in `Source`.
+        event_time_unit: as in `RowSource`.
         follow: whether files that appear later are read too, which makes the source unbounded. Files must appear
             whole: write them elsewhere on the same file system and rename them into place. A file that is replaced is
             read as a new one; of lines that are appended to a text file, only these.
@@ -136,6 +145,7 @@ class FileSource(ColumnSource):
     paths: tuple[str, ...] = attrs.field(converter=absolute_paths)
     event_time: str | Arrival | None = attrs.field(converter=checked_time)
     processing_time: str | None = None
+    event_time_unit: TimeUnit | None = attrs.field(default=None, converter=checked_unit)
     watermark: WatermarkEstimator = _NO_DELAY
     watermark_origins: WatermarkOrigins = EVERYTHING
     follow: bool = False
@@ -203,6 +213,10 @@ class FileSource(ColumnSource):
     @abc.abstractmethod
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read the named columns of rows `[start, stop)`."""
+
+    def read_head(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Read the named columns of some first rows."""
+        return self.read_file(path, columns, 0, HEAD_ROWS)
 
     # ---------------------------------------------------------------------------------------------- ColumnSource
 
@@ -361,6 +375,7 @@ class FileSource(ColumnSource):
         if self.record is not None:
             self.record.record(first_schema)
             attrs.evolve(self, given=first_schema, is_inferred=True).log_columns()
+            self._check_unit(first_schema)
         return first_schema
 
     def log_columns(self) -> None:
@@ -392,11 +407,29 @@ class FileSource(ColumnSource):
             InvalidArgument: when a time column is not among them.
             SourceError: when a file cannot be read.
         """
-        if self.given is not None or not list_files(self.paths):
+        if not list_files(self.paths):
+            return self
+        if self.given is not None:
+            if not self.is_inferred:
+                self._check_unit(self.full_schema())
             return self
         bound = attrs.evolve(self, given=self.full_schema(), is_inferred=True)
         bound.log_columns()
+        bound._check_unit(bound.full_schema())  # noqa: SLF001 - it is of this class
         return bound
+
+    def _check_unit(self, schema: pa.Schema) -> None:
+        """Raise `InvalidArgument` if whole numbers in a time column of the first files have another unit."""
+        for option, name in (("event_time", self.event_time), ("processing_time", self.processing_time)):
+            if self.event_time_unit is not None or not isinstance(name, str):
+                continue
+            if not pa.types.is_integer(schema.field(name).type):
+                continue
+            for file in self._files()[:_HEADS]:
+                with contextlib.suppress(OSError, SourceError):  # reading the rows reports it
+                    path = str(Path(root_of(self.paths), file))
+                    for batch in self.read_head(path, pa.schema([schema.field(name)])):
+                        check_unit(batch.column(0), name, option)
 
     def stated_columns(self) -> pa.Schema | None:
         """Return the columns if the program states them, and they are not those of the first file."""
@@ -434,6 +467,8 @@ class FileSource(ColumnSource):
             check_time_column(schema, self.event_time, "event_time")
         if self.processing_time is not None:
             check_time_column(schema, self.processing_time, "processing_time")
+        times = [name for name in (self.event_time, self.processing_time) if isinstance(name, str)]
+        check_unit_of_columns(schema, times, self.event_time_unit)
         by = self.watermark_origins.by_column
         for name in (*(self.columns or ()), *(() if by is None else (by,))):
             if name not in schema.names:
@@ -503,12 +538,12 @@ class FileSource(ColumnSource):
         last: int | None = None
         row = first
         for batch in batches:
-            times, known = instants(batch.column(name))
+            times, known = instants(batch.column(name), self.event_time_unit)
             places = np.arange(len(times)) if known is None else np.flatnonzero(known)
             times = times[places]
             if before and not (len(places) and places[0] == 0):  # the row before the range has no clock
                 read = functools.partial(self.read_file, file_below(self.paths, origin), self.schema())
-                last = last_clock_before(read, name, first)
+                last = last_clock_before(read, name, first, self.event_time_unit)
             if len(times):
                 steps = np.diff(times, prepend=times[0] if last is None else last)
                 if (steps < 0).any():

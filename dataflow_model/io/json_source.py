@@ -15,10 +15,11 @@ from dataflow_model.io.lines_of_rows import LinesOfRows, inferred
 from dataflow_model.io.parsing import parse_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
+    from dataflow_model.io.row_texts import RowTexts
     from dataflow_model.plan.columns import BadRow
 
 __all__ = ["JsonSource"]
@@ -56,8 +57,9 @@ class JsonSource(LinesOfRows):
         """Infer names and types from the first 16,384 rows."""
         return _schema(FileVersion.of(path), type(self)(paths=path, event_time=None, mixed=self.mixed))
 
-    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the lines by the index and parse them."""
+    def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
+        """Parse lines."""
+        del path
         is_mixed = self.mixed == "text"
 
         def parse(data: bytes) -> pa.Table:
@@ -66,7 +68,7 @@ class JsonSource(LinesOfRows):
         def explain(data: bytes, problem: str) -> str:
             return problem_of_line(data, columns, problem, mixed=is_mixed)
 
-        for texts in self.row_texts(path, start, stop):
+        for texts in parts:
             yield from parse_rows(texts, parse, columns, explain)
 
     def way_out(self, bad: BadRow) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -9,13 +10,13 @@ import pyarrow as pa
 
 from dataflow_model.errors import SourceError
 from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.file_source import BATCH_ROWS, FileSource
+from dataflow_model.io.file_source import BATCH_ROWS, HEAD_ROWS, FileSource
 from dataflow_model.io.line_numbers import line_of_row
 from dataflow_model.io.paths import file_below
 from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from dataflow_model.io.row_texts import RowTexts
 
@@ -61,6 +62,21 @@ class LinesOfRows(FileSource):
     def line_of(self, version: FileVersion, row: int) -> int:
         """Return the line on which a row begins, from 1."""
         return line_of_row(version, self.form, row + self.headers)
+
+    @abc.abstractmethod
+    def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
+        """Parse the named columns of rows of a file."""
+
+    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Find the rows by the index and parse them."""
+        return self.parsed(path, columns, self.row_texts(path, start, stop))
+
+    def read_head(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Parse some first rows, without an index."""
+        with contextlib.closing(self.all_rows(FileVersion.of(path))) as parts:
+            first = next((texts for texts in parts if len(texts)), None)
+            if first is not None:
+                yield from self.parsed(path, columns, [first.part(0, min(HEAD_ROWS, len(first)))])
 
     def row_texts(self, path: str, start: int, stop: int | None) -> Iterator[RowTexts]:
         """Yield the texts of rows `[start, stop)` below the header, with at most the rows of a batch at a time."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dataflow_model.io.file_source import FileSource
     from dataflow_model.io.paths import PathLike
     from dataflow_model.plan.dofn import DeadLetter
+    from dataflow_model.plan.time_units import TimeUnit
 
 __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
 
@@ -95,6 +96,7 @@ class ReadFiles(ReadRows[PCollection]):
         path: PathLike | Iterable[PathLike],
         *,
         event_time: str | Arrival | None,
+        event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
         watermark: WatermarkEstimator | None = None,
         follow: bool = False,
@@ -106,6 +108,7 @@ class ReadFiles(ReadRows[PCollection]):
         source = self._source_type()(
             paths=absolute_paths(path),
             event_time=event_time,
+            event_time_unit=event_time_unit,
             processing_time=processing_time,
             watermark=checked_watermark(event_time, watermark, origins),
             watermark_origins=origins,
@@ -131,8 +134,10 @@ class ReadParquet(ReadFiles):
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; mounted file systems only.
         event_time: the column that holds event times, or `dm.ARRIVAL`. The column may hold timestamps (UTC if they have
-            no zone), dates (midnight UTC), integers (microseconds since the epoch) or ISO 8601 text (UTC if it has no
-            offset). With `None`, rows are at −∞ until a `dm.WithTimestamps(…)` assigns their times; not with `follow`.
+            no zone), dates (midnight UTC), integers (since the epoch) or ISO 8601 text (UTC if it has no offset). With
+            `None`, rows are at −∞ until a `dm.WithTimestamps(…)` assigns their times; not with `follow`.
+        event_time_unit: `"s"`, `"ms"`, `"us"` or `"ns"`: the unit of integers in the columns of `event_time` and
+            `processing_time`; microseconds by default. The rows keep the integers.
         processing_time: the column of the replay clock, in the same forms; each file must be sorted by it. By default
             the source uses the wall clock.
         watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
@@ -149,8 +154,9 @@ class ReadParquet(ReadFiles):
         weight: `"origins"` or `"records"`: what a percentile of the watermark is a percentage of.
 
     Raises:
-        InvalidArgument: if a time column does not exist; the hint lists the columns. Raised when the pipeline is built
-            if there are files at that time.
+        InvalidArgument: if a time column does not exist; the hint lists the columns. Also if the first of its integers
+            would be in January 1970, and are seconds or milliseconds of the years from 1990; `event_time_unit` settles
+            it. Raised when the pipeline is built if there are files at that time.
         InvalidType: for an argument that the transform does not have.
         SourceError: if a file is not a valid Parquet file.
 
@@ -177,6 +183,7 @@ class ReadParquet(ReadFiles):
 class FileOptions(WatermarkOptions, total=False):
     """The further arguments of a transform that reads files; see `ReadParquet`."""
 
+    event_time_unit: TimeUnit | None
     processing_time: str | None
     watermark: WatermarkEstimator | None
     follow: bool

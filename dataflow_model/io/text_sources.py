@@ -24,8 +24,9 @@ from dataflow_model.io.unpacking import as_in_file, checked_encoding, problem_of
 from dataflow_model.plan.columns import BAD_FIELD, bad_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from dataflow_model.io.row_texts import RowTexts
     from dataflow_model.plan.columns import BadRow
 
 __all__ = ["LINES", "CsvSource", "JsonSource", "LinesOfRows", "TextSource"]
@@ -137,8 +138,8 @@ class CsvSource(LinesOfRows):
                 hint="read files with other columns separately, and merge the collections with dm.Flatten()",
             )
 
-    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the rows by the index and parse them."""
+    def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
+        """Parse rows below the header."""
         options = self.options
         names = _names(FileVersion.of(path), options)
         missing = [name for name in columns.names if name not in names]
@@ -153,7 +154,7 @@ class CsvSource(LinesOfRows):
         def explain(data: bytes, problem: str) -> str:
             return problem_of_row(data, names, columns, options, problem, keeps_zeros=keeps_zeros)
 
-        for texts in self.row_texts(path, start, stop):
+        for texts in parts:
             yield from parse_rows(texts, parse, columns, explain)
 
 
@@ -178,8 +179,9 @@ class TextSource(LinesOfRows):
         del path
         return LINES
 
-    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the lines by the index."""
+    def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
+        """Decode lines."""
+        del path
 
         def parse(data: bytes) -> pa.Table:
             lines = [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")]
@@ -189,7 +191,7 @@ class TextSource(LinesOfRows):
             del data, problem
             return f"it is {problem_of_encoding(self.encoding)}"
 
-        for texts in self.row_texts(path, start, stop):
+        for texts in parts:
             for batch in parse_rows(texts, parse, LINES, explain):
                 bad = bad_place(batch.schema)
                 yield batch.select([*columns.names, *([] if bad is None else [BAD_FIELD.name])])

@@ -15,6 +15,7 @@ from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.replay_clock import first_clock_from, last_clock_before
 from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.time_units import TimeUnit, checked_unit
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration, EventTime
@@ -254,10 +255,12 @@ class RowSource(Source):
     """A source of rows in Arrow batches; the rows become named tuples of the columns, in the columns' order."""
 
     gives_rows: ClassVar[bool] = True
+    event_time_unit: TimeUnit | None = None
+    """The unit of whole numbers in the time columns; microseconds by default."""
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch from `read` into columns, event times and clock, without creating a Python object per row."""
-        return split_columns(batch, self.event_time, self.processing_time)
+        return split_columns(batch, self.event_time, self.processing_time, self.event_time_unit)
 
     def decode(self, batch: pa.RecordBatch) -> DecodedRows:
         """Turn a batch from `read` into named tuples with event times and clock, with the bad rows separate."""
@@ -441,8 +444,8 @@ class ColumnSource(RowSource):
         if self.processing_time is None:
             return None
         read = functools.partial(self.read, origin)
-        last = last_clock_before(read, self.processing_time, row)
-        return first_clock_from(read, self.processing_time, row) if last is None else last
+        last = last_clock_before(read, self.processing_time, row, self.event_time_unit)
+        return first_clock_from(read, self.processing_time, row, self.event_time_unit) if last is None else last
 
     @abc.abstractmethod
     def schema(self) -> pa.Schema:
@@ -536,6 +539,7 @@ class DataFrameSource(RowSource):
     sequence: str | None = None
     watermark_origins: WatermarkOrigins = EVERYTHING
     id_columns: tuple[str, ...] = ()
+    event_time_unit: TimeUnit | None = attrs.field(default=None, converter=checked_unit)
 
     @property
     def feature(self) -> Feature:
@@ -569,4 +573,4 @@ class DataFrameSource(RowSource):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the DataFrame, which is a handle that only the driver can use."""
         rest = (self.event_time, self.processing_time, self.watermark, self.is_bounded, self.origin, self.sequence)
-        return type(self), (None, *rest, self.watermark_origins, self.id_columns)
+        return type(self), (None, *rest, self.watermark_origins, self.id_columns, self.event_time_unit)

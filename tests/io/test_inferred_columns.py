@@ -31,7 +31,8 @@ def test_explain_shows_the_columns_that_were_inferred_and_the_zone(tmp_path: Pat
     (tmp_path / "a.csv").write_text(CSV)
     text = explained(dm.io.ReadCsv(tmp_path, event_time="at"))
     assert (
-        "columns inferred: at timestamp[us], code string, n int64; times without an offset in 'at' are UTC as event times"
+        "columns inferred: at timestamp[us], code string, n int64; times without an offset in 'at' are UTC as "
+        "event times"
     ) in text
     text = explained(dm.io.ReadCsv(tmp_path, event_time="at", zone="Europe/Berlin"))
     assert "at timestamp[us, tz=UTC], code string, n int64; times without an offset are in Europe/Berlin" in text
