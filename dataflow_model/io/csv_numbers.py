@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.csv_options import CsvOptions
 
-__all__ = ["check_numbers", "columns_with_zeros", "has_leading_zero"]
+__all__ = ["check_numbers", "columns_with_zeros", "has_leading_zero", "separated_number"]
 
 _ZERO: Final = ord("0")
 _POINT: Final = ord(".")
@@ -73,6 +73,18 @@ def has_leading_zero(texts: pa.ChunkedArray) -> bool:
         (False, True)
     """
     return _any(_matches(texts, _LEADING_ZERO))
+
+
+def separated_number(options: CsvOptions) -> str:
+    r"""Return the pattern of numbers with separated thousands.
+
+    Example:
+        >>> from dataflow_model.io.csv_options import CsvOptions
+        >>> separated_number(CsvOptions(thousands=","))
+        '^\\s*[+-]?[0-9]{1,3}(\\,[0-9]{3})+(\\.[0-9]*)?\\s*$'
+    """
+    mark, point = (f"\\{character}" for character in (options.thousands or "", options.decimal_point))
+    return rf"^\s*[+-]?[0-9]{{1,3}}({mark}[0-9]{{3}})+({point}[0-9]*)?\s*$"
 
 
 def columns_with_zeros(data: bytes, columns: int, rows: int, options: CsvOptions) -> Sequence[int]:

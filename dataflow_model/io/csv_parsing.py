@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from dataflow_model.errors import shown
-from dataflow_model.io.csv_numbers import check_numbers
+from dataflow_model.io.csv_numbers import check_numbers, has_leading_zero, separated_number
 from dataflow_model.io.json_objects import value_of
 from dataflow_model.io.json_parsing import array_of, is_binary
 from dataflow_model.io.parsing import cannot_hold, in_microseconds
@@ -50,6 +50,8 @@ def parser(
         check_numbers(data, table, names, options, keeps_zeros=keeps_zeros)
         for place, field in enumerate(columns):
             if field.name in texts:
+                if keeps_zeros and _is_number(field.type) and has_leading_zero(table.column(place)):
+                    raise ValueError(f"a number in {field.name!r} has leading zeros")
                 converted = _converted(table.column(place).combine_chunks(), field.type, options)
                 table = table.set_column(place, field, converted)
         return table.cast(columns)
@@ -109,6 +111,8 @@ def _problem_of_value(
 def _is_read_as_text(kind: pa.DataType, options: CsvOptions) -> bool:
     if pa.types.is_timestamp(kind):
         return options.describes_times
+    if options.thousands is not None and _is_number(kind):
+        return True
     return is_binary(kind) or any(test(kind) for test in _READ_AS_TEXT)
 
 
@@ -132,8 +136,41 @@ def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Ar
         return times_of(texts, kind, options.time_formats, options.zone)
     if pa.types.is_nested(kind):
         return array_of([None if text is None else value_of(text) for text in texts.to_pylist()], kind)
+    if options.thousands is not None and _is_number(kind):
+        return _numbers(texts, kind, options)
     numbers = [None if text is None else _number(text, options.decimal_point) for text in texts.to_pylist()]
     return array_of(numbers, kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    is_float = pa.types.is_floating(kind) and not pa.types.is_float16(kind)
+    return bool(is_float or pa.types.is_integer(kind) or pa.types.is_decimal128(kind))
+
+
+def _numbers(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Array:
+    """Convert texts with separated thousands to numbers."""
+    separated = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions(separated_number(options)))
+    plain = pc.call_function(
+        "replace_substring",
+        [
+            texts,
+        ],
+        pc.ReplaceSubstringOptions(options.thousands, ""),
+    )
+    texts = pc.call_function("if_else", [separated, plain, texts])
+    if options.decimal_point != ".":
+        if pc.call_function(
+            "any", [pc.call_function("match_substring", [texts], pc.MatchSubstringOptions("."))]
+        ).as_py():
+            raise ValueError("there is a point in a number")
+        texts = pc.call_function("replace_substring", [texts], pc.ReplaceSubstringOptions(options.decimal_point, "."))
+    numbers = pc.call_function("utf8_trim_whitespace", [texts]).cast(kind)
+    if pa.types.is_floating(kind):
+        infinite = pc.call_function("is_inf", [numbers])
+        written = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions("(?i)inf"))
+        if pc.call_function("any", [pc.call_function("and_not_kleene", [infinite, written])]).as_py():
+            raise ValueError("a number is too large")
+    return numbers
 
 
 def _number(text: str, decimal_point: str) -> decimal.Decimal:

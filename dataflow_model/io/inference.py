@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from dataflow_model.io.csv_numbers import columns_with_zeros, has_leading_zero
+from dataflow_model.io.csv_numbers import columns_with_zeros, has_leading_zero, separated_number
 from dataflow_model.io.time_formats import inferred_kind
 from dataflow_model.io.whole_numbers import EXACT, number_of, whole_type
 
@@ -61,7 +61,8 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     padded = {names[place] for place in columns_with_zeros(sample, len(names), table.num_rows, options)}
     whole = [field.name for field in schema if pa.types.is_integer(field.type) and field.name in padded]
-    strings = [field.name for field in schema if pa.types.is_string(field.type)] if options.timestamp_formats else []
+    converts = options.timestamp_formats or options.thousands is not None
+    strings = [field.name for field in schema if pa.types.is_string(field.type)] if converts else []
     doubtful = floats + whole + strings
     if not doubtful or len(set(schema.names)) < len(schema.names):
         return schema
@@ -76,6 +77,8 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
         elif kind is None and name in floats:
             written = column.to_pylist()
             kind = _type_of_texts(written) if all(map(_WHOLE.fullmatch, written)) else None
+        if kind is None and options.thousands is not None and name in strings:
+            kind = _type_of_separated(column, options)
         if kind is not None:
             at = schema.get_field_index(name)
             schema = schema.set(at, schema.field(at).with_type(kind))
@@ -86,3 +89,18 @@ def _type_of_texts(texts: list[str]) -> pa.DataType:
     if not any("+" in text for text in texts):
         return whole_type(texts)
     return pa.float64() if all(abs(number_of(text)) <= EXACT for text in texts) else pa.string()
+
+
+def _type_of_separated(column: pa.Array, options: CsvOptions) -> pa.DataType | None:
+    """Return the type of texts that are all numbers, some of them with separated thousands; `None` for others."""
+    point = re.escape(options.decimal_point)
+    separated, plain = re.compile(separated_number(options)), re.compile(rf"\s*[+-]?\d+(?:{point}\d*)?\s*")
+    if has_leading_zero(pa.chunked_array([column])):
+        return None
+    texts = column.to_pylist()
+    if not any(map(separated.match, texts)) or not all(
+        separated.match(text) or plain.fullmatch(text) for text in texts
+    ):
+        return None
+    digits = [text.replace(options.thousands or "", "") for text in texts]
+    return whole_type(digits) if all(map(_WHOLE.fullmatch, digits)) else pa.float64()

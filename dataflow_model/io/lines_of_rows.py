@@ -31,9 +31,9 @@ class LinesOfRows(FileSource):
 
     grows: ClassVar[bool] = True
 
-    @property
-    def form(self) -> TextFormat:
-        """How the rows of a file are separated."""
+    def form_of(self, version: FileVersion) -> TextFormat:
+        """Return how the rows of a file are separated."""
+        del version
         return TextFormat()
 
     @property
@@ -46,11 +46,11 @@ class LinesOfRows(FileSource):
 
     def count_rows(self, version: FileVersion) -> int:
         """Count the rows below the header."""
-        return max(row_index(version, self.form).count - self.headers, 0)
+        return max(row_index(version, self.form_of(version)).count - self.headers, 0)
 
     def count_appended(self, version: FileVersion, size: int, rows: int) -> int:
         """Count the rows that were appended."""
-        return count_appended(version, self.form, size, rows + self.headers)
+        return count_appended(version, self.form_of(version), size, rows + self.headers)
 
     def where(self, origin: str, row: int) -> str:
         """Return the line on which a row begins, or the row's number if the file cannot be read any more."""
@@ -61,7 +61,7 @@ class LinesOfRows(FileSource):
 
     def line_of(self, version: FileVersion, row: int) -> int:
         """Return the line on which a row begins, from 1."""
-        return line_of_row(version, self.form, row + self.headers)
+        return line_of_row(version, self.form_of(version), row + self.headers)
 
     @abc.abstractmethod
     def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
@@ -81,7 +81,8 @@ class LinesOfRows(FileSource):
     def row_texts(self, path: str, start: int, stop: int | None) -> Iterator[RowTexts]:
         """Yield the texts of rows `[start, stop)` below the header, with at most the rows of a batch at a time."""
         last = None if stop is None else stop + self.headers
-        for texts in read_rows(FileVersion.of(path), self.form, start + self.headers, last):
+        version = FileVersion.of(path)
+        for texts in read_rows(version, self.form_of(version), start + self.headers, last):
             for low in range(0, len(texts), BATCH_ROWS):
                 yield texts.part(low, low + BATCH_ROWS)
 
@@ -104,7 +105,7 @@ class LinesOfRows(FileSource):
     def all_rows(self, version: FileVersion) -> Generator[RowTexts, None, None]:
         """Yield the texts of all rows below the header, without an index."""
         headers = self.headers
-        for texts in split(version, self.form):
+        for texts in split(version, self.form_of(version)):
             yield texts.part(headers, len(texts))
             headers = max(headers - len(texts), 0)
 

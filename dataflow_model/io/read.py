@@ -222,6 +222,10 @@ class ReadCsv(ReadFiles):
             bad row. Dates in a time column begin at midnight in the zone. By default, timestamps without an offset are
             local times in the rows, and UTC as event times.
         decimal_point: the character before the fraction of a number.
+        thousands: the character between thousands, such as `"."` in 1.234,50. By default such numbers are text.
+        comment: the character at the beginning of lines that are skipped, such as `"#"`.
+        skip_rows: the number of lines at the beginning of each file that are skipped. A first line such as `sep=;`, as
+            Excel writes it, is skipped in any case, and names the delimiter.
         encoding: the encoding of the files, by its name in Python. Text in another encoding makes its row a bad row.
 
     Raises:
@@ -271,6 +275,9 @@ class ReadCsv(ReadFiles):
         timestamp_formats: Sequence[str] | None = None,
         zone: str | None = None,
         decimal_point: str = ".",
+        thousands: str | None = None,
+        comment: str | None = None,
+        skip_rows: int = 0,
         encoding: str = "utf-8",
         **options: Unpack[FileOptions],
     ) -> None:
@@ -284,6 +291,9 @@ class ReadCsv(ReadFiles):
             timestamp_formats=timestamp_formats,
             zone=zone,
             decimal_point=decimal_point,
+            thousands=thousands,
+            comment=comment,
+            skip_rows=skip_rows,
             encoding=encoding,
         )
         super().__init__(path, event_time=event_time, **options)

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import functools
 import io
+import re
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
@@ -20,7 +21,7 @@ from dataflow_model.io.json_source import JsonSource
 from dataflow_model.io.lines_of_rows import LinesOfRows, inferred
 from dataflow_model.io.parsing import parse_rows
 from dataflow_model.io.row_texts import TextFormat, split
-from dataflow_model.io.unpacking import as_in_file, checked_encoding, problem_of_encoding, suffix_of_content
+from dataflow_model.io.unpacking import as_in_file, blocks, checked_encoding, problem_of_encoding, suffix_of_content
 from dataflow_model.plan.columns import BAD_FIELD, bad_place
 
 if TYPE_CHECKING:
@@ -34,7 +35,14 @@ __all__ = ["LINES", "CsvSource", "JsonSource", "LinesOfRows", "TextSource"]
 LINES: Final = pa.schema({"line": pa.string()})
 """The only column of text files."""
 
-_GIVE: Final = "pass schema=pa.schema({…}) to set the columns and their types"
+_GIVE: Final = (
+    "pass schema=pa.schema({…}) to set the columns and their types; skip_rows=1, for example, if lines are above the "
+    "header"
+)
+_SEPARATOR: Final = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([ -!#-~\t])"?(?:[\r\n]|\Z)')
+_THOUSANDS: Final = re.compile(
+    r" is (?:u?int|float|double|decimal)\S* and cannot hold '[+-]?\d{1,3}(?:([,.' ])\d{3})+\b"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -48,10 +56,9 @@ class CsvSource(LinesOfRows):
     options: CsvOptions = attrs.field(factory=CsvOptions)
     kind: ClassVar[str] = "CSV"
 
-    @property
-    def form(self) -> TextFormat:
-        """A row ends at a line break outside of quotes."""
-        return self.options.text_format()
+    def form_of(self, version: FileVersion) -> TextFormat:
+        """Return the format, in which a row ends at a line break outside of quotes."""
+        return options_of(version, self.options).text_format()
 
     @property
     def headers(self) -> int:
@@ -94,6 +101,9 @@ class CsvSource(LinesOfRows):
 
     def way_out(self, bad: BadRow) -> str:
         """Return what to do about a bad row; for a time column of text, that is to pass `timestamp_formats`."""
+        separated = _THOUSANDS.search(bad.reason)
+        if separated is not None and self.options.thousands is None:
+            return f"pass thousands={separated[1]!r} if it separates thousands; otherwise {super().way_out(bad)}"
         schema = self.schema()
         texts = [name for name in self._times() if pa.types.is_string(schema.field(name).type)]
         if not any(f"column {name!r} holds" in bad.reason for name in texts):
@@ -131,7 +141,8 @@ class CsvSource(LinesOfRows):
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Raise `SourceError` if the header has other names than expected; an empty file has no header."""
-        names = _names(FileVersion.of(path), self.options)
+        version = FileVersion.of(path)
+        names = _names(version, options_of(version, self.options))
         if names and sorted(names) != sorted(expected.names):
             raise SourceError(
                 f"{path} must have the columns {', '.join(expected.names)}, got {', '.join(names)}",
@@ -140,8 +151,9 @@ class CsvSource(LinesOfRows):
 
     def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
         """Parse rows below the header."""
-        options = self.options
-        names = _names(FileVersion.of(path), options)
+        version = FileVersion.of(path)
+        options = options_of(version, self.options)
+        names = _names(version, options)
         missing = [name for name in columns.names if name not in names]
         if missing and names:
             raise SourceError(
@@ -169,9 +181,9 @@ class TextSource(LinesOfRows):
     encoding: str = attrs.field(default="utf-8", converter=checked_encoding)
     kind: ClassVar[str] = "text"
 
-    @property
-    def form(self) -> TextFormat:
-        """Each line is a row."""
+    def form_of(self, version: FileVersion) -> TextFormat:
+        """Return the format, in which each line is a row."""
+        del version
         return TextFormat(self.encoding, keeps_blank=True)
 
     def file_schema(self, path: str) -> pa.Schema:
@@ -199,10 +211,21 @@ class TextSource(LinesOfRows):
 
 @functools.lru_cache(maxsize=256)
 def _csv_schema(version: FileVersion, source: CsvSource) -> pa.Schema | None:
-    names, sample = _names(version, source.options), source.sample(version)
+    options = options_of(version, source.options)
+    names, sample = _names(version, options), source.sample(version)
     if not sample:
         return None
-    return inferred(version, lambda: csv_schema(b"".join(sample), names, source.options), _GIVE)
+    return inferred(version, lambda: csv_schema(b"".join(sample), names, options), _GIVE)
+
+
+@functools.lru_cache(maxsize=4096)
+def options_of(version: FileVersion, options: CsvOptions) -> CsvOptions:
+    """Return the options for a file; a first line such as `sep=;`, which Excel writes, names the delimiter."""
+    with contextlib.closing(blocks(version, options.encoding, 0)) as parts:
+        match = _SEPARATOR.match(next(parts, b""))
+    if match is None:
+        return options
+    return attrs.evolve(options, delimiter=match[1].decode(), skip_rows=max(options.skip_rows, 1))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -230,8 +253,12 @@ def _names(version: FileVersion, options: CsvOptions) -> list[str]:
             else f"the file seems to be compressed; give it a name that ends in {suffix}",
         ) from error
     lines = io.StringIO(text.rstrip("\r\n"), newline="")
-    if options.quote is None:
-        header = next(csv.reader(lines, delimiter=options.delimiter, quoting=csv.QUOTE_NONE))
-    else:
-        header = next(csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote))
+    limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))  # of the whole process
+    try:
+        if options.quote is None:
+            header = next(csv.reader(lines, delimiter=options.delimiter, quoting=csv.QUOTE_NONE))
+        else:
+            header = next(csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote))
+    finally:
+        csv.field_size_limit(limit)
     return options.renamed(header)

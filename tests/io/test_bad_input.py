@@ -98,7 +98,8 @@ def test_a_time_that_python_cannot_hold_makes_a_bad_row(kind: str) -> None:
 @pytest.mark.parametrize("name", ["event_time", "processing_time"])
 def test_a_time_column_beyond_64_bits_of_microseconds_makes_a_bad_row(name: str) -> None:
     times = pa.array([1, 2**60]).cast(pa.timestamp("s"))
-    rows = split_columns(pa.record_batch({"at": times}), **{"event_time": "at", "processing_time": None} | {name: "at"})
+    names: dict[str, Any] = {"event_time": "at", "processing_time": None} | {name: "at"}
+    rows = split_columns(pa.record_batch({"at": times}), **names)
     assert [bad.row for bad in rows.bad] == [{"at": 2**60}]
 
 
