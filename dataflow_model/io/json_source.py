@@ -71,10 +71,10 @@ class JsonSource(LinesOfRows):
         for texts in parts:
             yield from parse_rows(texts, parse, columns, explain)
 
-    def way_out(self, bad: BadRow) -> str:
-        """Return what to do about a bad row; for one that looks like a part of a document, that is `lines=False`."""
+    def advice(self, bad: BadRow) -> str:
+        """Return what to do about a row that looks like a part of a document."""
         is_part = self.grows and isinstance(bad.row, str) and _is_part(bad.row)
-        return _DOCUMENT if is_part else super().way_out(bad)
+        return f"{_DOCUMENT}; otherwise " if is_part else super().advice(bad)
 
 
 @functools.lru_cache(maxsize=256)

@@ -99,19 +99,16 @@ class CsvSource(LinesOfRows):
         zone = self.options.zone
         return super().zone_text(schema) if zone is None else f"times without an offset are in {zone}"
 
-    def way_out(self, bad: BadRow) -> str:
-        """Return what to do about a bad row; for a time column of text, that is to pass `timestamp_formats`."""
+    def advice(self, bad: BadRow) -> str:
+        """Return which option helps with a bad row: `thousands`, or `timestamp_formats` for a time column of text."""
         separated = _THOUSANDS.search(bad.reason)
         if separated is not None and self.options.thousands is None:
-            return f"pass thousands={separated[1]!r} if it separates thousands; otherwise {super().way_out(bad)}"
+            return f"pass thousands={separated[1]!r} if it separates thousands; otherwise "
         schema = self.schema()
         texts = [name for name in self._times() if pa.types.is_string(schema.field(name).type)]
         if not any(f"column {name!r} holds" in bad.reason for name in texts):
-            return super().way_out(bad)
-        return (
-            "pass timestamp_formats=['%d.%m.%Y %H:%M'], for example, if the file has times of this form; otherwise "
-            f"{super().way_out(bad)}"
-        )
+            return super().advice(bad)
+        return "pass timestamp_formats=['%d.%m.%Y %H:%M'], for example, if the file has times of this form; otherwise "
 
     def _times(self) -> list[str]:
         return [name for name in (self.event_time, self.processing_time) if isinstance(name, str)]

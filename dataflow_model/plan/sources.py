@@ -281,17 +281,17 @@ class RowSource(Source):
         """Return the error that stops a run without a dead-letter output; the arguments are those of `dead_letter`."""
         problem = f"{label!r} cannot read {self.where(origin, start + bad.index)} of {origin}"
         row = shown(bad.row) if isinstance(bad.row, str) else repr(bad.row)
-        return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=self.way_out(bad))
+        return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=f"{self.advice(bad)}{way_out_for(self)}")
 
     def where(self, origin: str, row: int) -> str:
         """Return how messages call a row of an origin."""
         del origin
         return f"row {row}"
 
-    def way_out(self, bad: BadRow) -> str:
-        """Return what the hint of an error suggests for a bad row."""
+    def advice(self, bad: BadRow) -> str:
+        """Return what the hint of an error suggests before it says what to do about any bad row."""
         del bad
-        return way_out_for(self)
+        return ""
 
 
 def check_rows_read(label: str, origin: str, start: int, stop: int, end: int) -> None:
