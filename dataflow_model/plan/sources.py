@@ -281,7 +281,7 @@ class RowSource(Source):
         """Return the error that stops a run without a dead-letter output; the arguments are those of `dead_letter`."""
         problem = f"{label!r} cannot read {self.where(origin, start + bad.index)} of {origin}"
         row = shown(bad.row) if isinstance(bad.row, str) else repr(bad.row)
-        return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=f"{self.advice(bad)}{way_out_for(self)}")
+        return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=way_out_for(self, self.advice(bad)))
 
     def where(self, origin: str, row: int) -> str:
         """Return how messages call a row of an origin."""
@@ -316,15 +316,15 @@ def check_rows_read(label: str, origin: str, start: int, stop: int, end: int) ->
         )
 
 
-def way_out_for(source: Source) -> str:
-    """Return what the hint of an error suggests for the bad rows of a source."""
+def way_out_for(source: Source, advice: str = "") -> str:
+    """Return what the hint of an error suggests for the bad rows of a source, behind particular advice."""
     if not source.is_bounded:
         return (
-            "send such rows to a separate output with .with_exception_handling() and start the run again, after "
+            f"{advice}send such rows to a separate output with .with_exception_handling() and start the run again, after "
             "dataflow-model upgrade if you add a sink for them; do not edit a file that has been read in part, since "
             "all of its rows would be read again"
         )
-    return "fix the row, or send such rows to a separate output with .with_exception_handling()"
+    return f"{advice}fix the row, or send such rows to a separate output with .with_exception_handling()"
 
 
 class ColumnSource(RowSource):
