@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import functools
-import json
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from dataflow_model.errors import shown
+from dataflow_model.io.csv_numbers import check_numbers, has_leading_zero, separated_number
+from dataflow_model.io.json_objects import value_of
 from dataflow_model.io.json_parsing import array_of, is_binary
 from dataflow_model.io.parsing import cannot_hold, in_microseconds, with_reasons
 from dataflow_model.io.time_formats import times_of
@@ -31,13 +33,16 @@ _COLUMN: Final = re.compile(r"In CSV column #(\d+):")
 _READ_AS_TEXT: Final = (pa.types.is_nested, pa.types.is_duration, pa.types.is_float16, pa.types.is_decimal256)
 
 
-def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callable[[bytes], pa.Table]:
+def parser(
+    names: list[str], columns: pa.Schema, options: CsvOptions, *, keeps_zeros: bool = False
+) -> Callable[[bytes], pa.Table]:
     """Return a function that parses rows.
 
     Args:
         names: of all columns of the file.
         columns: those to read, with their types.
         options: how the file is written.
+        keeps_zeros: whether a number with leading zeros does not fit a column of numbers.
     """
     texts = {field.name for field in columns if _is_read_as_text(field.type, options)}
     local = options.local_times
@@ -50,6 +55,7 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
             return [] if chooser is None else _texts_of(chooser, data, names, options, places)
 
         table = options.read(data, names, conversion)
+        check_numbers(data, table, names, options, keeps_zeros=keeps_zeros)
         reasons: dict[int, str] = {}
         found = []
         for field, column in zip(columns, table.columns, strict=True):
@@ -63,6 +69,8 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
                     for row, problem in problems.items():
                         reasons.setdefault(row, f"column {field.name!r} holds {written[row].as_py()!r}, {problem}")
                 else:
+                    if keeps_zeros and _is_number(field.type) and has_leading_zero(column):
+                        raise ValueError(f"a number in {field.name!r} has leading zeros")
                     values = _converted(values, field.type, options)
             found.append(values)
         return with_reasons(pa.table(found, names=columns.names).cast(columns), reasons)
@@ -70,7 +78,9 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
     return parse
 
 
-def problem_of_row(data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str) -> str:
+def problem_of_row(
+    data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str, *, keeps_zeros: bool = False
+) -> str:
     """Return what is wrong with a row: the number of values, or a value and its column; otherwise Arrow's `error`."""
     counted: list[int] = []
 
@@ -88,21 +98,29 @@ def problem_of_row(data: bytes, names: list[str], columns: pa.Schema, options: C
     match = _COLUMN.match(error)  # check the column that Arrow names first
     first = names[int(match[1])] if match is not None and int(match[1]) < len(names) else None
     for field in sorted(columns, key=lambda field: field.name != first):
-        problem = _problem_of_value(data, names, field, options, row.column(field.name)[0].as_py())
+        parse = parser(names, pa.schema([field]), options, keeps_zeros=keeps_zeros)
+        problem = _problem_of_value(data, parse, field, options, row.column(field.name)[0].as_py())
         if problem is not None:
             return problem
     return error
 
 
-def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: CsvOptions, value: bytes) -> str | None:
+def _problem_of_value(
+    data: bytes, parse: Callable[[bytes], pa.Table], field: pa.Field, options: CsvOptions, value: bytes
+) -> str | None:
     try:
-        parser(names, pa.schema([field]), options)(data)
-    except (pa.ArrowException, ValueError):
+        parse(data)
+    except (pa.ArrowException, ValueError) as error:
         try:
             text = value.decode()
         except UnicodeDecodeError:
             why = problem_of_encoding(options.encoding)
             return f"column {field.name!r} holds {as_in_file(value)!r}, which is {why}"
+        if "leading zeros" in str(error):
+            return (
+                f"column {field.name!r} holds {shown(text)}, but was inferred as {field.type}, which has no leading "
+                f"zeros; pa.string() in `schema` keeps them, pa.{field.type}() drops them"
+            )
         return cannot_hold(field, text)
     return None
 
@@ -110,6 +128,8 @@ def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: C
 def _is_read_as_text(kind: pa.DataType, options: CsvOptions) -> bool:
     if pa.types.is_timestamp(kind):
         return options.describes_times
+    if options.thousands is not None and _is_number(kind):
+        return True
     return is_binary(kind) or any(test(kind) for test in _READ_AS_TEXT)
 
 
@@ -128,10 +148,10 @@ def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Ar
         return array_of(texts.to_pylist(), kind)
     texts = _without_null_words(texts, options)
     if pa.types.is_nested(kind):
-        return array_of([None if text is None else json.loads(text) for text in texts.to_pylist()], kind)
+        return array_of([None if text is None else value_of(text) for text in texts.to_pylist()], kind)
+    if options.thousands is not None and _is_number(kind):
+        return _numbers(texts, kind, options)
     numbers = [None if text is None else _number(text, options.decimal_point) for text in texts.to_pylist()]
-    if pa.types.is_float16(kind):
-        return array_of([None if number is None else float(number) for number in numbers], kind)
     return array_of(numbers, kind)
 
 
@@ -149,6 +169,37 @@ def _texts_of(
     conversion = options.conversion(column_types={column: pa.string()}, include_columns=[column])
     texts: list[str | None] = options.read(data, names, conversion).column(0).take(pa.array(places)).to_pylist()
     return texts
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    is_float = pa.types.is_floating(kind) and not pa.types.is_float16(kind)
+    return bool(is_float or pa.types.is_integer(kind) or pa.types.is_decimal128(kind))
+
+
+def _numbers(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Array:
+    """Convert texts with separated thousands to numbers."""
+    separated = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions(separated_number(options)))
+    plain = pc.call_function(
+        "replace_substring",
+        [
+            texts,
+        ],
+        pc.ReplaceSubstringOptions(options.thousands, ""),
+    )
+    texts = pc.call_function("if_else", [separated, plain, texts])
+    if options.decimal_point != ".":
+        if pc.call_function(
+            "any", [pc.call_function("match_substring", [texts], pc.MatchSubstringOptions("."))]
+        ).as_py():
+            raise ValueError("there is a point in a number")
+        texts = pc.call_function("replace_substring", [texts], pc.ReplaceSubstringOptions(options.decimal_point, "."))
+    numbers = pc.call_function("utf8_trim_whitespace", [texts]).cast(kind)
+    if pa.types.is_floating(kind):
+        infinite = pc.call_function("is_inf", [numbers])
+        written = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions("(?i)inf"))
+        if pc.call_function("any", [pc.call_function("and_not_kleene", [infinite, written])]).as_py():
+            raise ValueError("a number is too large")
+    return numbers
 
 
 def _number(text: str, decimal_point: str) -> decimal.Decimal:
