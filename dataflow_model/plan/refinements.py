@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import PlanWarning, explain
-from dataflow_model.plan.graph import main_inputs
+from dataflow_model.plan.graph import dropped_of, main_inputs
 from dataflow_model.plan.nodes import AssignWindows, Deduplicate, GroupByKeyAndWindow, Node, ParDo
 from dataflow_model.plan.strategy import TimestampCombiner
 from dataflow_model.triggers import (
@@ -103,6 +103,8 @@ def groupings_before(plan: Plan, ref: Ref, through: Callable[[Node], bool]) -> l
             continue
         seen.add(ref)
         before = plan[ref.label]
+        if ref == dropped_of(before):
+            continue
         if isinstance(before, GroupByKeyAndWindow):
             labels.add(before.label)
         elif through(before):

@@ -13,10 +13,11 @@ import pyarrow as pa
 from dataflow_model.errors import UserCodeError
 from dataflow_model.metrics.collecting import SlowestKeys, count_received_bundles, current, enter
 from dataflow_model.metrics.tally import SLOW_KEPT
+from dataflow_model.plan.dropped import DropReason
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.bundle import Bundle, all_joined, retracted
-from dataflow_model.runners.engine.by_key import sorted_by_key
+from dataflow_model.runners.engine.by_key import NEVER, sorted_by_key
 from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.core.grouping import CoreChunk, CoreGrouping
 from dataflow_model.runners.engine.core.operations import (
@@ -31,7 +32,8 @@ from dataflow_model.runners.engine.core.operations import (
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
 from dataflow_model.runners.engine.core.placing import placed
-from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
+from dataflow_model.runners.engine.dropping import Drops
+from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.machine import WithoutState
 from dataflow_model.runners.engine.order import ELEMENT, WATERMARK, rising_by_key
@@ -54,7 +56,10 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.values import Window
 
-__all__ = ["CoreMachine"]
+__all__ = ["DROP_REASONS", "CoreMachine"]
+
+DROP_REASONS: Final = (DropReason.LATE, DropReason.CLOSED, DropReason.RETRACTION)
+"""The reasons for which the core drops elements, in the order of their numbers there."""
 
 _FEW: Final = 20_000
 """A bucket is run in parts of at least this many elements, which limits the number of cells at a time."""
@@ -94,6 +99,7 @@ class CoreMachine(WithoutState):
         self.counters: Counter[str] = Counter()
         self.watermarks = MIN_WATERMARKS
         self._core = CoreGrouping(node, late_data, takes_back=takes_back) if core is None else core
+        self._drops = Drops.of(node)
         self._takes_back = takes_back
         self._lifetime = Lifetime(node.label, node.combine)
         self._percentiles = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
@@ -135,6 +141,10 @@ class CoreMachine(WithoutState):
                 reached = WatermarkLane.joined([WatermarkLane.of([self.watermarks]), watermarks])
                 self._record_percentiles(output, panes, reached.taken(panes.instant + (panes.phase >= WATERMARK)))
             produced.outputs[MAIN] = PlacedBundle(output, Integers(panes.instant))
+        if self._drops is not None:
+            dropped, at = self._dropped(self._drops, bundle, instants.clocks)
+            if at:
+                produced.outputs[self._drops.tag] = PlacedBundle(dropped, at)
         if len(watermarks):
             self.watermarks, self._hold = watermarks[-1], int(panes.hold[-1])
         self._core.recycle()
@@ -149,6 +159,7 @@ class CoreMachine(WithoutState):
         elements = elements.take(rows)
         slowest = SlowestKeys()
         outputs: list[Bundle] = []
+        dropped: list[Bundle] = []
         begin = 0
         while begin < len(firsts):
             end = begin + 1
@@ -158,10 +169,14 @@ class CoreMachine(WithoutState):
             part = elements.part(firsts[begin], until)
             bounds = [first - firsts[begin] for first in firsts[begin:end]]
             outputs.append(self._run_keys(part, bounds, slowest))
+            if self._drops is not None:
+                dropped.append(self._dropped(self._drops, part)[0])
             begin = end
         slowest.record(self.label)
         produced = Produced()
         produced.add(0, {MAIN: all_joined(outputs)})
+        if self._drops is not None:
+            produced.add(0, {self._drops.tag: all_joined(dropped)})
         return produced
 
     def _run_keys(self, elements: Bundle, firsts: Sequence[int], slowest: SlowestKeys) -> Bundle:
@@ -214,6 +229,34 @@ class CoreMachine(WithoutState):
         for name, count in machine.counts().items():
             self._count(name, count - before[name])
         return panes
+
+    def _dropped(self, drops: Drops, bundle: Bundle, clocks: Sequence[int] | None = None) -> tuple[Bundle, list[int]]:
+        """Return the elements that were dropped in the last run, and the instant of each.
+
+        Args:
+            drops: collects them.
+            bundle: the input.
+            clocks: the clock at each instant; `None` in a bounded job, which has no clock.
+        """
+        dropped = self._core.machine.drops
+        assert dropped is not None  # noqa: S101 - they are recorded where they are collected
+        rows = [drop[0] for drop in dropped]
+        elements = zip(taken(bundle.values, rows), taken(bundle.times, rows), taken(bundle.orders, rows), strict=True)
+        for (_, reason, start, end, kind, watermark, instant), (element, at, order) in zip(
+            dropped, elements, strict=True
+        ):
+            drops.add(
+                DROP_REASONS[reason],
+                element,
+                (self._core.window(start, end, kind),),
+                time=at,
+                watermark=watermark,
+                order=order,
+                clock=NEVER if clocks is None else clocks[instant],
+            )
+        instants = [drop[-1] for drop in dropped]
+        dropped.clear()
+        return drops.take(), instants
 
     def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | NDArray[Any], Sequence[Any] | NDArray[Any]]:
         """Return keys and values of the elements, if all are pairs."""
