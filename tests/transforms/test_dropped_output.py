@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.plan.early_end import percentile_that_ends
 from dataflow_model.testing import TestStream
 from tests.support.dropping import SCRIPT, TRANSFORMS, Remember, apply_all, collected
 from tests.support.hosts import on_hosts, runner_on
-from tests.support.pipelines import run
+from tests.support.pipelines import plan_warnings, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,6 +181,36 @@ def test_explanations_name_the_output(capsys: pytest.CaptureFixture[str]) -> Non
     _ = p | SCRIPT | MINUTES | dm.Sum.per_key().with_dropped_output("too late")
     p.explain()
     assert "combine by Sum() per key and window; dropped elements to too late" in capsys.readouterr().out
+
+
+def test_what_a_retracting_grouping_drops_is_a_collection_of_new_elements() -> None:
+    retracting = MINUTES.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
+    with dm.Pipeline() as p:
+        _, dropped = p | SCRIPT | retracting | dm.Sum.per_key().with_dropped_output()
+        keyed = dropped | "keys" >> dm.Map(lambda record: record.element)
+        _ = keyed | dm.ParDo(Remember()) | "out" >> dm.io.Collect()  # which is refused behind retractions
+    assert [record.value for record in p.result.collected("out")] == [("UA", 8), ("UA", 1)]
+
+
+def test_counting_what_an_accumulating_grouping_drops_counts_no_refinement_again() -> None:
+    accumulating = MINUTES.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
+    pipeline = dm.Pipeline()
+    sums, dropped = pipeline | SCRIPT | accumulating | "sums" >> dm.Sum.per_key().with_dropped_output()
+    _ = dropped | dm.Count.globally() | "out" >> dm.io.Collect()
+    assert plan_warnings(pipeline) == []
+    _ = sums | "again" >> dm.Count.globally() | "other" >> dm.io.Collect()
+    assert len(plan_warnings(pipeline)) == 1
+
+
+def test_a_run_whose_dropped_elements_are_wanted_reads_every_row() -> None:
+    def ends_at(*, takes: bool) -> float | None:
+        p = dm.Pipeline()
+        most = MINUTES.trigger(dm.AfterWatermark(percentile=50), may_lose_data=True)
+        sums: Any = dm.Sum.per_key().with_dropped_output() if takes else dm.Sum.per_key()
+        _ = p | dm.Create([("a", 1)]) | most | sums
+        return percentile_that_ends(p.plan())
+
+    assert (ends_at(takes=False), ends_at(takes=True)) == (50, None)
 
 
 def test_rounds_have_the_output_too() -> None:
