@@ -57,8 +57,8 @@ def test_a_batch_job_has_one_session_and_counts_nothing(spark: Any) -> None:
 @pytest.mark.parametrize(
     ("late", "counted"),
     [
-        pytest.param(10, 1, id="the first that an expired session may have contained"),
-        pytest.param(11, 0, id="later than every session that can have expired"),
+        pytest.param(9, 1, id="the last that an expired session may have contained"),
+        pytest.param(10, 0, id="at the end of the last session that can have expired"),
         pytest.param(16, 0, id="within a session that is open"),
     ],
 )

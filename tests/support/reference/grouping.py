@@ -221,7 +221,7 @@ class GroupingEngine(StoreMachine):
                 self._drop_retractions(len(replaced_values))
                 self._catch_up(state, encoded, changed)
                 continue
-            if merges and target.start == window.start and self.watermark >= self._would_expire(int(window.start)):
+            if merges and target.start == window.start and self.watermark > self._would_expire(int(window.start)):
                 self.counters["possible_session_splits"] += 1
             on_time = self.watermark < int(target.end)
             for old in replaced_values:

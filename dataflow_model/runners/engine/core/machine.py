@@ -275,7 +275,7 @@ class GroupingMachine:
             if self.rebounded:
                 self.catch_up_changed(slot)
             return
-        if self.merges and table.start[slot] == start and self.watermark >= self.schedule.expiry(start):
+        if self.merges and table.start[slot] == start and self.watermark > self.schedule.expiry(start):
             self.possible_splits += 1  # an expired window may have reached beyond `start`, and would have merged
         on_time = self.watermark < table.end[slot]
         for place in range(first, first + replaces):
