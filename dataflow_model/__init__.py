@@ -33,6 +33,7 @@ from dataflow_model.errors import (
 )
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.dropped import Dropped, DropReason
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.spellings import unknown as _unknown
@@ -208,6 +209,8 @@ __all__ = [
     "DefaultTrigger",
     "Distinct",
     "DoFn",
+    "DropReason",
+    "Dropped",
     "Duration",
     "EventTime",
     "Explicit",

@@ -37,6 +37,8 @@ def percentile_that_ends(plan: Plan) -> float | None:
                 trigger = node.strategy.trigger
                 if not isinstance(trigger, AfterWatermark) or trigger.percentile == LOW_WATERMARK:
                     return None
+                if node.dropped is not None:  # every row that is not read would be in it
+                    return None
                 percentiles.append(trigger.percentile)
                 continue
             case Write() if raw:

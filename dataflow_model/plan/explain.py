@@ -146,16 +146,16 @@ def _kind(node: Node, kept: Collection[str], lifted: Collection[str]) -> str:
         case AssignWindows():
             return repr(node.strategy.window_fn) if node.assigns else f"trigger {node.strategy.trigger!r}"
         case GroupByKeyAndWindow():
-            if isinstance(node.combine, GroupFn):
-                return "group by key and window"
             where = ", partly before the shuffle (lifted)" if node.label in lifted else ""
-            return f"combine by {node.combine!r} per key and window{where}"
+            how = "group" if isinstance(node.combine, GroupFn) else f"combine by {node.combine!r}"
+            by = "by key and window" if isinstance(node.combine, GroupFn) else "per key and window"
+            return f"{how} {by}{where}{_dropped(node)}"
         case Flatten():
             return f"{len(node.inputs)} collections merged into one"
         case Reshuffle():
             return "redistributed over the workers"
         case Deduplicate():
-            return f"the first element with each id; ids are kept for {duration_text(node.horizon)}"
+            return f"the first element with each id; ids are kept for {duration_text(node.horizon)}{_dropped(node)}"
         case Write():
             return f"to {node.sink.describe()}"
         case _:
@@ -179,7 +179,11 @@ def _par_do(node: ParDo, *, keeps: bool) -> str:
         extras.append("outputs " + ", ".join(node.tags))
     if node.dead_letters is not None:
         extras.append(f"dead letters to {node.dead_letters}")
-    return "; ".join([called, *extras])
+    return "; ".join([called, *extras]) + _dropped(node)
+
+
+def _dropped(node: GroupByKeyAndWindow | Deduplicate | ParDo) -> str:
+    return "" if node.dropped is None else f"; dropped elements to {node.dropped}"
 
 
 def _called(fn: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dataflow_model.errors import PlanError
-from dataflow_model.plan.nodes import MAIN, Node, ParDo, Read, Ref
+from dataflow_model.plan.nodes import MAIN, Deduplicate, GroupByKeyAndWindow, Node, ParDo, Read, Ref
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 
 if TYPE_CHECKING:
@@ -94,4 +94,18 @@ def outputs_of(node: Node) -> tuple[Ref, ...]:
         tags.extend(node.tags)
     if isinstance(node, ParDo | Read) and node.dead_letters is not None:
         tags.append(node.dead_letters)
-    return tuple(Ref(node.label, tag) for tag in tags)
+    dropped = dropped_of(node)
+    return tuple(Ref(node.label, tag) for tag in tags) + (() if dropped is None else (dropped,))
+
+
+def dropped_of(node: Node) -> Ref | None:
+    """Return the collection of the elements that a node drops; `None` if they are only counted."""
+    if isinstance(node, GroupByKeyAndWindow | Deduplicate | ParDo) and node.dropped is not None:
+        return Ref(node.label, node.dropped)
+    return None
+
+
+def without_dropped(node: Node) -> tuple[Ref, ...]:
+    """Return the collections that a node makes of the elements that it takes."""
+    dropped = dropped_of(node)
+    return tuple(ref for ref in outputs_of(node) if ref != dropped)

@@ -2,7 +2,8 @@
 
 The rule applies to a grouping whose panes depend only on the elements of each window when the watermark passes its
 end: with a combiner that has a kernel, a watermark trigger, no lateness, and input that stays in columns all the way
-from one source. Runners then send one partial per key and window instead of the elements; the panes are the same.
+from one source. Runners then send one partial per key and window instead of the elements; the panes are the same. Of
+dropped elements only the number is known then, so a grouping with an output for them is not lifted.
 """
 
 from __future__ import annotations
@@ -146,6 +147,7 @@ def _suits(plan: Plan, node: GroupByKeyAndWindow, *, streaming: bool) -> bool:
         and plan.late_data_of(strategy) is LateData.DROP
         and not strategy.merged
         and not strategy.retracting
+        and node.dropped is None
         and _assigns_columns(strategy.window_fn, streaming=streaming)
     )
 

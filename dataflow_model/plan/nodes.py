@@ -102,6 +102,7 @@ class ParDo:
         retractable: whether the DoFn may run on retractions, or its outputs are kept for them; by default the DoFn's.
         late_data_horizon: how far an output's event time may be before its input's; by default the DoFn's.
         columns: the columns that a function on columns is given; `None` if it takes those that its input has, or none.
+        dropped: the tag of the output for elements that are dropped, or `None` if they are only counted.
     """
 
     label: str
@@ -114,6 +115,7 @@ class ParDo:
     retractable: bool | Literal["memoised"] = attrs.Factory(lambda node: node.fn.retractable, takes_self=True)
     late_data_horizon: Duration | None = attrs.Factory(lambda node: node.fn.late_data_horizon, takes_self=True)
     columns: pa.Schema | None = None
+    dropped: str | None = None
 
     @property
     def side_inputs(self) -> tuple[SideInput, ...]:
@@ -216,12 +218,14 @@ class GroupByKeyAndWindow(_OnOneInput):
         combine: the combiner; `GroupFn()` if the elements are kept.
         fan_out: in the second stage of a fan-out, what the first stage does; `None` elsewhere.
         has_one_key: whether all pairs are known to have the same key.
+        dropped: the tag of the output for elements that are dropped, or `None` if they are only counted.
     """
 
     strategy: WindowingStrategy
     combine: CombineFn[Any, Any, Any] = attrs.field(factory=GroupFn)
     fan_out: FanOut | None = None
     has_one_key: bool = False
+    dropped: str | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -243,9 +247,11 @@ class Deduplicate(_OnOneInput):
 
     Attributes:
         horizon: how long an id is kept after its element's event time.
+        dropped: the tag of the output for elements that are dropped, or `None` if they are only counted.
     """
 
     horizon: Duration
+    dropped: str | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)

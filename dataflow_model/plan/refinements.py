@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.errors import PlanError, PlanWarning, explain
-from dataflow_model.plan.graph import main_inputs
+from dataflow_model.plan.graph import dropped_of, main_inputs
 from dataflow_model.plan.kernels import Kernel
 from dataflow_model.plan.nodes import AssignWindows, Deduplicate, GroupByKeyAndWindow, Node, ParDo, Write
 from dataflow_model.plan.outcomes import Firings, Mode, Reader, Verdict, Windows, outcome
@@ -164,6 +164,8 @@ def groupings_before(plan: Plan, ref: Ref, through: Callable[[Node], bool]) -> l
             continue
         seen.add(ref)
         before = plan[ref.label]
+        if ref == dropped_of(before):
+            continue
         if isinstance(before, GroupByKeyAndWindow):
             labels.add(before.label)
         elif through(before):

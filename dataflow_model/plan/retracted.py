@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataflow_model.plan.dofn import ValuesFn
-from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.graph import without_dropped
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo, Read, Ref
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
     """Return the collections that may contain retractions, each with the grouping that emits them.
 
     A grouping emits retractions only under its own retracting strategy; other transforms pass them on. If the outputs
-    of several groupings are flattened, the one with the greatest allowed lateness is named.
+    of several groupings are flattened, the one with the greatest allowed lateness is named. The record of a dropped
+    element is a new element.
 
     Example:
         >>> import dataflow_model as dm
@@ -44,7 +45,7 @@ def retracted_collections(plan: Plan) -> dict[Ref, GroupByKeyAndWindow]:
                 sources = [groupings[ref] for ref in node.inputs if ref in groupings]
                 source = max(sources, key=lambda grouping: grouping.strategy.allowed_lateness, default=None)
         if source is not None:
-            groupings.update(dict.fromkeys(outputs_of(node), source))
+            groupings.update(dict.fromkeys(without_dropped(node), source))
     return groupings
 
 

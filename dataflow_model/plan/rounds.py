@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.arguments import positive_duration
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.dofn import FlatMapFn, UnlessRetractedFn, ValuesFn
-from dataflow_model.plan.graph import outputs_of
+from dataflow_model.plan.dofn import FlatMapFn, MapFn, UnlessRetractedFn, ValuesFn
+from dataflow_model.plan.graph import without_dropped
 from dataflow_model.plan.nodes import (
     MAIN,
     AssignWindows,
@@ -96,12 +96,19 @@ def _in_one_stage(plan: Plan) -> Plan:
 
     def whole(node: Node) -> Node:
         if node.label in parts:
+            assert isinstance(node, GroupByKeyAndWindow)  # noqa: S101 - it makes the parts
+            if node.dropped is not None:  # an output that stays empty here
+                return ParDo(label=node.label, input=node.input, fn=MapFn(_same), tags=(node.dropped,))
             return Flatten(label=node.label, inputs=node.inputs)
         if isinstance(node, GroupByKeyAndWindow) and node.fan_out:
             return attrs.evolve(node, combine=node.fan_out.combine, fan_out=None)
         return node
 
     return plan.changed(whole)
+
+
+def _same(element: Any) -> Any:
+    return element
 
 
 def _triggered(plan: Plan, interval: Duration) -> Plan:
@@ -119,13 +126,13 @@ def _triggered(plan: Plan, interval: Duration) -> Plan:
                 strategy = _strategy(node.strategy, interval)
                 if node.input in of_rounds:
                     strategy = attrs.evolve(strategy, trigger=strategy.trigger.continuation())
-                of_rounds.update(outputs_of(node))
+                of_rounds.update(without_dropped(node))
                 return attrs.evolve(node, strategy=strategy)
         emits_later = isinstance(node, Deduplicate) or (
             isinstance(node, ParDo) and (node.is_stateful or node.has_side_among(changing))
         )
         if not emits_later and of_rounds.issuperset(node.inputs):
-            of_rounds.update(outputs_of(node))
+            of_rounds.update(without_dropped(node))
         return node
 
     rounds = plan.changed(triggered)

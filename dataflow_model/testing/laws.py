@@ -162,7 +162,7 @@ def _lives(panes: Iterable[Record]) -> list[list[Record]]:
 
 
 def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
-    """Law 5: every element is in exactly one discarding pane of its window, or counted as dropped."""
+    """Law 5: every element is in exactly one discarding pane of its window, or dropped, counted and recorded."""
     closed = stream.counters.get(node.label, {}).get("dropped_because_closed", 0)
     if closed and not node.strategy.may_lose_data:
         raise Broken(
@@ -184,6 +184,16 @@ def check_conservation(node: GroupByKeyAndWindow, stream: Observed) -> None:
             law=CONSERVATION,
             columns=("in no pane", "in a pane too often"),
             sides=(lost, twice),
+        )
+    recorded = [record.value.element for record in stream.lost[node.label]]
+    missing, wrong = difference(lost, recorded)
+    if missing or wrong:
+        raise Broken(
+            f"the output of the elements that {node.label!r} drops lacks {len(missing)} of them, and has {len(wrong)} "
+            "that it did not drop",
+            law=CONSERVATION,
+            columns=("in no pane", "in the output of dropped elements"),
+            sides=(lost, recorded),
         )
 
 

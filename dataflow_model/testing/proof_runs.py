@@ -43,6 +43,8 @@ __all__ = [
 
 _RESULT = "what is compared"
 _PROBE = "discarding, for the proof"
+_DROPPED = "dropped"
+_SPLITS = "possible_session_splits"
 
 
 class _Finished(Protocol):
@@ -111,6 +113,7 @@ class Observed:
         panes: the output of each grouping.
         inputs: the input of each probed grouping, one record for each element and window.
         traces: what each probed grouping would have emitted in discarding mode, as `Trace`s.
+        lost: what each probed grouping would have dropped in discarding mode, as `Dropped` records.
         counters: the counters of each transform.
     """
 
@@ -118,6 +121,7 @@ class Observed:
     panes: dict[str, list[Record]]
     inputs: dict[str, list[Record]]
     traces: dict[str, list[Record]]
+    lost: dict[str, list[Record]]
     counters: Mapping[str, Mapping[str, Any]]
 
     def dropped(self, label: str) -> int:
@@ -128,6 +132,10 @@ class Observed:
     def dropped_anything(self) -> bool:
         """Return whether any transform has dropped an element, such as a stateful one behind its watermark."""
         return any(map(_dropped, self.counters.values()))
+
+    def may_have_split_sessions(self) -> bool:
+        """Return whether a late element may have belonged to a window that had expired, although its own had not."""
+        return any(counts.get(_SPLITS, 0) for counts in self.counters.values())
 
 
 def _dropped(counts: Mapping[str, Any]) -> int:
@@ -220,8 +228,11 @@ def _with_probes(plan: Plan) -> Plan:
             continue  # retracted elements are in no pane
         strategy = attrs.evolve(node.strategy, accumulation_mode=AccumulationMode.CLEAR_ALWAYS, retracting=False)
         label = f"{node.label}/{_PROBE}"
-        twin = GroupByKeyAndWindow(label=label, input=node.input, strategy=strategy, combine=_Tracing(node.combine))
-        added += [twin, _kept(f"{node.label}/input", node.input)]
+        twin = GroupByKeyAndWindow(
+            label=label, input=node.input, strategy=strategy, combine=_Tracing(node.combine), dropped=_DROPPED
+        )
+        lost = _kept(f"{label}/{_DROPPED}", Ref(label, _DROPPED))
+        added += [twin, _kept(f"{node.label}/input", node.input), lost]
     return with_panes(attrs.evolve(plan, nodes=(*plan.nodes, *added)))
 
 
@@ -279,5 +290,6 @@ def _run(plan: Plan, runner: Runs) -> Observed:
         {label: result.collected(f"{label}/panes") for label in labels if label not in probes},
         {label: result.collected(f"{label}/input") for label in probed},
         {label: result.collected(f"{label}/{_PROBE}/panes") for label in probed},
+        {label: result.collected(f"{label}/{_PROBE}/{_DROPPED}") for label in probed},
         result.metrics(),
     )

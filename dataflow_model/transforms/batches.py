@@ -6,6 +6,7 @@ import pickle
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Never
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.spellings import with_spellings
@@ -15,7 +16,7 @@ from dataflow_model.transforms import typehints
 from dataflow_model.transforms.element_bytes import hash_of
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.pairs import Values
-from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.pardo import ParDo, check_dropped
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.counts import size_in_bytes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.state_handles import BagState, Timer, ValueState
     from dataflow_model.plan.typevars import ElementT, KeyT, ValueT
     from dataflow_model.time import DurationLike
+    from dataflow_model.transforms.dropped import GroupedAndDropped
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.values import Window
 
@@ -98,11 +100,37 @@ class GroupIntoBatches(PTransform):
                 )
         self._fn = _Batches(size, max_bytes, age)
 
+    _dropped: str | None = None
+
+    @calls_explained(
+        otherwise="it takes only the tag of the dropped elements, and returns a pair: the lists, and what was dropped"
+    )
+    def with_dropped_output(self, tag: str = "dropped") -> GroupedAndDropped:
+        """Send elements that are dropped to a separate output, as `Dropped` records.
+
+        Applying the transform then returns a pair: the lists, and the records. See
+        `CombinePerKey.with_dropped_output`.
+
+        Args:
+            tag: the tag of the output.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
+        """
+        check_dropped(tag)
+        changed: Any = self._but(_dropped=tag)
+        grouped: GroupedAndDropped = changed
+        return grouped
+
     def expand(self, pcoll: PCollection[tuple[KeyT, ValueT]], /) -> PCollection[tuple[KeyT, list[ValueT]]]:
         """Add the stateful DoFn."""
         key, value = typehints.pair_types(pcoll.element_type)
         pairs = typehints.tuple_of(key, list[value])  # type: ignore[valid-type] # built at run time
-        batches: PCollection = pcoll | ParDo(self._fn).with_output_types(pairs)
+        batching: Any = ParDo(self._fn).with_output_types(pairs)
+        if self._dropped is not None:
+            batching = batching.with_dropped_output(self._dropped)
+        batches: PCollection[tuple[KeyT, list[ValueT]]] = pcoll | batching
         return batches
 
 

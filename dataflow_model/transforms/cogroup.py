@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, overload
 
+import attrs
+
+from dataflow_model.arguments import calls_explained
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.dropped import restored
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import GroupByKey
 from dataflow_model.transforms.inputs import common_strategy
+from dataflow_model.transforms.pardo import check_dropped
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 from dataflow_model.values import as_pair
@@ -16,6 +21,7 @@ from dataflow_model.values import as_pair
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+    from dataflow_model.plan.dropped import Dropped
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["CoGroupByKey"]
@@ -78,6 +84,29 @@ class CoGroupByKey(PTransform):
 
         def __ror__(self, several: Any, /) -> Any: ...
 
+    _dropped: str | None = None
+
+    @calls_explained(
+        otherwise="it takes only the tag of the dropped elements, and returns a pair: the groups, and what was dropped"
+    )
+    def with_dropped_output(self, tag: str = "dropped") -> PTransform[Any, tuple[PCollection, PCollection[Dropped]]]:
+        """Send elements that are dropped to a separate output, as `Dropped` records.
+
+        Applying the transform then returns a pair: the groups, and the records, whose `input` is the name or number of
+        the collection from which the element came. See `CombinePerKey.with_dropped_output`.
+
+        Args:
+            tag: the tag of the output.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
+        """
+        check_dropped(tag)
+        changed: Any = self._but(_dropped=tag)
+        grouped: PTransform[Any, tuple[PCollection, PCollection[Dropped]]] = changed
+        return grouped
+
     def expand(self, pcoll: Any, /) -> Any:
         """Mark each value with its input, group all pairs, and separate the values by input."""
         named = isinstance(pcoll, dict)
@@ -94,7 +123,11 @@ class CoGroupByKey(PTransform):
             marked.append(member | label >> marking)
         sort_out = _SortOut(tuple(members) if named else None, len(members))
         grouping = GroupByKey()._of_inputs(map(repr, members))  # noqa: SLF001 - for this transform
-        return tuple(marked) | Flatten() | grouping | Map(sort_out)
+        together = tuple(marked) | Flatten()
+        if self._dropped is None:
+            return together | grouping | Map(sort_out)
+        grouped, records = together | grouping.with_dropped_output(self._dropped)
+        return grouped | Map(sort_out), restored(records, _OfInput(tuple(members)))
 
 
 def _labels(names: Iterable[Hashable]) -> list[str]:
@@ -120,6 +153,17 @@ class _Mark:
     def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[int, Any]]:
         key, value = as_pair(pair, "CoGroupByKey")
         return key, (self.place, value)
+
+
+@attrs.frozen(eq=False)
+class _OfInput:
+    """Restores a dropped element, and names its input."""
+
+    names: tuple[Hashable, ...]
+
+    def __call__(self, record: Dropped) -> Dropped:
+        key, (place, value) = record.element
+        return attrs.evolve(record, element=(key, value), input=self.names[place])
 
 
 class _SortOut:

@@ -17,14 +17,17 @@ from dataflow_model.errors import InvalidType
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.time import Duration
 from dataflow_model.transforms.combiner_forms import Combiner
+from dataflow_model.transforms.dropped import key_alone, restored
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey
+from dataflow_model.transforms.pardo import check_dropped
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.typehints import tuple_of, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dataflow_model.plan.dropped import Dropped
     from dataflow_model.plan.typevars import ElementT
     from dataflow_model.transforms.pcollection import PCollection
 
@@ -205,9 +208,26 @@ class _PerElement(PTransform):
         """Return the name that users write."""
         return f"{type(self.fn).__name__}.PerElement"
 
+    _dropped: str | None = None
+
+    def with_dropped_output(self, tag: str = "dropped") -> PTransform[Any, tuple[PCollection, PCollection[Dropped]]]:
+        """Send elements that are dropped to a separate output; see `CombinePerKey.with_dropped_output`."""
+        check_dropped(tag)
+        changed: Any = self._but(_dropped=tag)
+        counting: PTransform[Any, tuple[PCollection, PCollection[Dropped]]] = changed
+        return counting
+
     def expand(self, pcoll: PCollection[ElementT], /) -> PCollection[tuple[ElementT, int]]:
         """Use each element as a key, and count."""
-        return pcoll | Map(_as_key).with_output_types(tuple_of(pcoll.element_type, None)) | CombinePerKey(self.fn)
+        keys = pcoll | Map(_as_key).with_output_types(tuple_of(pcoll.element_type, None))
+        counting: CombinePerKey[Any, int] = CombinePerKey(self.fn)
+        if self._dropped is None:
+            counts: PCollection[tuple[ElementT, int]] = keys | counting
+            return counts
+        per_key, records = keys | counting.with_dropped_output(self._dropped)
+        both: Any = per_key, restored(records, key_alone)
+        result: PCollection[tuple[ElementT, int]] = both
+        return result
 
 
 def _as_key(element: Any) -> tuple[Any, None]:

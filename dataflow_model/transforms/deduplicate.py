@@ -15,13 +15,14 @@ from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
-from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.pardo import ParDo, check_dropped, with_further
 from dataflow_model.transforms.ptransform import KeepsElements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dataflow_model.time import DurationLike
+    from dataflow_model.transforms.dropped import KeptAndDropped
     from dataflow_model.transforms.functions import Function, LongerFunction
     from dataflow_model.transforms.pcollection import PCollection
 
@@ -85,6 +86,30 @@ class Deduplicate(KeepsElements[ElementT_contra]):
         metadata_of(self._id_fn)  # refuses parameters that nothing fills
         self._horizon = positive_duration("horizon", horizon, "pass horizon='10 minutes'")
 
+    _dropped: str | None = None
+
+    @calls_explained(
+        otherwise="it takes only the tag of the dropped elements, and returns a pair: what is kept, and what is dropped"
+    )
+    def with_dropped_output(self, tag: str = "dropped") -> KeptAndDropped:
+        """Send elements that are so late that their ids cannot be checked to a separate output, as `Dropped` records.
+
+        Applying the transform then returns a pair: the elements that are kept, and the records, one for each element
+        that is counted as dropped, with all its windows. Duplicates are not among them. See
+        `CombinePerKey.with_dropped_output` for the windows and event times of the records.
+
+        Args:
+            tag: the tag of the output.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
+        """
+        check_dropped(tag)
+        changed: Any = self._but(_dropped=tag)
+        kept: KeptAndDropped = changed
+        return kept
+
     def label_by_code(self) -> str:
         """Return the name with the function."""
         return f"{self.default_label()}({code_name(self._id_fn)})"
@@ -96,8 +121,10 @@ class Deduplicate(KeepsElements[ElementT_contra]):
         metadata = metadata_of(self._id_fn)
         ids = ParDo(_IdFn(self._id_fn)) if metadata else Map(_ById(self._id_fn))  # a plain Map is quicker
         pairs: PCollection = pcoll | "ids" >> ids
-        node = nodes.Deduplicate(label=pipeline.scope, input=pairs.ref, horizon=self._horizon)
-        return pipeline.add_main(node, strategy=pcoll.strategy, element_type=pcoll.element_type)
+        node = nodes.Deduplicate(label=pipeline.scope, input=pairs.ref, horizon=self._horizon, dropped=self._dropped)
+        outputs = pipeline.add(node, strategy=pcoll.strategy, element_types={nodes.MAIN: pcoll.element_type})
+        kept: PCollection = with_further(outputs[nodes.MAIN], [outputs[tag] for tag in filter(None, [self._dropped])])
+        return kept
 
 
 @attrs.frozen(eq=False)

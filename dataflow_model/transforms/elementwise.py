@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Concatenate
 
     from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
+    from dataflow_model.plan.dropped import Dropped
     from dataflow_model.transforms.functions import Function, LongerFunction, SpreadFunction, Unknown
 
 __all__ = ["Filter", "FlatMap", "FlatMapTuple", "Map", "MapTuple"]
@@ -176,6 +177,10 @@ class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
         def with_exception_handling(  # noqa: D102 - see `ParDo`
             self, tag: str = "dead_letters"
         ) -> ParDo[Any, tuple[PCollection[ElementT_contra], PCollection[DeadLetter]]]: ...
+
+        def with_dropped_output(  # noqa: D102 - see `ParDo`
+            self, tag: str = "dropped"
+        ) -> ParDo[Any, tuple[PCollection[ElementT_contra], PCollection[Dropped]]]: ...
 
 
 class MapTuple(Map[Any, OutputT]):

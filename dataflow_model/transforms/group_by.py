@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+import attrs
+
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.combine import CombineFn, KernelForm
+from dataflow_model.plan.combine import CombineFn, KernelForm, WrappingFn
 from dataflow_model.plan.parameters import check_takes_element
 from dataflow_model.plan.rows import field_getter, named_row_type
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
+from dataflow_model.transforms.dropped import restored, value_alone
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey, GroupByKey
-from dataflow_model.transforms.pardo import check_dead_letters
+from dataflow_model.transforms.pardo import check_dead_letters, check_dropped
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted
 from dataflow_model.transforms.together import SideBySide
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from dataflow_model.transforms.pcollection import PCollection
 
@@ -84,6 +87,8 @@ class GroupBy(PTransform):
         self._is_plain = len(fields) == 1 and not expressions
         self._aggregates: dict[str, tuple[str | Callable[[Any], Any], CombineFn[Any, Any, Any]]] = {}
         self._dead_letters: str | None = None
+        self._dropped: str | None = None
+        self._drops_first = False
 
     def aggregate_field(
         self,
@@ -122,8 +127,25 @@ class GroupBy(PTransform):
             InvalidArgument: for the tag of the main output, or, when it is applied, without an aggregate.
             InvalidType: for a tag that is not text.
         """
-        check_dead_letters(tag)
+        check_dead_letters(tag, [*filter(None, [self._dropped])])
         return self._but(_dead_letters=tag)
+
+    def with_dropped_output(self, tag: str = "dropped") -> Self:
+        """Send elements that are dropped to a separate output, as `Dropped` records.
+
+        Applying the grouping then returns a pair: the previous result, and the records. See
+        `CombinePerKey.with_dropped_output`. The fields of the aggregates are then read after the shuffle, so that the
+        whole element is still there.
+
+        Args:
+            tag: the tag of the output.
+
+        Raises:
+            InvalidArgument: for the tag of another output.
+            InvalidType: for a tag that is not text.
+        """
+        check_dropped(tag, [*filter(None, [self._dead_letters])])
+        return self._but(_dropped=tag, _drops_first=self._dead_letters is None)
 
     def force_tuple_keys(self) -> Self:
         """Return the grouping whose key is always a row, even if there is only one expression."""
@@ -134,20 +156,49 @@ class GroupBy(PTransform):
         if self._dead_letters is not None:
             both: PCollection = self._with_dead_letters(pcoll, self._dead_letters)
             return both
+        if self._dropped is not None:
+            dropping: PCollection = self._with_dropped(pcoll, self._dropped)
+            return dropping
         row, label = pcoll.element_type, pcoll.pipeline.scope
+        key, kinds = self._keys_of(row, label)
+        if not self._aggregates:
+            return self._with_keys(pcoll, key, row) | GroupByKey()
+        values, combine = self._combined()
+        pairs = typehints.tuple_of(key.type, tuple[Any, ...])
+        keyed = pcoll | "keys" >> Map(_Pair(key, values)).with_output_types(pairs)
+        return keyed | CombinePerKey(combine) | "rows" >> self._rows(kinds, row, label)
+
+    def _keys_of(self, row: Any, label: str) -> tuple[_Key, dict[str, Any]]:
+        """Return the function of the key, and the types of its fields by name."""
         kinds = {name: _type_of(expression, row, label) for name, expression in self._keys.items()}
         key_type: Any = next(iter(kinds.values())) if self._is_plain else named_row_type(_any(self._keys))
-        key = _Key(tuple(self._keys.values()), key_type if not self._is_plain else None)
-        if not self._aggregates:
-            pairs = Map(_Pair(key, None)).with_output_types(typehints.tuple_of(key_type, row))
-            return pcoll | "keys" >> pairs | GroupByKey()
+        return _Key(tuple(self._keys.values()), key_type if not self._is_plain else None, key_type), kinds
+
+    def _with_keys(self, pcoll: PCollection, key: _Key, row: Any) -> PCollection:
+        """Return pairs of the key and the whole element."""
+        return pcoll | "keys" >> Map(_Pair(key, None)).with_output_types(typehints.tuple_of(key.type, row))
+
+    def _rows(self, kinds: dict[str, Any], row: Any, label: str) -> Map[Any, Any]:
+        """Return the transform that makes rows of keys and aggregates."""
         for name, (field, combiner) in self._aggregates.items():
             kinds[name] = typehints.combined_type(combiner, _type_of(field, row, label))
-        values, combine = self._combined()
         made = named_row_type(_any({**self._keys, **self._aggregates}))
-        rows = typehints.rows_of_types(kinds)
-        keyed = pcoll | "keys" >> Map(_Pair(key, values)).with_output_types(tuple[key_type, tuple[Any, ...]])
-        return keyed | CombinePerKey(combine) | "rows" >> Map(_Row(made, plain=self._is_plain)).with_output_types(rows)
+        rows: Any = Map(_Row(made, plain=self._is_plain)).with_output_types(typehints.rows_of_types(kinds))
+        to_rows: Map[Any, Any] = rows
+        return to_rows
+
+    def _with_dropped(self, pcoll: PCollection, tag: str) -> Any:
+        """Return the groups, and the elements that were dropped."""
+        row, label = pcoll.element_type, pcoll.pipeline.scope
+        key, kinds = self._keys_of(row, label)
+        keyed: Any = self._with_keys(pcoll, key, row)
+        if not self._aggregates:
+            grouped, records = keyed | GroupByKey().with_dropped_output(tag)
+            return grouped, restored(records, value_alone)
+        values, combine = self._combined()
+        combining: CombinePerKey[Any, Any] = CombinePerKey(_OfElement(combine, values))
+        grouped, records = keyed | combining.with_dropped_output(tag)
+        return grouped | "rows" >> self._rows(kinds, row, label), restored(records, value_alone)
 
     def _combined(self) -> tuple[_Key, _ByPlace]:
         """Return the function of the values of an element, and the combiner of these."""
@@ -164,7 +215,11 @@ class GroupBy(PTransform):
         values, combine = self._combined()
         key = _Key(tuple(self._keys.values()), tuple)
         kept, refused = accepted(pcoll, combine, lambda element: _Pair(key, values)(element)[1], tag)
-        return self._but(_dead_letters=None).expand(kept), refused
+        grouped: Any = self._but(_dead_letters=None).expand(kept)
+        if self._dropped is None or self._drops_first:
+            return grouped, refused
+        rows, dropped = grouped
+        return (rows, refused), dropped
 
 
 def _add(
@@ -204,9 +259,10 @@ def _type_of(expression: str | Callable[[Any], Any], row: Any, label: str) -> An
 class _Key:
     """Computes a tuple of expressions, or with `kind=None` the only one."""
 
-    def __init__(self, expressions: tuple[str | Callable[[Any], Any], ...], kind: Any) -> None:
+    def __init__(self, expressions: tuple[str | Callable[[Any], Any], ...], kind: Any, key_type: Any = Any) -> None:
         self.expressions = expressions
         self.kind = kind
+        self.type = key_type
 
     def __call__(self, element: Any) -> Any:
         values = [_value(expression, element) for expression in self.expressions]
@@ -228,6 +284,43 @@ class _Pair:
 
     def __call__(self, element: Any) -> tuple[Any, Any]:
         return self.key(element), element if self.value is None else self.value(element)
+
+
+@attrs.frozen(repr=False)
+class _OfElement(WrappingFn[Any, Any, Any]):
+    """A combiner of whole elements, which reads their fields itself."""
+
+    combine: CombineFn[Any, Any, Any]
+    values: _Key
+
+    def wrapped(self) -> Sequence[CombineFn[Any, Any, Any]]:
+        return (self.combine,)
+
+    def create_accumulator(self) -> Any:
+        return self.combine.create_accumulator()
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        return self.combine.add_input(accumulator, self.values(element))
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        return self.combine.merge_accumulators(accumulators)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return self.combine.extract_output(accumulator)
+
+    def subtract_input(self, accumulator: Any, element: Any) -> Any:
+        return self.combine.subtract_input(accumulator, self.values(element))
+
+    @property
+    def can_subtract(self) -> bool:
+        """Whether the combiner can."""
+        return self.combine.can_subtract
+
+    def title(self) -> str:
+        return self.combine.title()
+
+    def __repr__(self) -> str:
+        return repr(self.combine)
 
 
 class _Row:

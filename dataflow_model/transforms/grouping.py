@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, overload
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.plan import nodes
@@ -11,10 +11,11 @@ from dataflow_model.plan.typevars import ElementT, InputT, InputT_contra, KeyT, 
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
+from dataflow_model.transforms.dropped import restored, value_alone
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.hot_keys import checked_fanout, combine_in_parts
 from dataflow_model.transforms.pairs import Values
-from dataflow_model.transforms.pardo import check_dead_letters
+from dataflow_model.transforms.pardo import check_dead_letters, check_dropped, with_further
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.plan.dofn import DeadLetter
+    from dataflow_model.plan.dropped import Dropped
+    from dataflow_model.transforms.dropped import GroupedAndDropped
 
     class _Sum(Protocol):
         """The builtin `sum` without the int 0 in its result type, which it returns only for no inputs."""
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
 
 
 __all__ = ["CombineGlobally", "CombinePerKey", "GroupByKey"]
+
+_OF_DROPPED: Final = (
+    "it takes only the tag of the dropped elements, and returns a pair: the results, and what was dropped"
+)
 
 
 class GroupByKey(PTransform):
@@ -61,11 +68,35 @@ class GroupByKey(PTransform):
     input_kind = "collection"
 
     _inputs: tuple[str, ...] = ()
+    _dropped: str | None = None
+
+    @calls_explained(otherwise=_OF_DROPPED)
+    def with_dropped_output(self, tag: str = "dropped") -> GroupedAndDropped:
+        """Send elements that are dropped to a separate output, as `Dropped` records.
+
+        Applying the transform then returns a pair: the groups, and the records. See
+        `CombinePerKey.with_dropped_output`.
+
+        Args:
+            tag: the tag of the output.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
+        """
+        check_dropped(tag)
+        changed: Any = self._but(_dropped=tag)
+        grouped: GroupedAndDropped = changed
+        return grouped
 
     def expand(self, pcoll: PCollection[tuple[KeyT, ValueT]], /) -> PCollection[tuple[KeyT, list[ValueT]]]:
         """Add the node."""
         _, value = typehints.pair_types(pcoll.element_type)
-        return _group(pcoll, GroupFn(self._inputs), list[value])  # type: ignore[valid-type] # built at run time
+        values: Any = list[value]  # type: ignore[valid-type] # built at run time
+        grouped: PCollection[tuple[KeyT, list[ValueT]]] = _group(
+            pcoll, GroupFn(self._inputs), values, dropped=self._dropped
+        )
+        return grouped
 
     def _of_inputs(self, names: Iterable[str]) -> Self:
         """Return a grouping of values `(place, value)`, where `place` is the number of the input."""
@@ -86,13 +117,68 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
         return self._name
 
     _dead_letters: str | None = None
+    _dropped: str | None = None
+    _drops_first = False
+
+    @calls_explained(otherwise=_OF_DROPPED)
+    def with_dropped_output(
+        self, tag: str = "dropped"
+    ) -> _Combining[InputT_contra, tuple[OutputT_co, PCollection[Dropped]]]:
+        """Send elements that are dropped to a separate output, as `Dropped` records.
+
+        Applying the transform then returns a pair: the previous result, and the records. An element is dropped if its
+        window has expired, if the trigger of its window has finished, or if it retracts a value for one of these
+        reasons. There is one record for each element and window that the transform counts as dropped, so the number of
+        records of a reason is that in `report().transforms[label].dropped`. Records are part of the run's commits: each
+        is in the output exactly once, also after a restart.
+
+        A record is in the global window. Its event time is the watermark at which the element was dropped, or that of
+        the element if it is later, so that the records are never late themselves: count them per hour, for example,
+        with `dm.Window.into(dm.FixedWindows("1 hour"))`. The element's own event time is `record.timestamp`.
+
+        A grouping with this output is not *lifted*: its elements are shuffled before they are combined.
+
+        Args:
+            tag: the tag of the output.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
+
+        Source: Flink's `sideOutputLateData`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> from dataflow_model.testing import TestStream
+            >>> script = TestStream().add(4, 30, key="UA").watermark(60).add(8, 40, key="UA")
+            >>> with dm.Pipeline() as p:
+            ...     minutes = p | script | dm.Window.into(dm.FixedWindows("1 minute"))
+            ...     totals, dropped = minutes | dm.Sum.per_key().with_dropped_output()
+            ...     _ = totals | "totals" >> dm.io.Collect()
+            ...     _ = dropped | "dropped" >> dm.io.Collect()
+            >>> [record.value for record in p.result.collected("totals")]
+            [('UA', 4)]
+            >>> [(record.value.element, record.value.reason.value) for record in p.result.collected("dropped")]
+            [(('UA', 8), 'late')]
+        """
+        check_dropped(tag, [*filter(None, [self._dead_letters])])
+        changed: Any = self._but(_dropped=tag, _drops_first=self._dead_letters is None)
+        dropping: _Combining[InputT_contra, tuple[OutputT_co, PCollection[Dropped]]] = changed
+        return dropping
+
+    def _with_refused(self, combined: Any, refused: Any) -> Any:
+        """Return the result of a combiner that refuses values, as users get it."""
+        if self._dropped is None or self._drops_first:
+            return combined, refused
+        results, dropped = combined
+        return (results, refused), dropped
 
     @calls_explained(
         otherwise="it takes only the tag of the dead letters, and returns a pair: the results, and the dead letters"
     )
     def with_exception_handling(
         self, tag: str = "dead_letters"
-    ) -> PTransform[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]]:
+    ) -> _Combining[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]]:
         """Send elements that the combiner refuses to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the results, and the dead letters. An element is refused if the
@@ -125,9 +211,9 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
             >>> [record.value.element for record in p.result.collected("refused")]
             [('a', None)]
         """
-        check_dead_letters(tag)
+        check_dead_letters(tag, [*filter(None, [self._dropped])])
         changed: Any = self._but(_dead_letters=tag)
-        handled: PTransform[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]] = changed
+        handled: _Combining[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]] = changed
         return handled
 
     def label_by_code(self) -> str | None:
@@ -242,16 +328,20 @@ class CombinePerKey(_Combining, Generic[InputT, OutputT]):
         if self._dead_letters is not None:
             _check_input(pcoll, self.fn)
             kept, refused = accepted(pcoll, self.fn, _value_of_pair, self._dead_letters)
-            both: Any = (self._but(_dead_letters=None).expand(kept), refused)
-            pair: PCollection[tuple[KeyT, OutputT]] = both
-            return pair
+            both: PCollection[tuple[KeyT, OutputT]] = self._with_refused(
+                self._but(_dead_letters=None).expand(kept), refused
+            )
+            return both
         _, value = typehints.pair_types(pcoll.element_type)
         output = typehints.combined_type(self.fn, value)
         if self._fanout is None:
-            return _group(pcoll, self.fn, output, has_one_key=self._has_one_key)
+            grouped: PCollection[tuple[KeyT, OutputT]] = _group(
+                pcoll, self.fn, output, has_one_key=self._has_one_key, dropped=self._dropped
+            )
+            return grouped
         _check_input(pcoll, self.fn)
         combined: PCollection[tuple[KeyT, OutputT]] = combine_in_parts(
-            pcoll, self.fn, self._fanout, output, has_one_key=self._has_one_key
+            pcoll, self.fn, self._fanout, output, has_one_key=self._has_one_key, dropped=self._dropped
         )
         return combined
 
@@ -364,16 +454,25 @@ class CombineGlobally(_Combining[PCollection[InputT], PCollection[OutputT]], Gen
         if self._dead_letters is not None:
             typehints.check_combiner_input(self.fn, pcoll.element_type, pcoll.pipeline.scope)
             kept, refused = accepted(pcoll, self.fn, _itself, self._dead_letters)
-            both: Any = (self._but(_dead_letters=None).expand(kept), refused)
-            pair: PCollection[OutputT] = both
-            return pair
+            both: PCollection[OutputT] = self._with_refused(self._but(_dead_letters=None).expand(kept), refused)
+            return both
         per_key: CombinePerKey[Any, Any] = CombinePerKey[Any, Any](self.fn)._but(_has_one_key=True)  # noqa: SLF001 - of this module
         if self._fanout is not None:
             per_key = per_key.with_hot_key_fanout(self._fanout)
         pairs = typehints.tuple_of(None, pcoll.element_type)
-        combined = pcoll | Map(_with_no_key).with_output_types(pairs) | per_key | Values()
-        applied: Any = AsSingleton(combined, _of_nothing(self.fn)) if self._as_view else combined
-        result: PCollection[OutputT] = applied
+        with_keys = pcoll | Map(_with_no_key).with_output_types(pairs)
+        combined: Any
+        records: Any = None
+        if self._dropped is None:
+            combined = with_keys | per_key
+        else:
+            combined, records = with_keys | per_key.with_dropped_output(self._dropped)
+        combined = combined | Values()
+        if self._as_view:
+            combined = AsSingleton(combined, _of_nothing(self.fn))
+        if records is not None:
+            combined = combined, restored(records, value_alone)
+        result: PCollection[OutputT] = combined
         return result
 
 
@@ -399,16 +498,29 @@ def _with_no_key(element: Any) -> tuple[None, Any]:
 
 
 def _group(
-    pcoll: PCollection, combine: CombineFn[Any, Any, Any], value_type: Any, *, has_one_key: bool = False
-) -> PCollection[Any]:
+    pcoll: PCollection,
+    combine: CombineFn[Any, Any, Any],
+    value_type: Any,
+    *,
+    has_one_key: bool = False,
+    dropped: str | None,
+) -> Any:
+    """Add a grouping, and return its output; with a tag for dropped elements, a pair with these."""
     pipeline = pcoll.pipeline
     _check_input(pcoll, combine)
     key, _ = typehints.pair_types(pcoll.element_type)
     node = nodes.GroupByKeyAndWindow(
-        label=pipeline.scope, input=pcoll.ref, strategy=pcoll.strategy, combine=combine, has_one_key=has_one_key
+        label=pipeline.scope,
+        input=pcoll.ref,
+        strategy=pcoll.strategy,
+        combine=combine,
+        has_one_key=has_one_key,
+        dropped=dropped,
     )
     pairs = typehints.tuple_of(key, value_type)
-    return pipeline.add_main(node, strategy=pcoll.strategy.after_grouping(pipeline.scope), element_type=pairs)
+    after = pcoll.strategy.after_grouping(pipeline.scope)
+    outputs = pipeline.add(node, strategy=after, element_types={nodes.MAIN: pairs})
+    return with_further(outputs[nodes.MAIN], [outputs[tag] for tag in filter(None, [dropped])])
 
 
 def _check_input(pcoll: PCollection, combine: CombineFn[Any, Any, Any]) -> None:

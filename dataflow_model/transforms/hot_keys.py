@@ -19,8 +19,10 @@ from dataflow_model.plan.record_ids import has_record_ids
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.strategy import AccumulationMode, ClosingBehavior, OnTimeBehavior, TimestampCombiner
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.dropped import restored
 from dataflow_model.transforms.element_bytes import element_bytes
 from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.pardo import with_further
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.triggers import AfterAny, Repeatedly, TimeDomain
 from dataflow_model.triggers.delays import Deadline
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dataflow_model.plan.dropped import Dropped
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.transforms.pcollection import PCollection
     from dataflow_model.triggers import TriggerContext
@@ -64,7 +67,13 @@ def checked_fanout(fanout: Any, *, may_be_function: bool = True) -> Any:
 
 
 def combine_in_parts(
-    pcoll: PCollection, combine: CombineFn[Any, Any, Any], fanout: Any, output_type: Any, *, has_one_key: bool
+    pcoll: PCollection,
+    combine: CombineFn[Any, Any, Any],
+    fanout: Any,
+    output_type: Any,
+    *,
+    has_one_key: bool,
+    dropped: str | None,
 ) -> Any:
     """Combine the values of each part of a key into an accumulator, and then the accumulators of each key.
 
@@ -74,6 +83,7 @@ def combine_in_parts(
         fanout: the number of parts of a key, or a function from a key to that.
         output_type: the type of the combiner's outputs.
         has_one_key: whether all pairs have the same key.
+        dropped: the tag of the output for elements that are dropped, or `None` if they are only counted.
 
     Raises:
         InvalidArgument: if the trigger may finish before its window expires, which it would do in each part separately,
@@ -103,14 +113,20 @@ def combine_in_parts(
     split = HashedParts(fanout, by_record=has_record_ids(plan, pcoll.ref))
     partial, total = _two_stages(combine, takes_back=takes_back)
     merging = attrs.evolve(strategy.after_grouping(pipeline.scope), merged=strategy.merged)
-    parts = _Stage(partial, _of_parts(strategy, takes_back=takes_back), merging, typehints.tuple_of(part, Any))
+    parts = _Stage(
+        partial, _of_parts(strategy, takes_back=takes_back), merging, typehints.tuple_of(part, Any), dropped=dropped
+    )
     fan_out = nodes.FanOut(f"{pipeline.scope}/Parts", combine)
     whole = typehints.tuple_of(key, output_type)
     after = strategy.after_grouping(pipeline.scope)
     totals = _Stage(total, merging, after, whole, fan_out=fan_out, has_one_key=has_one_key)
-    accumulators = pcoll | "Split" >> _Split(split, typehints.tuple_of(part, value)) | "Parts" >> parts
+    accumulators: Any = pcoll | "Split" >> _Split(split, typehints.tuple_of(part, value)) | "Parts" >> parts
+    records: Any = None
+    if dropped is not None:
+        accumulators, records = accumulators
     joined = typehints.tuple_of(key, Any)
-    return accumulators | "Join" >> Map(_without_part).with_output_types(joined) | "Total" >> totals
+    combined = accumulators | "Join" >> Map(_without_part).with_output_types(joined) | "Total" >> totals
+    return combined if records is None else (combined, restored(records, _whole))
 
 
 def _two_stages(
@@ -289,7 +305,11 @@ class _Stage(PTransform):
             combine=self._combine,
             **self._options,
         )
-        return pipeline.add_main(node, strategy=self._after, element_type=self._pairs)
+        outputs = pipeline.add(node, strategy=self._after, element_types={nodes.MAIN: self._pairs})
+        result: PCollection[Any] = with_further(
+            outputs[nodes.MAIN], [outputs[tag] for tag in filter(None, [node.dropped])]
+        )
+        return result
 
 
 @attrs.frozen(eq=False)
@@ -349,6 +369,10 @@ def _bytes_of(element: Any) -> bytes:
         return element_bytes(element)
     except KeyEncodingError:
         return pickle.dumps(element, protocol=_PICKLE_PROTOCOL)
+
+
+def _whole(record: Dropped) -> Dropped:
+    return attrs.evolve(record, element=_without_part(record.element))
 
 
 def _without_part(pair: Any) -> tuple[Any, Any]:

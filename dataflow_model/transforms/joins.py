@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
+import attrs
+
 from dataflow_model.arguments import EXTRA, calls_explained, factory
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.refinements import may_refine
@@ -12,10 +14,11 @@ from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.time import duration_text
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.cogroup import CoGroupByKey
+from dataflow_model.transforms.dropped import restored
 from dataflow_model.transforms.elementwise import FlatMap, Map
 from dataflow_model.transforms.inputs import common_strategy
 from dataflow_model.transforms.interval_joins import Distance, JoinWithin
-from dataflow_model.transforms.pardo import ParDo
+from dataflow_model.transforms.pardo import ParDo, check_dropped
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
@@ -26,6 +29,7 @@ from dataflow_model.windowing import GlobalWindows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from dataflow_model.plan.dropped import Dropped
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.time import DurationLike
 
@@ -108,6 +112,7 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
     _keeps_left = False
     _keeps_right = False
     _name = "Join"
+    _dropped: str | None = None
 
     if TYPE_CHECKING:
 
@@ -182,6 +187,28 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
         joined: Join[None, None] = _joined(cls, "Join.Full", within, between, _keeps_left=True, _keeps_right=True)
         return joined
 
+    @calls_explained(
+        otherwise="it takes only the tag of the dropped elements, and returns a pair: the results, and what was dropped"
+    )
+    def with_dropped_output(self, tag: str = "dropped") -> PTransform[Any, tuple[PCollection, PCollection[Dropped]]]:
+        """Send elements that are dropped to a separate output, as `Dropped` records.
+
+        Applying the join then returns a pair: the combinations, and the records, whose `input` is `"left"` or
+        `"right"`. See `CombinePerKey.with_dropped_output`. With `within` or `between`, an element is dropped if it is
+        later than the allowed lateness, and its window is the global window.
+
+        Args:
+            tag: the tag of the output.
+
+        Raises:
+            InvalidArgument: for the tag of the main output.
+            InvalidType: for a tag that is not text.
+        """
+        check_dropped(tag)
+        changed: Any = self._but(_dropped=tag)
+        joined: PTransform[Any, tuple[PCollection, PCollection[Dropped]]] = changed
+        return joined
+
     def default_label(self) -> str:
         """Return the name of the method that created the join."""
         return self._name
@@ -205,8 +232,11 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             return self._by_distance(left, right, self._distance, output)
         _check_panes(common_strategy(sides, left.pipeline.scope), left.pipeline.scope)
         combine = _Combinations(keeps_left=self._keeps_left, keeps_right=self._keeps_right)
-        grouped = (left, right) | CoGroupByKey()
-        return grouped | FlatMap(combine).with_output_types(output)
+        combinations = FlatMap(combine).with_output_types(output)
+        if self._dropped is None:
+            return (left, right) | CoGroupByKey() | combinations
+        grouped, records = (left, right) | CoGroupByKey().with_dropped_output(self._dropped)
+        return grouped | combinations, restored(records, _by_side)
 
     def _by_distance(self, left: PCollection, right: PCollection, distance: Distance, output: Any) -> Any:
         """Flatten both sides, and join them in the state of each key."""
@@ -217,7 +247,12 @@ class Join(PTransform, Generic[NoLeftT, NoRightT]):
             everywhere = member | f"{name} windows" >> Window.into(GlobalWindows())
             sides.append(everywhere | name >> Map(_Side(is_right=is_right)).with_output_types(tuple[Any, Any]))
         fn = JoinWithin(distance, int(lateness), (self._keeps_left, self._keeps_right))
-        return tuple(sides) | "together" >> Flatten() | "partners" >> ParDo(fn).with_output_types(output)
+        together = tuple(sides) | "together" >> Flatten()
+        partners = ParDo(fn).with_output_types(output)
+        if self._dropped is None:
+            return together | "partners" >> partners
+        joined, records = together | "partners" >> partners.with_dropped_output(self._dropped)
+        return joined, restored(records, _without_side)
 
     def _output(self, left: Any, right: Any) -> Any:
         key, left_value = typehints.pair_types(left)
@@ -245,6 +280,18 @@ class _Side:
     def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[bool, Any]]:
         key, value = as_pair(pair, "Join")
         return key, (self.is_right, value)
+
+
+_SIDES: Final = ("left", "right")
+
+
+def _by_side(record: Dropped) -> Dropped:
+    return attrs.evolve(record, input=_SIDES[record.input == 1])
+
+
+def _without_side(record: Dropped) -> Dropped:
+    key, (is_right, value) = record.element
+    return attrs.evolve(record, element=(key, value), input=_SIDES[is_right])
 
 
 class _Combinations:

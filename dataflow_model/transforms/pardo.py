@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Concatenate
 
+    from dataflow_model.plan.dropped import Dropped
     from dataflow_model.time import DurationLike
 
-__all__ = ["ParDo", "check_dead_letters", "checked_function", "checked_horizon"]
+__all__ = ["ParDo", "check_dead_letters", "check_dropped", "checked_function", "checked_horizon", "with_further"]
 
 
 def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
@@ -49,6 +50,31 @@ def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
             f"the dead letters need a tag that no other output has, got {tag!r}",
             hint="use .with_exception_handling('failed'), for example",
         )
+
+
+def check_dropped(tag: object, others: Collection[str] = ()) -> None:
+    """Raise unless dropped elements can have a tag beside the main output and the others.
+
+    Raises:
+        InvalidArgument: for the tag of another output.
+        InvalidType: for a tag that is not text.
+    """
+    if not isinstance(tag, str):
+        raise InvalidType(
+            f"the tag of dropped elements must be text, got {tag!r}", hint="use .with_dropped_output('too late')"
+        )
+    if tag == nodes.MAIN or tag in others:
+        raise InvalidArgument(
+            f"the dropped elements need a tag that no other output has, got {tag!r}",
+            hint="use .with_dropped_output('too late'), for example",
+        )
+
+
+def with_further(result: Any, further: Iterable[Any]) -> Any:
+    """Return a result as users get it after calls that add an output: a pair of the result before, and the output."""
+    for output in further:
+        result = result, output
+    return result
 
 
 def checked_horizon(value: DurationLike) -> Duration:
@@ -90,6 +116,9 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
     _tags: tuple[str, ...] | None = None
     _main: str = nodes.MAIN
     _dead_letters: str | None = None
+    _dropped: str | None = None
+    _further: tuple[str, ...] = ()
+    """The tags of the outputs that calls have added, in the order of the calls."""
     _retractable: bool | Literal["memoised"] | None = None
     _late_data_horizon: Duration | None = None
 
@@ -174,6 +203,8 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             )
         if self._dead_letters is not None:
             check_dead_letters(self._dead_letters, tags)
+        if self._dropped is not None:
+            check_dropped(self._dropped, tags)
         return self._but(_tags=tags, _main=main)
 
     @calls_explained(
@@ -203,8 +234,54 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             >>> failed.element_type
             <class 'dataflow_model.plan.dofn.DeadLetter'>
         """
-        check_dead_letters(tag, self._tags or ())
-        return cast("ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]", self._but(_dead_letters=tag))
+        check_dead_letters(tag, (*(self._tags or ()), *filter(None, [self._dropped])))
+        further = (*(other for other in self._further if other != self._dead_letters), tag)
+        changed = self._but(_dead_letters=tag, _further=further)
+        return cast("ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]", changed)
+
+    @calls_explained(
+        otherwise="it takes only the tag of the dropped elements, and returns a pair: the outputs, and what was dropped"
+    )
+    def with_dropped_output(self, tag: str = "dropped") -> ParDo[InputT, tuple[ResultT, PCollection[Dropped]]]:
+        """Send elements that are dropped because they are late to a separate output, as `Dropped` records.
+
+        Applying the transform then returns a pair: the previous result, and the records. Only three kinds of functions
+        drop elements: those with state or timers, those with side inputs, which drop an element if the window of a side
+        input has expired, and memoised functions (`retractable("memoised")`). There is one record for each element and
+        window that the transform counts as dropped; see `CombinePerKey.with_dropped_output` for their windows and event
+        times.
+
+        Args:
+            tag: the tag of the output.
+
+        Raises:
+            InvalidArgument: for the tag of another output, or, when it is applied, for a function that never drops
+                anything.
+            InvalidType: for a tag that is not text.
+
+        Source: Flink's `sideOutputLateData`.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> from dataflow_model.testing import TestStream
+            >>> class Remember(dm.DoFn):
+            ...     seen = dm.ValueStateSpec[int](default=0)
+            ...
+            ...     def process(self, pair, seen):
+            ...         seen.write(pair[1])
+            ...         yield pair
+            >>> script = TestStream().add(4, 30, key="UA").watermark(60).add(8, 40, key="UA")
+            >>> with dm.Pipeline() as p:
+            ...     minutes = p | script | dm.Window.into(dm.FixedWindows("1 minute"))
+            ...     kept, dropped = minutes | dm.ParDo(Remember()).with_dropped_output()
+            ...     _ = dropped | dm.io.Collect()
+            >>> [record.value.element for record in p.result.collected("Collect")]
+            [('UA', 8)]
+        """
+        check_dropped(tag, (*(self._tags or ()), *filter(None, [self._dead_letters])))
+        further = (*(other for other in self._further if other != self._dropped), tag)
+        changed = self._but(_dropped=tag, _further=further)
+        return cast("ParDo[InputT, tuple[ResultT, PCollection[Dropped]]]", changed)
 
     def retractable(self, how: bool | Literal["memoised"]) -> Self:  # noqa: FBT001 - as the attribute of a DoFn
         """Set how the function treats retractions, as `DoFn.retractable` does for a class.
@@ -290,7 +367,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             dead_letters=self._dead_letters,
             retractable=self.fn.retractable if self._retractable is None else self._retractable,
             late_data_horizon=self.fn.late_data_horizon if self._late_data_horizon is None else self._late_data_horizon,
+            dropped=self._dropped,
         )
+        if self._dropped is not None:
+            _check_may_drop(node)
         if self.fn.takes_batches:
             check_vectorized(node)
             node = attrs.evolve(node, columns=columns_given(pcoll, node))
@@ -302,9 +382,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         result: Any = outputs[nodes.MAIN]
         if self._tags is not None:
             result = OutputTuple({self._main: outputs[nodes.MAIN], **{tag: outputs[tag] for tag in self._tags}})
-        if self._dead_letters is not None:
-            result = result, outputs[self._dead_letters]
-        applied: ResultT = result
+        applied: ResultT = with_further(result, map(outputs.__getitem__, self._further))
         return applied
 
 
@@ -324,6 +402,16 @@ def checked_function(fn: Any, transform: PTransform) -> Any:
         )
     refuse_async(fn, type(transform).__name__)
     return fn
+
+
+def _check_may_drop(node: nodes.ParDo) -> None:
+    """Raise `InvalidArgument` if a function has an output of dropped elements, but never drops any."""
+    if not (node.is_stateful or node.side_inputs or node.retractable == "memoised"):
+        raise InvalidArgument(
+            f"{node.label!r} never drops an element: it has no state, no timers and no side inputs",
+            hint="leave out .with_dropped_output() here, and call it on the grouping or stateful function that drops "
+            "elements",
+        )
 
 
 def _check_defines_process(fn: DoFn) -> None:

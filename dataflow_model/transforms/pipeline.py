@@ -11,9 +11,10 @@ from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn
+from dataflow_model.plan.dropped import STRATEGY_OF_DROPPED, Dropped
 from dataflow_model.plan.end_times import warn_about_end_times
 from dataflow_model.plan.explain import explain as explain_plan
-from dataflow_model.plan.graph import Plan, outputs_of
+from dataflow_model.plan.graph import Plan, dropped_of, outputs_of
 from dataflow_model.plan.nodes import MAIN, Ref
 from dataflow_model.plan.refinements import check_refinements
 from dataflow_model.plan.runner import as_run, check_runner, wait_or_stop
@@ -153,13 +154,16 @@ class Pipeline:
 
         Args:
             node: the node; its label is `scope`.
-            strategy: the windowing strategy that its outputs carry.
+            strategy: the windowing strategy that its outputs carry, but for the elements that it drops.
             element_types: the known element types of the outputs, by tag.
         """
         self._nodes.append(node)
         known = element_types or {}
         outputs = {ref.tag: PCollection(self, ref, known.get(ref.tag, Any), strategy) for ref in outputs_of(node)}
-        self._strategies.update({output.ref: strategy for output in outputs.values()})
+        dropped = dropped_of(node)
+        if dropped is not None:
+            outputs[dropped.tag] = PCollection(self, dropped, Dropped, STRATEGY_OF_DROPPED)
+        self._strategies.update({output.ref: output.strategy for output in outputs.values()})
         return outputs
 
     def add_main(

@@ -110,7 +110,7 @@ def test_elements_that_a_stateful_transform_drops_are_not_expected_in_the_batch_
         return elements | dm.Window.into(dm.FixedWindows(10)) | transform | dm.Sum.per_key()
 
     subject, script = Subject(pipeline), late_element()
-    observed = _check_in_process(subject, script, [False] * 9, dm.LocalRunner(clock=0))
+    observed = _check_in_process(subject, script, [False] * 9, dm.LocalRunner(clock=0), [])
     assert observed.dropped_anything()
 
 
@@ -118,7 +118,7 @@ def test_elements_that_a_join_by_distance_drops_are_not_expected_in_the_batch_re
     def pipeline(elements: Any) -> Any:
         return (elements, elements) | dm.Join.inner(within=10)
 
-    observed = _check_in_process(Subject(pipeline), late_element(), [False] * 9, dm.LocalRunner(clock=0))
+    observed = _check_in_process(Subject(pipeline), late_element(), [False] * 9, dm.LocalRunner(clock=0), [])
     assert observed.dropped_anything()
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.metrics.collecting import count_received, count_received_bundles, enter
+from dataflow_model.plan.dropped import DropReason
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.by_key import NEVER
@@ -26,6 +27,7 @@ from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
 from dataflow_model.runners.engine.columns.panes import PaneTable
 from dataflow_model.runners.engine.columns.partials import concat, merge_partials
 from dataflow_model.runners.engine.columns.sessions import merge_sessions
+from dataflow_model.runners.engine.dropping import Drops
 from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.machine import WithoutState
@@ -89,6 +91,7 @@ class ColumnarMachine(WithoutState):
         self._is_bounded = is_bounded
         self._window_fn = node.strategy.window_fn
         self._lifetime = Lifetime(node.label, node.combine)
+        self._drops = Drops.of(node)
         self._output: list[PaneTable | Bundle] = []
         self._parts: dict[bytes, _Part] = {}
         self._tables: list[pa.Table] = []
@@ -101,7 +104,9 @@ class ColumnarMachine(WithoutState):
         enter(self.label)
         produced = Produced()
         reached: list[Watermarks] = []
-        combined = partials_by_instant(chunk, self.lift, self._window_fn, self.watermark)
+        combined = None
+        if self._drops is None:
+            combined = partials_by_instant(chunk, self.lift, self._window_fn, self.watermark)
         if combined is not None:
             count_received_bundles(self.label, np.bincount(array_of(chunk.elements.places)))
         inboxes = {} if combined is not None else dict(chunk.elements.runs())
@@ -141,6 +146,8 @@ class ColumnarMachine(WithoutState):
                 produced.panes.append((place, panes))
             else:
                 produced.add(place, {MAIN: panes})
+        if self._drops is not None:
+            produced.add(place, {self._drops.tag: self._drops.take()})
 
     # The events of one instant -------------------------------------------------------------------------------------
 
@@ -168,7 +175,8 @@ class ColumnarMachine(WithoutState):
             UserCodeError: if the combiner raises an exception.
         """
         self._lifetime.set_up()
-        for value, time, windows in zip(inbox.values, inbox.times, inbox.windows, strict=True):
+        columns = zip(inbox.values, inbox.times, inbox.windows, inbox.orders, strict=True)
+        for value, time, windows, order in columns:
             key, inner = as_pair(value, self.label)
             self.counters["elements_in"] += 1
             try:
@@ -177,6 +185,16 @@ class ColumnarMachine(WithoutState):
                     start, end = int(window.start), int(window.end)
                     if self.watermark >= end or (self._is_bounded and time == MAX_TIMESTAMP):
                         self.counters["dropped_because_late"] += 1
+                        if self._drops is not None:
+                            self._drops.add(
+                                DropReason.LATE,
+                                value,
+                                (window,),
+                                time=time,
+                                watermark=self.watermark,
+                                order=order,
+                                clock=self.clock,
+                            )
                         continue
                     place = (encoded, start, end)
                     first, accumulator = self._folded.get(place) or (shown_key(key), self.combine.create_accumulator())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.plan.dropped import DropReason
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.runners.engine.chunk import Produced
+from dataflow_model.runners.engine.dropping import Drops
 from dataflow_model.runners.engine.id_store import IdStore, Slices
 from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.order import relayed
@@ -45,10 +47,13 @@ class DeduplicatingMachine(StoreMachine):
         self.ids = IdStore(Slices(int(node.horizon)))
         super().__init__(node.label, self.ids, percentiles)
         self._records_percentile = records_percentile
+        self._drops = Drops.of(node)
 
     def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
         self.clock = max(self.clock, chunk.instants.clocks[place])
         outputs = {} if inbox is None else {MAIN: self._first_of(inbox)}
+        if self._drops is not None:
+            outputs[self._drops.tag] = self._drops.take()
         moved = self.reach(chunk.watermarks[place])
         if moved:
             self.ids.forget_behind(self.watermark)
@@ -91,17 +96,26 @@ class DeduplicatingMachine(StoreMachine):
         encoded = [encoded_key(self.label, pair) for pair in inbox.values]
         sealed = ids.sealed(encoded)
         rows = []
-        late = 0
+        late = []
         for row, (record_id, known, time) in enumerate(zip(encoded, sealed, inbox.times, strict=True)):
             number = slices.of(time)
             if slices.expiry(number) <= self.watermark:
-                late += 1
+                late.append(row)
             elif not known and ids.add(record_id, number):
                 rows.append(row)
         self.counters["elements_in"] += len(inbox)
-        self.counters["dropped_because_late"] += late
-        self.counters["duplicates"] += len(inbox) - len(rows) - late
+        self.counters["dropped_because_late"] += len(late)
+        self.counters["duplicates"] += len(inbox) - len(rows) - len(late)
+        if self._drops is not None:
+            self._drop(inbox.take(late), self._drops)
         return self._given(inbox.take(rows))
+
+    def _drop(self, late: Bundle, drops: Drops) -> None:
+        rows = zip(late.values, late.windows, late.times, late.orders, strict=True)
+        for (_, element), windows, time, order in rows:
+            drops.add(
+                DropReason.LATE, element, windows, time=time, watermark=self.watermark, order=order, clock=self.clock
+            )
 
     def _given(self, passed: Bundle) -> Bundle:
         passed.values = [value for _, value in passed.values]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from dataflow_model.plan.dropped import DropReason
 from dataflow_model.runners.engine.bundle import Bundle
 from dataflow_model.runners.engine.by_key import NEVER
 from dataflow_model.runners.engine.chunk import Produced
+from dataflow_model.runners.engine.dropping import Drops
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.key_store import EVENT_TIME
 from dataflow_model.runners.engine.keyed import StoreMachine
@@ -36,6 +38,7 @@ _Output: TypeAlias = tuple[str, Any, int, tuple[Window, ...]]
 """An output: its tag, value, event time and windows."""
 _Sent: TypeAlias = tuple[int, tuple[Window, ...], PaneInfo]
 """What distinguishes equal values: event time, windows and pane, all of which a retraction repeats."""
+_COUNTERS: Final = {DropReason.LATE: "dropped_because_late", DropReason.RETRACTION: "dropped_retractions"}
 _KEPT: Final = "kept"
 """The state of a value and window: the outputs of each current element, by what distinguishes equal values."""
 
@@ -75,6 +78,7 @@ class MemoMachine(StoreMachine):
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, side_values)
         self._place = staged.plan.nodes.index(node)
         self._records_percentile = records_percentile
+        self._drops = Drops.of(node)
 
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Run a bucket, which contains all elements of a value and all their retractions."""
@@ -112,7 +116,7 @@ class MemoMachine(StoreMachine):
                 output.append(
                     value, time, windows, inbox.panes[row], place, inbox.produced[row], inbox.updates.get(row)
                 )
-        return outputs
+        return outputs if self._drops is None else outputs | {self._drops.tag: self._drops.take()}
 
     def advance_watermarks(self, watermarks: Watermarks) -> None:
         """Apply the input's watermarks: clear the state of expired windows."""
@@ -130,9 +134,26 @@ class MemoMachine(StoreMachine):
     def _is_to_run(self, inbox: Bundle, row: int) -> bool:
         """Return whether to call the function for a value; count the element if it is dropped."""
         if row in inbox.updates and self._is_expired(inbox.windows[row]):
-            self.counters["dropped_because_late"] += len(inbox.windows[row])
+            self._drop(DropReason.LATE, inbox, row)
             return False
         return True
+
+    def _drop(self, reason: DropReason, inbox: Bundle, row: int) -> None:
+        """Count an element as dropped in each of its windows."""
+        windows = inbox.windows[row]
+        self.counters[_COUNTERS[reason]] += len(windows)
+        if self._drops is None:
+            return
+        for window in windows:
+            self._drops.add(
+                reason,
+                inbox.values[row],
+                (window,),
+                time=inbox.times[row],
+                watermark=self.watermark,
+                order=inbox.orders[row],
+                clock=self.clock,
+            )
 
     def _given(self, inbox: Bundle, encoded: list[bytes], retractions: Collection[int]) -> dict[int, list[_Output]]:
         """Return the outputs of elements by their places: the recorded outputs, or those of the function.
@@ -197,7 +218,7 @@ class MemoMachine(StoreMachine):
                     del cells[last]
             self.state.mark(encoded, last)
         if outputs is None:
-            self.counters["dropped_retractions"] += len(windows)
+            self._drop(DropReason.RETRACTION, inbox, row)
             return []
         return outputs
 

@@ -13,7 +13,8 @@ that distinguishes instants with the same value. Orders are comparable within th
   functions after the stage, and last the place of its producer in the stage, since two nodes of a stage may have the
   same cause. The shard is not part of the order.
 * An element that is not input of a stage passes it unchanged: it is ordered in the phase `ELEMENT` by its own order,
-  before the outputs that it causes there. Replayed outputs, and those of a function with side inputs, are before it.
+  before the outputs that it causes there. Replayed outputs, and those of a function with side inputs, are before it,
+  and so is the record of an element that was dropped.
 
 No order is a prefix of another; otherwise the outputs of one element would come between those of another.
 
@@ -62,6 +63,7 @@ __all__ = [
     "name_of_origin",
     "numbered",
     "numbered_by_cause",
+    "of_drop",
     "of_release",
     "of_row",
     "of_rows",
@@ -96,6 +98,8 @@ _JOINED: Final = -2
 """In place of an output's number: the outputs of a function with side inputs follow."""
 _REPLAYABLE: Final = -3
 """In place of an output's number: the outputs of a function with memoised outputs follow."""
+_DROPPED: Final = -4
+"""In place of an output's number: the element itself follows, which was dropped."""
 
 
 # Sources --------------------------------------------------------------------------------------------------------------
@@ -305,6 +309,20 @@ def replayed(order: Order, place: int, number: int) -> Order:
         number: the number of the output.
     """
     return Order((ELEMENT, *order, _REPLAYABLE, place, number))
+
+
+def of_drop(order: Order, number: int) -> Order:
+    """Return the order of the record of an element that was dropped: before all outputs that the element causes.
+
+    Args:
+        order: the order of the element.
+        number: the number of the record among those of the element.
+
+    Example:
+        >>> of_drop(of_row("a", 7), 0) < relayed([of_row("a", 7)])[0] < of_drop(of_row("a", 8), 0)
+        True
+    """
+    return Order((ELEMENT, *order, _DROPPED, number))
 
 
 def order_in_window(order: Order, window: int) -> Order:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.plan.dropped import DropReason
 from dataflow_model.plan.retracted import retracted_collections
 from dataflow_model.plan.side_panes import replaced_by_newer
 from dataflow_model.runners.engine.bundle import Bundle
+from dataflow_model.runners.engine.dropping import Drops
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.machine import ObjectMachine
 from dataflow_model.runners.engine.order import of_release, order_in_window, part_of_join
@@ -166,6 +168,7 @@ class SideJoinMachine(ObjectMachine):
         looked_up = {side: self._lookup(place) for place, (_, side) in enumerate(self.sides)}
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, {**side_values, **looked_up})
         self._output: dict[str, Bundle] = {}
+        self._drops = Drops.of(node)
 
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Fail, since in a bounded job all side inputs are static, and this machine is not used."""
@@ -181,7 +184,7 @@ class SideJoinMachine(ObjectMachine):
                 self._take_side(number, bundle)
         if inbox:
             self.counters["elements_in"] += len(inbox)
-            self._take_main(inbox)
+            self._take_main(inbox, chunk.instants.clocks[place])
         now = [side.watermarks[place].low for side in chunk.sides]
         passed = list(map(max, state.watermarks, now))
         changed = any(sides) or passed != state.watermarks
@@ -193,7 +196,7 @@ class SideJoinMachine(ObjectMachine):
             self._changed.clear()
             self._forget()
         output, self._output = self._output, {}
-        return output
+        return output if self._drops is None else output | {self._drops.tag: self._drops.take()}
 
     def output_watermarks(self) -> Watermarks:
         """Return the main input's watermarks, held back by buffered elements."""
@@ -298,7 +301,7 @@ class SideJoinMachine(ObjectMachine):
         self._expiries.remove((place, window))
         self._overdue.discard((place, window))
 
-    def _take_main(self, inbox: Bundle) -> None:
+    def _take_main(self, inbox: Bundle, clock: int) -> None:
         """Process the elements that are ready, and buffer the others."""
         ready = Bundle()
         arrival = self.state.main.low if self._depends else int(MIN_TIMESTAMP)
@@ -308,6 +311,16 @@ class SideJoinMachine(ObjectMachine):
                 element = _Waiting(value, time, window, pane, order, number, produced, self.state.instants)
                 if any(self._is_late(place, window, arrival) for place in range(len(self.sides))):
                     self.counters["dropped_because_late"] += 1
+                    if self._drops is not None:
+                        self._drops.add(
+                            DropReason.LATE,
+                            value,
+                            (window,),
+                            time=time,
+                            watermark=self.state.main.low,
+                            order=order,
+                            clock=clock,
+                        )
                 elif self._must_wait(window, arrival):
                     asking = window, arrival
                     self.state.waiting.setdefault(asking, []).append(element)

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import KeyEncodingError, UserCodeError, shown
 from dataflow_model.metrics.collecting import key_times
 from dataflow_model.plan.dofn import BoundedLatenessFn
+from dataflow_model.plan.dropped import DropReason
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.core.calls import ElementLoop
+from dataflow_model.runners.engine.dropping import Drops
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.lanes import Intervals
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import ParDo, SideInput
     from dataflow_model.runners.engine.bundle import Bundle
     from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
-    from dataflow_model.runners.engine.order import Cause
+    from dataflow_model.runners.engine.order import Cause, Order
     from dataflow_model.values import Window
 
 __all__ = ["StatefulMachine"]
@@ -78,6 +80,8 @@ class StatefulMachine(StoreMachine):
         self._calls = UserCalls(node, side_values, self)
         bound = node.fn.lateness if isinstance(node.fn, BoundedLatenessFn) else None
         self._loop = ElementLoop(self, self._calls.elements, sorts=self._sorts, lateness=bound)
+        self._drops = Drops.of(node)
+        self._orders: Sequence[Order] = ()
         self._windows: dict[Window, OpenWindow] = {}
         """What is known of the windows of the current chunk, or of the current key of a bounded job."""
         self._quiet_until = int(MIN_TIMESTAMP)
@@ -159,11 +163,8 @@ class StatefulMachine(StoreMachine):
         self.counters["elements_in"] += len(inbox)
         retractions = dict.fromkeys(inbox.retractions(), True)
         reached = self._reached(self.watermark)
-        dropped = self._loop.run(
-            inbox, self._open_windows(inbox.windows), retractions, reached, times, watermark_follows
-        )
-        if dropped:
-            self.counters["dropped_because_late"] += dropped
+        self._orders = inbox.orders
+        self._loop.run(inbox, self._open_windows(inbox.windows), retractions, reached, times, watermark_follows)
 
     def _open_windows(self, windows: Sequence[tuple[Window, ...]]) -> Iterable[list[OpenWindow]]:
         """Return what is known of the windows of each element; this is worked out once for those that are equal."""
@@ -207,6 +208,20 @@ class StatefulMachine(StoreMachine):
                 self.state.keys.pop(cell.encoded, None)
         else:
             self._quiet_until = min(self._quiet_until, self.state.event_due(cell.window.expiry, cell.state))
+
+    def drop(self, value: Any, time: int, window: OpenWindow) -> None:
+        """Count the current element as dropped in a window, because it is late."""
+        self.counters["dropped_because_late"] += 1
+        if self._drops is not None:
+            self._drops.add(
+                DropReason.LATE,
+                value,
+                (window.window,),
+                time=time,
+                watermark=self.watermark,
+                order=self._orders[self._calls.call.row],
+                clock=self.clock,
+            )
 
     def wait(self, cell: OpenCell, value: Any, time: int) -> None:
         """Buffer the current element until its turn."""
@@ -254,7 +269,8 @@ class StatefulMachine(StoreMachine):
 
     def take_outputs(self) -> dict[str, Bundle]:
         """Return the outputs since the last call, by tag."""
-        return self._calls.take()
+        outputs = self._calls.take()
+        return outputs if self._drops is None else outputs | {self._drops.tag: self._drops.take()}
 
     def tear_down(self) -> None:
         """Tear down the DoFn."""

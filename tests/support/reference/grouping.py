@@ -221,6 +221,8 @@ class GroupingEngine(StoreMachine):
                 self._drop_retractions(len(replaced_values))
                 self._catch_up(state, encoded, changed)
                 continue
+            if merges and target.start == window.start and self.watermark > self._would_expire(int(window.start)):
+                self.counters["possible_session_splits"] += 1
             on_time = self.watermark < int(target.end)
             for old in replaced_values:
                 self._take_back(cell, old, on_time=on_time)
@@ -385,6 +387,10 @@ class GroupingEngine(StoreMachine):
             self._emitter.emissions.of_timer(phase, timer_cause(at, by_window(window), encoded))
             with at_window(self.label, state.key, window):
                 self._act(state, window, state.cells[window], outcomes[encoded, window], at)
+
+    def _would_expire(self, end: int) -> int:
+        """Return when a window with this end would expire."""
+        return min(end + self.lateness, int(MAX_TIMESTAMP))
 
     def _merge(self, state: KeyState, encoded: bytes, window: Window) -> tuple[Window, Collection[Window]]:
         """Merge an arriving window; return the element's window, and the windows that were created or removed."""

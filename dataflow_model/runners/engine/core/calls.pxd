@@ -28,5 +28,5 @@ cdef class ElementLoop:
     cdef public bint sorts
     cdef public object lateness
 
-    @cython.locals(calls=ElementCalls, call=CurrentCall, dropped=int64_t, row=int64_t, is_late=cython.bint)
-    cpdef int64_t run(self, inbox, open_windows, retractions, reached, times, bint watermark_follows) except -1
+    @cython.locals(calls=ElementCalls, call=CurrentCall, row=int64_t, is_late=cython.bint)
+    cpdef int run(self, inbox, open_windows, retractions, reached, times, bint watermark_follows) except -1

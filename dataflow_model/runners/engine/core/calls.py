@@ -191,6 +191,10 @@ class _Machine(Protocol):
         """Run what is due in a window after an element, note that it has changed, and remove it if it is empty."""
         ...
 
+    def drop(self, value: Any, time: int, window: OpenWindow) -> None:
+        """Count the current element as dropped in a window, because it is late."""
+        ...
+
 
 class ElementLoop:
     """Processes the elements of bundles in order.
@@ -216,8 +220,8 @@ class ElementLoop:
         reached: int,
         times: KeyTimes | None,
         watermark_follows: bool,
-    ) -> int:
-        """Process elements; return how many pairs of element and window were dropped because they were late.
+    ) -> None:
+        """Process elements.
 
         Args:
             inbox: the elements.
@@ -227,7 +231,7 @@ class ElementLoop:
             times: measures how long the keys take; `None` if that is not wanted.
             watermark_follows: whether the watermark follows the event times of the elements, as in a bounded job.
         """
-        machine, calls, call, dropped = self.machine, self.calls, self.calls.call, 0
+        machine, calls, call = self.machine, self.calls, self.calls.call
         columns = zip(inbox.values, inbox.times, open_windows, inbox.panes, inbox.produced, strict=True)
         for row, (value, time, windows, pane, produced) in enumerate(columns):
             key = value[0] if type(value) is tuple and len(value) == _PAIR else as_pair(value, machine.label)[0]
@@ -238,7 +242,7 @@ class ElementLoop:
             is_late = self.lateness is not None and reached - time > self.lateness
             for window in windows:
                 if is_late or (machine.is_late(time, reached, window) if self.sorts else reached >= window.expiry):
-                    dropped += 1
+                    machine.drop(value, time, window)
                     continue
                 cell = window.cells.get(name)
                 if cell is None or not cell.state.is_open:
@@ -253,4 +257,3 @@ class ElementLoop:
                     machine.tidy(cell)
             if times is not None:
                 times.note(name, key)
-        return dropped

@@ -108,6 +108,8 @@ class CoreGrouping:
         self.percentiles = program.percentiles
         self.keys = KeyTable()
         self.machine = GroupingMachine(program, Rules.of(node.strategy, late_data), _MINUS_INFINITY, _INFINITY, cells)
+        if node.dropped is not None:
+            self.machine.drops = []
         self.trigger = repr(node.strategy.trigger)
         self._signals = {name: number for number, name in enumerate(program.signals)}
         self._combine = subtracting(node) if takes_back else node.combine

@@ -15,10 +15,11 @@ import pyarrow as pa
 from dataflow_model.errors import UserCodeError
 from dataflow_model.metrics.collecting import SlowestKeys, count_received_bundles, current, enter
 from dataflow_model.metrics.tally import SLOW_KEPT
+from dataflow_model.plan.dropped import DropReason
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import LateData
 from dataflow_model.runners.engine.bundle import Bundle, all_joined, retracted
-from dataflow_model.runners.engine.by_key import sorted_by_key
+from dataflow_model.runners.engine.by_key import NEVER, sorted_by_key
 from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.core.grouping import CoreChunk, CoreGrouping
 from dataflow_model.runners.engine.core.operations import (
@@ -33,7 +34,8 @@ from dataflow_model.runners.engine.core.operations import (
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
 from dataflow_model.runners.engine.core.placing import NOWHERE, placed
-from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of
+from dataflow_model.runners.engine.dropping import Drops
+from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.machine import WithoutState
 from dataflow_model.runners.engine.order import ELEMENT, WATERMARK, rising_by_key
@@ -57,7 +59,10 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.order import Order
     from dataflow_model.values import Window
 
-__all__ = ["CoreMachine"]
+__all__ = ["DROP_REASONS", "CoreMachine"]
+
+DROP_REASONS: Final = (DropReason.LATE, DropReason.CLOSED, DropReason.RETRACTION)
+"""The reasons for which the core drops elements, in the order of their numbers there."""
 
 _FEW: Final = 20_000
 """A bucket is run in parts of at least this many elements, which limits the number of cells at a time."""
@@ -97,6 +102,7 @@ class CoreMachine(WithoutState):
         self.counters: Counter[str] = Counter()
         self.watermarks = MIN_WATERMARKS
         self._core = CoreGrouping(node, late_data, takes_back=takes_back) if core is None else core
+        self._drops = Drops.of(node)
         self._takes_back = takes_back
         self._lifetime = Lifetime(node.label, node.combine)
         self._percentiles = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
@@ -116,6 +122,7 @@ class CoreMachine(WithoutState):
         reached = WatermarkLane.joined([WatermarkLane.of([self.watermarks]), watermarks])
         hold = np.empty(len(watermarks), np.int64)
         outputs: list[PlacedBundle] = []
+        dropped: list[PlacedBundle] = []
         first = 0
         for begin, end in itertools.pairwise(parts_of(bundle)):
             is_last = end == len(bundle)
@@ -130,12 +137,17 @@ class CoreMachine(WithoutState):
                 if self._records_percentile:
                     self._record_percentiles(output, panes, reached.taken(at + (panes.phase >= WATERMARK)))
                 outputs.append(PlacedBundle(output, Integers(at)))
+            if self._drops is not None:
+                dropped.append(self._dropped(self._drops, part, chunk.instants.clocks, first))
             self._core.recycle()
             first = stop - 1  # the next part goes on in this instant
         produced = Produced(watermarks=watermarks.held(hold))
         if outputs:
             outputs[0].extend(*outputs[1:])
             produced.outputs[MAIN] = outputs[0]
+        if self._drops is not None and any(map(len, dropped)):
+            dropped[0].extend(*dropped[1:])
+            produced.outputs[self._drops.tag] = dropped[0]
         if len(watermarks):
             self.watermarks, self._hold = watermarks[-1], int(hold[-1])
         return produced
@@ -202,6 +214,7 @@ class CoreMachine(WithoutState):
         elements = elements.take(rows)
         slowest = SlowestKeys()
         outputs: list[Bundle] = []
+        dropped: list[Bundle] = []
         begin = 0
         while begin < len(firsts):
             end = begin + 1
@@ -210,15 +223,24 @@ class CoreMachine(WithoutState):
             until = firsts[end] if end < len(firsts) else len(rows)
             part = elements.part(firsts[begin], until)
             bounds = [first - firsts[begin] for first in firsts[begin:end]]
-            outputs.append(self._run_keys(part, bounds, slowest))
+            outputs.append(self._run_keys(part, bounds, slowest, dropped))
             begin = end
         slowest.record(self.label)
         produced = Produced()
         produced.add(0, {MAIN: all_joined(outputs)})
+        if self._drops is not None:
+            produced.add(0, {self._drops.tag: all_joined(dropped)})
         return produced
 
-    def _run_keys(self, elements: Bundle, firsts: Sequence[int], slowest: SlowestKeys) -> Bundle:
-        """Run some keys whose rows are consecutive; `firsts` are the places of their first rows."""
+    def _run_keys(self, elements: Bundle, firsts: Sequence[int], slowest: SlowestKeys, dropped: list[Bundle]) -> Bundle:
+        """Run some keys whose rows are consecutive.
+
+        Args:
+            elements: the elements of the keys.
+            firsts: the places of the keys' first rows.
+            slowest: notes how long each key took.
+            dropped: takes what is dropped, if somebody reads it.
+        """
         began = time.perf_counter()
         bounds = list(itertools.pairwise([*firsts, len(elements)]))
         elements.orders = _rising_later(elements.orders, firsts)
@@ -234,6 +256,8 @@ class CoreMachine(WithoutState):
             if self._records_percentile:
                 self._record_percentiles(output, panes, WatermarkLane(panes.watermark))
             outputs.append(output)
+            if self._drops is not None:
+                dropped.append(self._dropped(self._drops, part).bundle)
             instants.append(panes.instant + begin)
             of_keys = self._core.numbers[np.flatnonzero(begins[begin:end])]
             shown += map(self._core.keys.shown.__getitem__, of_keys.tolist())
@@ -280,6 +304,37 @@ class CoreMachine(WithoutState):
         for name, count in machine.counts().items():
             self._count(name, count - before[name])
         return panes
+
+    def _dropped(
+        self, drops: Drops, bundle: Bundle, clocks: Sequence[int] | None = None, first: int = 0
+    ) -> PlacedBundle:
+        """Return the elements that were dropped in the last run.
+
+        Args:
+            drops: collects them.
+            bundle: the input.
+            clocks: the clock at each instant of the chunk; `None` in a bounded job, which has no clock.
+            first: the place of the run's first instant in the chunk.
+        """
+        dropped = self._core.machine.drops
+        assert dropped is not None  # noqa: S101 - they are recorded where they are collected
+        rows = [drop[0] for drop in dropped]
+        elements = zip(taken(bundle.values, rows), taken(bundle.times, rows), taken(bundle.orders, rows), strict=True)
+        for (_, reason, start, end, kind, watermark, instant), (element, at, order) in zip(
+            dropped, elements, strict=True
+        ):
+            drops.add(
+                DROP_REASONS[reason],
+                element,
+                (self._core.window(start, end, kind),),
+                time=at,
+                watermark=watermark,
+                order=order,
+                clock=NEVER if clocks is None else clocks[first + instant],
+            )
+        places = [first + drop[-1] for drop in dropped]
+        dropped.clear()
+        return PlacedBundle(drops.take(), places)
 
     def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | NDArray[Any], Sequence[Any] | NDArray[Any]]:
         """Return keys and values of the elements, if all are pairs."""

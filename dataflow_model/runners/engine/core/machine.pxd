@@ -8,7 +8,7 @@ from dataflow_model.runners.engine.core.log cimport OperationLog, StandingTable
 from dataflow_model.runners.engine.core.schedule cimport Schedule
 from dataflow_model.runners.engine.core.tree_merging cimport TreeMerger
 
-cdef int64_t _ADD, _MERGE, _EXPIRE, _TAKE_BACK, _EXCHANGE, _FIRED, _MODE, _LOW_LINE, _CLOCK_LINE
+cdef int64_t _ADD, _MERGE, _EXPIRE, _TAKE_BACK, _EXCHANGE, _FIRED, _MODE, _LOW_LINE, _CLOCK_LINE, _LATE, _CLOSED, _RETRACTION
 cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT
 cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _AT_ONCE
 
@@ -25,7 +25,9 @@ cdef class GroupingMachine:
     cdef public bint passes_always, closes_always, reopens, merges, spans, rebounded
     cdef public int64_t[::1] sources, replaced
     cdef public int64_t replaced_at
-    cdef public int64_t dropped_because_late, dropped_because_closed, dropped_retractions
+    cdef public int64_t[::1] dropped
+    cdef public list drops
+    cdef public int64_t possible_splits
     cdef public object merging
 
     @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, read=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
@@ -43,6 +45,9 @@ cdef class GroupingMachine:
     cpdef void element(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, int64_t replaces) except *
     @cython.locals(table=CellTable, slot=int64_t)
     cpdef void retraction(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
+    cpdef int drop(self, int64_t row, int64_t reason, int64_t start, int64_t end, int64_t kind) except -1
+    @cython.locals(place=int64_t)
+    cpdef int drop_replaced(self, int64_t first, int64_t start, int64_t end, int64_t kind) except -1
     cpdef void react(self, int64_t slot, int64_t result) except *
     cpdef void catch_up_changed(self, int64_t slot) except *
     cpdef void catch_up(self, int64_t slot) except *

@@ -34,6 +34,9 @@ _EXPIRE: Final = operations.EXPIRE
 _TAKE_BACK: Final = operations.TAKE_BACK
 _EXCHANGE: Final = operations.EXCHANGE
 _FIRED: Final = operations.FIRED
+_LATE: Final = operations.DROPPED_LATE
+_CLOSED: Final = operations.DROPPED_CLOSED
+_RETRACTION: Final = operations.DROPPED_RETRACTION
 _MODE: Final = operations.ACCUMULATES | operations.CLEARS
 _LOW_LINE: Final = operations.LOW_LINE
 _CLOCK_LINE: Final = operations.CLOCK_LINE
@@ -68,8 +71,11 @@ class GroupingMachine:
         schedule: when each cell is next due.
         emission: the panes.
         log: the operations on cells since the last `recycle`, those of `emission` among them.
-        dropped_because_late, dropped_because_closed: the number of (element, window) pairs dropped.
-        dropped_retractions: the number of (retracted element, window) pairs dropped.
+        dropped: the number of (element, window) pairs dropped, by reason.
+        drops: row, reason, start, end and kind of the window, watermark and instant of each of them, since the caller
+            has last emptied it; `None` if they are only counted.
+        possible_splits: the number of elements that begin a merging window so late that an expired one may have
+            contained them.
         merging: asks a user's window function how windows merge; `None` if they merge as sessions do.
     """
 
@@ -108,9 +114,9 @@ class GroupingMachine:
         self.sources: array[int] = column(_SCRATCH)
         self.replaced: array[int] = column(_SCRATCH)
         self.replaced_at = 0
-        self.dropped_because_late = 0
-        self.dropped_because_closed = 0
-        self.dropped_retractions = 0
+        self.dropped: array[int] = column(3)
+        self.drops: list[tuple[int, int, int, int, int, int, int]] | None = None
+        self.possible_splits = 0
 
     # Chunks --------------------------------------------------------------------------------------------------------
 
@@ -245,9 +251,10 @@ class GroupingMachine:
     def counts(self) -> dict[str, int]:
         """Return what the machine has counted so far, by the name of the counter."""
         return {
-            "dropped_because_late": self.dropped_because_late,
-            "dropped_because_closed": self.dropped_because_closed,
-            "dropped_retractions": self.dropped_retractions,
+            "dropped_because_late": self.dropped[_LATE],
+            "dropped_because_closed": self.dropped[_CLOSED],
+            "dropped_retractions": self.dropped[_RETRACTION],
+            "possible_session_splits": self.possible_splits,
             "cleared_by_trigger": self.emission.cleared_by_trigger,
         }
 
@@ -258,7 +265,7 @@ class GroupingMachine:
         table, first = self.cells, self.replaced_at
         self.replaced_at += replaces
         if self.watermark >= self.schedule.expiry(end):
-            self.dropped_retractions += replaces
+            self.drop_replaced(first, start, end, kind)
             self.expired(row, key, start, end, kind, time, self.reopens and replaces == 0)
             return
         self.rebounded = False
@@ -266,11 +273,13 @@ class GroupingMachine:
         if slot < 0:
             slot = self.opened(key, start, end, kind)
         elif self.trees.is_finished(slot):
-            self.dropped_because_closed += 1
-            self.dropped_retractions += replaces
+            self.drop(row, _CLOSED, start, end, kind)
+            self.drop_replaced(first, start, end, kind)
             if self.rebounded:
                 self.catch_up_changed(slot)
             return
+        if self.merges and table.start[slot] == start and self.watermark > self.schedule.expiry(start):
+            self.possible_splits += 1  # an expired window may have reached beyond `start`, and would have merged
         on_time = self.watermark < table.end[slot]
         for place in range(first, first + replaces):
             self.log.add(_EXCHANGE, slot, self.replaced[place])
@@ -284,7 +293,7 @@ class GroupingMachine:
         table = self.cells
         slot = table.find(key, start, end, kind)
         if self.watermark >= self.schedule.expiry(end) or (slot >= 0 and self.trees.is_finished(slot)):
-            self.dropped_retractions += 1
+            self.drop(row, _RETRACTION, start, end, kind)
             return
         if slot < 0:
             slot = self.opened(key, start, end, kind)
@@ -292,6 +301,17 @@ class GroupingMachine:
         self.log.add(_TAKE_BACK, slot, row)
         self.take_out(slot, self.watermark < table.end[slot])
         self.react(slot, self.trees.retraction(slot, row, time))
+
+    def drop(self, row: int, reason: int, start: int, end: int, kind: int) -> None:
+        """Count an element that one of its windows does not take, and record it if somebody reads it."""
+        self.dropped[reason] += 1
+        if self.drops is not None:
+            self.drops.append((row, reason, start, end, kind, self.watermark, self.emission.instant))
+
+    def drop_replaced(self, first: int, start: int, end: int, kind: int) -> None:
+        """Drop the retracted elements that a dropped element replaces, the first of which is given."""
+        for place in range(first, self.replaced_at):
+            self.drop(self.replaced[place], _RETRACTION, start, end, kind)
 
     def react(self, slot: int, result: int) -> None:
         """Act on the result of a cell's tree after its contents have changed."""
@@ -357,7 +377,7 @@ class GroupingMachine:
     def expired(self, row: int, key: int, start: int, end: int, kind: int, time: int, reopens: bool) -> None:
         """Drop and count a late element, or reopen its window for one more pane."""
         if not reopens:
-            self.dropped_because_late += 1
+            self.drop(row, _LATE, start, end, kind)
             return
         slot = self.cells.find(key, start, end, ~kind)
         if slot < 0:

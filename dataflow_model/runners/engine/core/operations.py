@@ -11,6 +11,9 @@ __all__ = [
     "CLEARS",
     "CLOCK_LINE",
     "DONE",
+    "DROPPED_CLOSED",
+    "DROPPED_LATE",
+    "DROPPED_RETRACTION",
     "EVENT_ELEMENT",
     "EVENT_MERGE",
     "EVENT_RETRACTION",
@@ -88,6 +91,11 @@ SET: Final = 1
 """Places whose timer is set."""
 MET: Final = 2
 """Places whose condition has been met since their parent last fired."""
+
+# Why elements are dropped; the numbers are places of `core.keyed.DROP_REASONS`.
+DROPPED_LATE: Final = 0
+DROPPED_CLOSED: Final = 1
+DROPPED_RETRACTION: Final = 2
 
 # Kinds of windows. Users' classes have higher numbers.
 INTERVAL_KIND: Final = 0
