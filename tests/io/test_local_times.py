@@ -58,8 +58,8 @@ def test_a_time_that_occurs_twice_or_not_at_all_is_a_bad_row_that_names_the_way_
     rows, letters = read(file, content)
     assert [row.n for row in rows] == [1, 4]
     assert [letter.element for letter in letters] == ["2013-10-27T02:30,2", "2013-03-31T02:30,3"]
-    assert letters[0].reason == f"rows.csv, row 1: column 'at' holds '2013-10-27T02:30', {TWICE} that says which"
-    assert letters[1].reason == f"rows.csv, row 2: column 'at' holds '2013-03-31T02:30', {SKIPPED}"
+    assert letters[0].reason == f"rows.csv, line 3: column 'at' holds '2013-10-27T02:30', {TWICE} that says which"
+    assert letters[1].reason == f"rows.csv, line 4: column 'at' holds '2013-03-31T02:30', {SKIPPED}"
 
 
 def test_without_an_output_for_bad_rows_the_error_names_the_way_out(file: Path) -> None:
@@ -91,7 +91,8 @@ def test_a_column_says_which_of_two_times_it_is_whatever_its_type(file: Path, va
 
 def test_an_offset_that_looks_like_a_number_is_an_offset(file: Path) -> None:
     content = "at,off\n2013-11-03T01:30,-0500\n2013-11-03T01:30,-0400\n2013-11-03T01:30,-0600\n"
-    rows, [letter] = read(file, content, zone="America/New_York", ambiguous="off")
+    columns = pa.schema({"at": pa.timestamp("us", "UTC"), "off": pa.int64()})
+    rows, [letter] = read(file, content, zone="America/New_York", ambiguous="off", schema=columns)
     assert rows == [(utc("2013-11-03T06:30"), -500), (utc("2013-11-03T05:30"), -400)]
     assert "column 'off' holds '-0600'; it must be 0 or -04:00 for the earlier time" in letter.reason
 
@@ -116,7 +117,7 @@ def test_a_time_with_an_offset_needs_no_choice(file: Path) -> None:
     content = "at\n2013-10-27T02:30+01:00\n2013-10-27T02:30+02:00\n2013-10-27T02:30\n"
     rows, [letter] = read(file, content)
     assert [row.at for row in rows] == [utc("2013-10-27T01:30"), utc("2013-10-27T00:30")]
-    assert letter.reason.startswith("rows.csv, row 2: ")
+    assert letter.reason.startswith("rows.csv, line 4: ")
 
 
 @pytest.mark.parametrize(

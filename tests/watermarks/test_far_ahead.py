@@ -156,7 +156,7 @@ def with_liars(ahead: int = FAR) -> list[tuple[int, int, str, int]]:
 
 
 def chained(folder: Path, estimator: Any, clock: str | None = "seen", **options: Any) -> Callable[[dm.Pipeline], None]:
-    """Return sums by key and minute, and the number of sums by ten minutes."""
+    """Return sums by key and minute, and their totals by ten minutes."""
 
     def build(p: dm.Pipeline) -> None:
         rows = p | "rows" >> dm.io.ReadParquet(
@@ -172,9 +172,9 @@ def chained(folder: Path, estimator: Any, clock: str | None = "seen", **options:
         tens = sums | "wide" >> dm.Window.into(dm.FixedWindows("10 minutes")).allowed_lateness("20 minutes")
         _ = (
             tens
-            | "again" >> dm.WithKeys(lambda _: "all")
-            | "counts" >> dm.Count.per_key()
-            | "counted" >> dm.io.Collect()
+            | "again" >> dm.Map(lambda pair: ("all", pair[1]))
+            | "totals" >> dm.Sum.per_key()
+            | "totalled" >> dm.io.Collect()
         )
 
     return build
@@ -200,7 +200,7 @@ def test_rows_from_the_future_change_nothing_for_the_others(
     expected = run(dm.LocalRunner(), chained(written(tmp_path / "rest", rest), estimator))
     runner = runner_on(host, request, tmp_path / "checkpoint")
     result = run(runner, chained(written(tmp_path / "rows", liars), estimator))
-    for sink in ("panes", "counted"):
+    for sink in ("panes", "totalled"):
         assert without_late(result.collected(sink)) == seen(expected.collected(sink))
         assert len(result.collected(sink)) > len(expected.collected(sink))  # they are elements, in their windows
     assert result.metrics()["rows"]["elements_out"] == 60
@@ -226,7 +226,7 @@ def test_shards_micro_batches_and_restarts_decide_the_same(tmp_path: Path, optio
     first = Run(build, tmp_path / "run", rows, shards=3).steps(5)
     second = first.restarted(build).steps(5).upgraded(build, shards=2)
     second.finish()
-    for sink in ("panes", "counted"):
+    for sink in ("panes", "totalled"):
         assert seen(second.collected(sink)) == seen(expected.collected(sink))
     assert second.metrics()["rows"][TOO_FAR] == expected.metrics()["rows"][TOO_FAR] == 3
 
