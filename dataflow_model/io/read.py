@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, overload
 
+import attrs
+
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
@@ -112,6 +114,12 @@ class ReadFiles(ReadRows[PCollection]):
             given=schema,
         ).bound()
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
+
+    def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[PCollection, PCollection[DeadLetter]]]:
+        """Send rows that cannot be read, and Parquet files as a whole, to a separate output; see `ReadRows`."""
+        read = super().with_exception_handling(tag)
+        read.source = attrs.evolve(cast("FileSource", self.source), sets_aside=True)
+        return read
 
     def _source_type(self) -> Callable[..., FileSource]:
         """Return a function that creates the source from the arguments that all formats have."""

@@ -1,0 +1,106 @@
+"""Rows of a Parquet file with the types that are decided; each row that does not fit them becomes a bad row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dataflow_model.errors import encodable
+from dataflow_model.io.parquet_types import fitted
+from dataflow_model.io.parsing import cannot_hold
+from dataflow_model.io.unpacking import as_in_file
+from dataflow_model.plan.columns import BAD_FIELD
+from dataflow_model.plan.python_range import in_numbers, places_beyond
+from dataflow_model.plan.rows import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["fitted_rows", "lost_rows"]
+
+_LOST_AT_ONCE = 65_536
+
+
+def fitted_rows(batch: pa.RecordBatch, checked: pa.Schema, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the types of columns, as one batch; a column that the file lacks is null.
+
+    Args:
+        batch: rows of a file.
+        checked: the columns whose values must fit.
+        columns: those of them to yield.
+    """
+    given = dict(zip(batch.schema.names, batch.columns, strict=True))
+    bad: dict[int, str] = {}
+    arrays: dict[str, pa.Array] = {}
+    for field in checked:
+        if field.name not in given:
+            arrays[field.name] = pa.nulls(batch.num_rows, field.type)
+            continue
+        pieces = list(_pieces(given[field.name], field, 0, bad))
+        arrays[field.name] = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+    rows = pa.RecordBatch.from_arrays([arrays[name] for name in columns.names], schema=columns)
+    if not bad:
+        yield rows
+        return
+    marks: list[dict[str, str] | None] = [None] * batch.num_rows
+    for place, reason in bad.items():
+        values = {name: _value(column.slice(place, 1)) for name, column in given.items()}
+        marks[place] = {"text": repr(values), "reason": reason}
+    yield rows.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
+
+
+def lost_rows(
+    columns: pa.Schema, start: int, stop: int, first: int, text: str, reason: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows `[start, stop)` as bad rows, for all of which one of them stands, if it is in this range.
+
+    Args:
+        columns: the columns.
+        start: the first row.
+        stop: the row after the last one.
+        first: the row that stands for all.
+        text: its text.
+        reason: why they cannot be read.
+    """
+    mark = {"text": encodable(text), "reason": encodable(reason)}
+    for low in range(start, stop, _LOST_AT_ONCE):
+        high = min(low + _LOST_AT_ONCE, stop)
+        marks = [mark if row == first else {} for row in range(low, high)]
+        nulls = [pa.nulls(high - low, field.type) for field in columns]
+        schema = pa.schema([*columns, BAD_FIELD])
+        yield pa.RecordBatch.from_arrays([*nulls, pa.array(marks, BAD_FIELD.type)], schema=schema)
+
+
+def _pieces(column: pa.Array, field: pa.Field, start: int, bad: dict[int, str]) -> Iterator[pa.Array]:
+    """Yield a column with another type in pieces; values that do not fit are null, and their places are in `bad`."""
+    try:
+        yield fitted(column, field.type)
+    except pa.ArrowException:
+        if len(column) > 1:
+            middle = len(column) // 2
+            yield from _pieces(column[:middle], field, start, bad)
+            yield from _pieces(column[middle:], field, start + middle, bad)
+            return
+        bad.setdefault(start, _reason(column, field))
+        yield pa.nulls(1, field.type)
+
+
+def _reason(column: pa.Array, field: pa.Field) -> str:
+    value = _value(column)
+    if isinstance(value, bytes) and (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+        return f"column {field.name!r} holds {value!r}, which is not UTF-8"
+    return cannot_hold(field, value)
+
+
+def _value(column: pa.Array) -> Any:
+    """Return the only value of a column for people: bytes if it is text that is not UTF-8."""
+    try:
+        [value] = values_of(in_numbers(column) if places_beyond(column) else column)
+    except UnicodeDecodeError:
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            return _value(column.dictionary_decode())
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return column.cast(pa.binary())[0].as_py() if is_text else as_in_file(str(kind).encode())
+    return value
