@@ -157,7 +157,7 @@ class ParquetSource(FileSource):
     def _batches(
         self, path: str, footer: _Footer, names: list[str], start: int, stop: int
     ) -> Iterator[tuple[int, pa.RecordBatch | tuple[int, str]]]:
-        """Yield batches with their first rows; in place of a damaged one, the row after it and what is wrong with it."""
+        """Yield batches with their first rows; in place of damaged rows, the row after them and what is wrong."""
         starts = list(itertools.accumulate(footer.group_rows, initial=0))
         groups = [
             group

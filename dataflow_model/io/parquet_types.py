@@ -118,7 +118,7 @@ def can_hold(kind: pa.DataType, other: pa.DataType) -> bool:
         >>> can_hold(pa.int64(), pa.float64()), can_hold(pa.int64(), pa.string())
         (True, False)
     """
-    if kind == other or pa.types.is_null(other):
+    if kind == other or pa.types.is_null(kind) or pa.types.is_null(other):
         return True
     kind, other = _plain(kind), _plain(other)
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(other):
