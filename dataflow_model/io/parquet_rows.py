@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dataflow_model.errors import encodable
+from dataflow_model.errors import encodable, shown
 from dataflow_model.io.parquet_types import fitted
 from dataflow_model.io.parsing import cannot_hold
-from dataflow_model.io.unpacking import as_in_file
 from dataflow_model.plan.columns import BAD_FIELD
+from dataflow_model.plan.nested import with_leaves
 from dataflow_model.plan.python_range import in_numbers, places_beyond
 from dataflow_model.plan.rows import values_of
 
@@ -37,15 +37,18 @@ def fitted_rows(batch: pa.RecordBatch, checked: pa.Schema, columns: pa.Schema) -
         if field.name not in given:
             arrays[field.name] = pa.nulls(batch.num_rows, field.type)
             continue
-        pieces = list(_pieces(given[field.name], field, 0, bad))
-        arrays[field.name] = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+        column = given[field.name]
+        try:
+            arrays[field.name] = fitted(column, field.type)
+        except pa.ArrowException:
+            arrays[field.name] = pa.concat_arrays(_pieces(column, field, 0, bad))
     rows = pa.RecordBatch.from_arrays([arrays[name] for name in columns.names], schema=columns)
     if not bad:
         yield rows
         return
     marks: list[dict[str, str] | None] = [None] * batch.num_rows
     for place, reason in bad.items():
-        values = {name: _value(column.slice(place, 1)) for name, column in given.items()}
+        values = {name: _value(column.slice(place, 1))[0] for name, column in given.items()}
         marks[place] = {"text": repr(values), "reason": reason}
     yield rows.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
 
@@ -74,6 +77,7 @@ def lost_rows(
 
 def _pieces(column: pa.Array, field: pa.Field, start: int, bad: dict[int, str]) -> Iterator[pa.Array]:
     """Yield a column with another type in pieces; values that do not fit are null, and their places are in `bad`."""
+    column = column.take(pa.array(range(len(column)), pa.int64()))  # a slice of maps would still hold all their items
     try:
         yield fitted(column, field.type)
     except pa.ArrowException:
@@ -87,20 +91,21 @@ def _pieces(column: pa.Array, field: pa.Field, start: int, bad: dict[int, str]) 
 
 
 def _reason(column: pa.Array, field: pa.Field) -> str:
-    value = _value(column)
-    if isinstance(value, bytes) and (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
-        return f"column {field.name!r} holds {value!r}, which is not UTF-8"
+    value, is_text = _value(column)
+    if not is_text or (isinstance(value, bytes) and _bytes(field.type) != field.type):
+        return f"column {field.name!r} holds {shown(value)}, which is not UTF-8"
     return cannot_hold(field, value)
 
 
-def _value(column: pa.Array) -> Any:
-    """Return the only value of a column for people: bytes if it is text that is not UTF-8."""
+def _value(column: pa.Array) -> tuple[Any, bool]:
+    """Return the only value of a column, and whether all text in it is UTF-8; otherwise the text is in bytes."""
     try:
         [value] = values_of(in_numbers(column) if places_beyond(column) else column)
     except UnicodeDecodeError:
-        kind = column.type
-        if pa.types.is_dictionary(kind):
-            return _value(column.dictionary_decode())
-        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        return column.cast(pa.binary())[0].as_py() if is_text else as_in_file(str(kind).encode())
-    return value
+        return fitted(column, with_leaves(column.type, _bytes))[0].as_py(), False
+    return value, True
+
+
+def _bytes(kind: pa.DataType) -> pa.DataType:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.large_binary() if pa.types.is_string(kind) or pa.types.is_large_string(kind) else kind

@@ -178,13 +178,13 @@ class ParquetSource(FileSource):
                         if at >= stop:
                             return
                 except (pa.ArrowException, OSError) as error:
-                    if not self.sets_aside:
-                        raise SourceError(f"{path} cannot be read at row {at} or after: {error}", hint=_HINT) from error
                     start = max(start, at)
-                    if len(run) == 1:
-                        yield start, (min(stop, starts[run[0] + 1]), str(error))
-                    else:  # find the row group that is damaged
+                    if len(run) > 1:  # find the row group that is damaged; some types Arrow reads only group by group
                         runs = [[group] for group in run if starts[group + 1] > start]
+                    elif self.sets_aside:
+                        yield start, (min(stop, starts[run[0] + 1]), str(error))
+                    else:
+                        raise SourceError(f"{path} cannot be read at row {at} or after: {error}", hint=_HINT) from error
 
     def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
         """Return the error that stops a run; for a value that does not fit its column, it names `schema`."""

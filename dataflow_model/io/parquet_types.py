@@ -140,7 +140,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -150,7 +150,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
 # ------------------------------------------------------------------------------------------------- what fits
@@ -163,11 +163,24 @@ def fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
         pa.ArrowException: if a value does not fit it without loss, or text is not UTF-8.
     """
     column = _fitted(column, kind)
-    for leaf in leaves(column) if _has_text(kind) else ():
-        text = leaf.dictionary if pa.types.is_dictionary(leaf.type) else leaf
-        if pa.types.is_string(text.type) or pa.types.is_large_string(text.type):
-            text.validate(full=True)
+    if not _has_text(kind):
+        return column
+    if pa.types.is_dictionary(kind):
+        try:
+            _check_text(column.dictionary)
+        except pa.ArrowInvalid:  # it may hold text that none of these rows has
+            column = column.dictionary_decode()
+            _check_text(column)
+            column = column.dictionary_encode().cast(kind)
+        return column
+    for leaf in leaves(column):
+        _check_text(leaf.dictionary_decode() if pa.types.is_dictionary(leaf.type) else leaf)
     return column
+
+
+def _check_text(column: pa.Array) -> None:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column.validate(full=True)
 
 
 @functools.lru_cache(maxsize=1024)

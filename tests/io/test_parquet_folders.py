@@ -1,4 +1,4 @@
-"""Folders of Parquet files that differ, on every host: a file that cannot be read is set aside, and the rest is read."""
+"""Folders of Parquet files that differ, on every host: a file that cannot be read is set aside, the rest is read."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -147,7 +148,7 @@ def test_a_number_is_read_as_itself_or_not_at_all(number: int, kind: pa.DataType
 def _is_within(number: int, kind: pa.DataType) -> bool:
     signed = pa.types.is_signed_integer(kind)
     bits = kind.bit_width - signed
-    return (-(2**bits) if signed else 0) <= number < 2**bits
+    return bool((-(2**bits) if signed else 0) <= number < 2**bits)
 
 
 @given(st.floats(), st.sampled_from([pa.float32(), pa.float64()]), st.sampled_from(NUMBERS))
@@ -159,7 +160,7 @@ def test_a_fraction_is_read_as_itself_or_not_at_all(number: float, kind: pa.Data
     except pa.ArrowInvalid:
         assert other not in (kind, pa.float64())
     else:
-        assert float(result) == number or number != number
+        assert float(result) == number or math.isnan(number)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +196,37 @@ def test_a_value_that_does_not_fit_makes_its_row_a_bad_row(
     assert "schema=" in str(error.value) or "UTF-8" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        (pa.string(), "b'?'"),
+        (pa.dictionary(pa.int32(), pa.string()), "b'?'"),
+        (pa.struct({"x": pa.large_string()}), "{'x': b'?'}"),
+        (pa.list_(pa.string()), "[b'?', b'?']"),
+        (pa.map_(pa.string(), pa.string()), "[(b'k', b'?')]"),
+    ],
+    ids=str,
+)
+def test_text_that_is_not_utf_8_makes_its_row_a_bad_row(kind: pa.DataType, shape: str, tmp_path: Path) -> None:
+    name = {"s": "struct", "l": "list", "m": "map"}[str(kind)[0]] if pa.types.is_nested(kind) else "plain"
+    values = [value_in(text, name) for text in ("UA", "AA\1", "ü", "UA")]
+    pq.write_table(pa.table({"at": range(4), "v": pa.array(values, kind)}), tmp_path / "0.parquet", compression="none")
+    content = (tmp_path / "0.parquet").read_bytes()
+    (tmp_path / "0.parquet").write_bytes(content.replace(b"AA\1", b"AA\xff"))
+    rows, [letter] = read(tmp_path)
+    assert rows == [values[place] for place in (0, 2, 3)]
+    held = shape.replace("?", "AA\\xff")
+    assert letter == f"0.parquet, row 1: column 'v' holds {held}, which is not UTF-8"
+    with (
+        pytest.raises(dm.SourceError, match=r"row 1 of 0\.parquet: column 'v' holds .*, which is not UTF-8"),
+        dm.Pipeline() as p,
+    ):
+        _ = p | dm.io.ReadParquet(tmp_path, event_time=None)
+    source = ParquetSource(paths=tmp_path, event_time=None).bound()
+    bad = [sum(len(source.decode(batch).bad) for batch in source.read("0.parquet", row, row + 1)) for row in range(4)]
+    assert bad == [0, 1, 0, 0]
+
+
 def test_a_row_that_does_not_fit_is_bad_though_its_value_is_not_asked_for(tmp_path: Path) -> None:
     put(tmp_path, [[1], [1.5, 2.0]], [pa.int64(), pa.float64()])
     source = ParquetSource(paths=tmp_path, event_time="at").bound()
@@ -205,7 +237,7 @@ def test_a_row_that_does_not_fit_is_bad_though_its_value_is_not_asked_for(tmp_pa
 
 
 def test_types_are_decided_for_all_files_that_are_there(tmp_path: Path) -> None:
-    rows = [[None], [1], [300], [2**40], [1.0, None]]
+    rows: list[list[Any]] = [[None], [1], [300], [2**40], [1.0, None]]
     put(tmp_path, rows, [pa.null(), pa.int8(), pa.int16(), pa.int64(), pa.float64()])
     pq.write_table(pa.table({"at": [], "v": []}), tmp_path / "-1.parquet")  # as pandas writes a frame without rows
     (tmp_path / "-2.parquet").write_text("no Parquet")
@@ -232,6 +264,7 @@ def test_instants_of_int96_are_read_in_microseconds_also_beside_instants_in_utc(
     (tmp_path / "0.parquet").unlink()
     source = ParquetSource(paths=tmp_path, event_time="v").bound()
     [rows] = [source.decode(batch) for batch in source.read("1.parquet", 0, 2)]
+    assert rows.event_times is not None
     assert rows.event_times.tolist() == [253402214400000000, -11676096000000000]
     pq.write_table(plain, tmp_path / "0.parquet")  # this time without a zone, and not INT96
     pq.write_table(pa.table({"v": column}), tmp_path / "2.parquet")
@@ -269,7 +302,7 @@ def test_files_without_columns_rows_or_row_groups_have_no_rows(tmp_path: Path) -
 
 
 def test_decimals_of_several_scales_are_read_exactly(tmp_path: Path) -> None:
-    rows = [[Decimal("1.25")], [Decimal("12345678901")], [3], [0.5]]
+    rows: list[list[Any]] = [[Decimal("1.25")], [Decimal(12345678901)], [3], [0.5]]
     put(tmp_path, rows, [pa.decimal128(5, 2), pa.decimal128(11, 0), pa.int64(), pa.float64()])
     assert ParquetSource(paths=tmp_path, event_time="at").schema().field("v").type == pa.decimal128(13, 2)
     assert read(tmp_path) == ([Decimal("1.25"), Decimal(12345678901), Decimal(3), Decimal("0.5")], [])
