@@ -31,7 +31,7 @@ def fitted_rows(batch: pa.RecordBatch, checked: pa.Schema, columns: pa.Schema) -
         columns: those of them to yield.
     """
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
-    bad: dict[int, str] = {}
+    bad: dict[int, pa.Field] = {}
     arrays: dict[str, pa.Array] = {}
     for field in checked:
         if field.name not in given:
@@ -40,16 +40,18 @@ def fitted_rows(batch: pa.RecordBatch, checked: pa.Schema, columns: pa.Schema) -
         column = given[field.name]
         try:
             arrays[field.name] = fitted(column, field.type)
-        except pa.ArrowException:
+        except (pa.ArrowException, ValueError):
             arrays[field.name] = pa.concat_arrays(_pieces(column, field, 0, bad))
     rows = pa.RecordBatch.from_arrays([arrays[name] for name in columns.names], schema=columns)
     if not bad:
         yield rows
         return
+    places = pa.array(sorted(bad), pa.int64())
+    held = {name: _values(column.take(places)) for name, column in given.items()}
     marks: list[dict[str, str] | None] = [None] * batch.num_rows
-    for place, reason in bad.items():
-        values = {name: _value(column.slice(place, 1))[0] for name, column in given.items()}
-        marks[place] = {"text": repr(values), "reason": reason}
+    for number, place in enumerate(sorted(bad)):
+        text = repr({name: values[number][0] for name, values in held.items()})
+        marks[place] = {"text": text, "reason": _reason(bad[place], *held[bad[place].name][number])}
     yield rows.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
 
 
@@ -75,35 +77,36 @@ def lost_rows(
         yield pa.RecordBatch.from_arrays([*nulls, pa.array(marks, BAD_FIELD.type)], schema=schema)
 
 
-def _pieces(column: pa.Array, field: pa.Field, start: int, bad: dict[int, str]) -> Iterator[pa.Array]:
+def _pieces(column: pa.Array, field: pa.Field, start: int, bad: dict[int, pa.Field]) -> Iterator[pa.Array]:
     """Yield a column with another type in pieces; values that do not fit are null, and their places are in `bad`."""
-    column = column.take(pa.array(range(len(column)), pa.int64()))  # a slice of maps would still hold all their items
+    if pa.types.is_nested(column.type):  # a slice of maps would still hold all their items
+        column = column.take(pa.array(range(len(column)), pa.int64()))
     try:
         yield fitted(column, field.type)
-    except pa.ArrowException:
+    except (pa.ArrowException, ValueError):
         if len(column) > 1:
             middle = len(column) // 2
             yield from _pieces(column[:middle], field, start, bad)
             yield from _pieces(column[middle:], field, start + middle, bad)
             return
-        bad.setdefault(start, _reason(column, field))
+        bad.setdefault(start, field)
         yield pa.nulls(1, field.type)
 
 
-def _reason(column: pa.Array, field: pa.Field) -> str:
-    value, is_text = _value(column)
+def _reason(field: pa.Field, value: Any, is_text: bool) -> str:  # noqa: FBT001 - from the pair of `_values`
     if not is_text or (isinstance(value, bytes) and _bytes(field.type) != field.type):
         return f"column {field.name!r} holds {shown(value)}, which is not UTF-8"
     return cannot_hold(field, value)
 
 
-def _value(column: pa.Array) -> tuple[Any, bool]:
-    """Return the only value of a column, and whether all text in it is UTF-8; otherwise the text is in bytes."""
+def _values(column: pa.Array) -> list[tuple[Any, bool]]:
+    """Return the values of a column, each with whether all text in it is UTF-8; otherwise the text is in bytes."""
     try:
-        [value] = values_of(in_numbers(column) if places_beyond(column) else column)
+        return [(value, True) for value in values_of(in_numbers(column) if places_beyond(column) else column)]
     except UnicodeDecodeError:
-        return fitted(column, with_leaves(column.type, _bytes))[0].as_py(), False
-    return value, True
+        if len(column) > 1:
+            return [pair for place in range(len(column)) for pair in _values(column.slice(place, 1))]
+        return [(fitted(column, with_leaves(column.type, _bytes))[0].as_py(), False)]
 
 
 def _bytes(kind: pa.DataType) -> pa.DataType:

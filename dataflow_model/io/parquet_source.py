@@ -16,6 +16,7 @@ from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource
 from dataflow_model.io.parquet_rows import fitted_rows, lost_rows
 from dataflow_model.io.parquet_types import can_hold, settled, widened
+from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.sources import unreadable_row, way_out_for
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def _footer(version: FileVersion) -> _Footer:
     try:
         with _opened(version.path) as file:
             metadata = file.metadata
-            schema = settled(file.schema_arrow)
+            schema = settled(without_views(file.schema_arrow))
             groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             int96: frozenset[str] = frozenset()
             if any(pa.types.is_timestamp(kind) for kind in schema.types):

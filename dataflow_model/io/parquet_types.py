@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_model.plan.nested import leaves, without_views
+from dataflow_model.plan.nested import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,12 +26,14 @@ def settled(schema: pa.Schema) -> pa.Schema:
         >>> settled(pa.schema([pa.field("carrier", pa.dictionary(pa.int8(), pa.string()), nullable=False)]))
         carrier: dictionary<values=string, indices=int32, ordered=0>
     """
-    return pa.schema([pa.field(field.name, _settled(field.type)) for field in without_views(schema)])
+    return pa.schema([pa.field(field.name, _settled(field.type)) for field in schema])
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+    if not pa.types.is_nested(kind):
+        return kind
     return _inside(kind, lambda field: field.with_type(_settled(field.type)).with_nullable(nullable=True))
 
 
@@ -161,6 +163,7 @@ def fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
     Raises:
         pa.ArrowException: if a value does not fit it without loss, or text is not UTF-8.
+        ValueError: likewise.
     """
     column = _fitted(column, kind)
     if not _has_text(kind):
@@ -200,7 +203,7 @@ def _fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(column), kind)
     if pa.types.is_null(kind):
         if column.null_count < len(column):
-            raise pa.ArrowInvalid("not null")
+            raise ValueError("there is a value")
         return pa.nulls(len(column))
     if pa.types.is_dictionary(column.type):
         return _fitted(column.dictionary_decode(), kind)
@@ -259,5 +262,5 @@ def _fitted_number(column: pa.Array, kind: pa.DataType) -> pa.Array:
         most, other = (pc.call_function("max", [each]).as_py() for each in (column, wide))
         is_lossless = most == other
     if not is_lossless:
-        raise pa.ArrowInvalid(f"a number does not fit {kind}")
+        raise ValueError(f"a number does not fit {kind}")
     return numbers

@@ -139,7 +139,7 @@ def test_a_number_is_read_as_itself_or_not_at_all(number: int, kind: pa.DataType
         return
     try:
         [result] = fitted(column, other).to_pylist()
-    except pa.ArrowInvalid:
+    except ValueError:
         assert not pa.types.is_integer(other) or not _is_within(number, other)
     else:
         assert result == number
@@ -157,7 +157,7 @@ def test_a_fraction_is_read_as_itself_or_not_at_all(number: float, kind: pa.Data
     [number] = column.to_pylist()
     try:
         [result] = fitted(column, other).to_pylist()
-    except pa.ArrowInvalid:
+    except ValueError:
         assert other not in (kind, pa.float64())
     else:
         assert float(result) == number or math.isnan(number)
