@@ -144,7 +144,9 @@ def test_a_bad_file_that_is_replaced_is_read(tmp_path: Path) -> None:
     assert len(stream.collected("dead")) == 1
 
 
-BAD_FILES: dict[str, dict[str, Any]] = {
+BAD_FILES: dict[str, dict[str, Any] | None] = {
+    "no Parquet": None,
+    "damage inside": {},
     "another kind": {"at": [2], "v": [2], "w": [2]},
     "a value that does not fit": {"at": [2, 2], "v": pa.array([b"\xff", b"b"]), "w": [2, 2]},
     "no event time": {"v": ["b"], "w": [2]},
@@ -159,7 +161,13 @@ def test_dead_letters_let_a_stream_go_on_from_the_checkpoint_at_which_a_file_sto
     put(folder, "a.parquet", at=[1], v=["a"], w=[1])
     checkpoint = tmp_path / "checkpoint"
     Stepped(without_letters(folder, follow=True), checkpoint).steps()
-    put(folder, "b.parquet", **BAD_FILES[kind])
+    columns = BAD_FILES[kind]
+    if columns is None:
+        (folder / "b.parquet").write_text("this is no Parquet")
+    elif not columns:
+        put_damaged(folder, "b.parquet")
+    else:
+        put(folder, "b.parquet", **columns)
     put(folder, "c.parquet", at=[3], v=["c"], w=[3])
     for _ in range(2):
         with pytest.raises(dm.SourceError, match=r"b\.parquet(.|\n)*\.with_exception_handling\(\)"):
@@ -172,7 +180,7 @@ def test_dead_letters_let_a_stream_go_on_from_the_checkpoint_at_which_a_file_sto
 
     stream = Stepped(with_letters, checkpoint)
     stream.steps()
-    good = ["b"] if kind == "a value that does not fit" else []
+    good = {"a value that does not fit": ["b"], "damage inside": ["x"] * 8}.get(kind, [])
     assert [record.value for record in stream.collected("kept")] == ["a", *good, "c"]
     assert stream.metrics()["rows"]["dead_letters"] == 1
 

@@ -239,7 +239,8 @@ def test_a_row_that_does_not_fit_is_bad_though_its_value_is_not_asked_for(tmp_pa
 def test_types_are_decided_for_all_files_that_are_there(tmp_path: Path) -> None:
     rows: list[list[Any]] = [[None], [1], [300], [2**40], [1.0, None]]
     put(tmp_path, rows, [pa.null(), pa.int8(), pa.int16(), pa.int64(), pa.float64()])
-    pq.write_table(pa.table({"at": [], "v": []}), tmp_path / "-1.parquet")  # as pandas writes a frame without rows
+    none = pa.table({"at": pa.array([], pa.string()), "v": pa.array([], pa.string()), "w": pa.array([], pa.string())})
+    pq.write_table(none, tmp_path / "-1.parquet")
     (tmp_path / "-2.parquet").write_text("no Parquet")
     assert ParquetSource(paths=tmp_path, event_time="at").schema() == pa.schema({"at": pa.int64(), "v": pa.int64()})
     (tmp_path / "-2.parquet").unlink()
