@@ -131,7 +131,9 @@ class ParquetSource(FileSource):
         except SourceError as error:
             if not (self.sets_aside and _is_damaged(error)):
                 raise
-            yield from lost_rows(columns, start, 1 if stop is None else stop, 0, path, str(error).splitlines()[0])
+            yield from lost_rows(
+                columns, start, 1 if stop is None else min(stop, 1), 0, path, str(error).splitlines()[0]
+            )
             return
         stop = footer.rows if stop is None else min(stop, footer.rows)
         full = self.full_schema()

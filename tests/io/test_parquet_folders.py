@@ -131,6 +131,31 @@ def test_a_bad_file_is_one_letter_however_it_is_cut(tmp_path: Path, rows: int) -
     assert letter.reason.startswith("b.parquet, row 0: none of the 3 rows of the file can be read")
 
 
+@IN_PROCESS
+@pytest.mark.parametrize("name", ["a", "c", "e"])
+def test_a_bad_file_does_not_disturb_the_replay_clock(
+    runner: Callable[..., Any], tmp_path: Path, host: str, name: str
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        schema = pa.schema(dict.fromkeys(("at", "seen", "v"), pa.int64()))
+        source = dm.io.ReadParquet(folder, event_time="at", processing_time="seen", schema=schema)
+        rows, dead = p | "rows" >> source.with_exception_handling()
+        hourly = dm.Window.into(dm.FixedWindows("1 hour")).trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
+        pairs = rows | "pairs" >> dm.Map(lambda row: ("k", row.v))
+        _ = pairs | hourly | "sums" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
+        _ = dead | "dead" >> dm.io.Collect()
+
+    folder = tmp_path / "rows"
+    put(folder, "b.parquet", at=[1, 2], seen=[1, 2], v=[1, 2])
+    put(folder, "d.parquet", at=[3, 4], seen=[3, 4], v=[3, 4])
+    (folder / f"{name}.parquet").write_text("this is no Parquet")
+    put(folder, f"{name}2.parquet", at=[3, 4], seen=[3, 4], v=["x", "y"])
+    put_damaged(folder, f"{name}3.parquet")
+    result = run(runner(host), build)
+    assert [record.value[1] for record in result.collected("kept")] == [1, 3, 6, 10]
+    assert len(result.collected("dead")) == 3
+
+
 def test_a_bad_file_that_is_replaced_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     put(folder, "a.parquet", at=[1], v=["a"])
