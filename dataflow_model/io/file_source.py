@@ -139,6 +139,7 @@ class FileSource(ColumnSource):
         is_inferred: whether `given` was inferred from the first file.
         record: where a run records the columns if they are not known yet.
         columns: the columns to read; `None` for all.
+        sets_aside: whether bad rows have an output of their own, so that a file that cannot be read stops no run.
         grows: whether rows can be appended to a file of this format.
     """
 
@@ -153,6 +154,7 @@ class FileSource(ColumnSource):
     is_inferred: bool = attrs.field(default=False, eq=False, repr=False)
     record: ColumnRecord | None = attrs.field(default=None, eq=False, repr=False)
     columns: tuple[str, ...] | None = None
+    sets_aside: bool = attrs.field(default=False, eq=False, repr=False)
     _listed: _Listed = attrs.field(init=False, eq=False, repr=False, factory=_Listed)
     _watch: Watch = attrs.field(init=False, eq=False, repr=False, factory=Watch)
     _compared: _Compared = attrs.field(init=False, eq=False, repr=False, factory=_Compared)
@@ -193,6 +195,10 @@ class FileSource(ColumnSource):
     @abc.abstractmethod
     def file_schema(self, path: str) -> pa.Schema | None:
         """Return one file's schema, inferred if the format has none; `None` if there are no rows to infer it from."""
+
+    def first_schema(self, paths: Iterable[str]) -> pa.Schema | None:
+        """Return the schema that is decided for some files in order: that of the first one that has one."""
+        return next((schema for schema in map(self.file_schema, paths) if schema is not None), None)
 
     @abc.abstractmethod
     def check_file(self, path: str, expected: pa.Schema) -> None:
@@ -364,8 +370,7 @@ class FileSource(ColumnSource):
                 hint="pass schema=pa.schema({…})",
             )
         root = root_of(self.paths)
-        schemas = (self.file_schema(str(Path(root, name))) for name in names)
-        first_schema = next((schema for schema in schemas if schema is not None), None)
+        first_schema = self.first_schema(str(Path(root, name)) for name in names)
         if first_schema is None:
             raise SourceError(
                 f"{Path(root, names[0])} has no rows, so the types of its columns are not known",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, overload
 
+import attrs
+
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
@@ -117,6 +119,12 @@ class ReadFiles(ReadRows[PCollection]):
         ).bound()
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
 
+    def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[PCollection, PCollection[DeadLetter]]]:
+        """Send rows that cannot be read, and Parquet files as a whole, to a separate output; see `ReadRows`."""
+        read = super().with_exception_handling(tag)
+        read.source = attrs.evolve(cast("FileSource", self.source), sets_aside=True)
+        return read
+
     def _source_type(self) -> Callable[..., FileSource]:
         """Return a function that creates the source from the arguments that all formats have."""
         return self.source_type
@@ -127,9 +135,11 @@ class ReadParquet(ReadFiles):
     """Read the rows of Parquet files as named tuples.
 
     Each file is an origin: its rows keep their order, and files are read in order of their names. Only the row groups
-    that contain the requested rows are read. The columns are those of the first file. A file that lacks one of them, or
-    has it with another type, is rejected, and the error names the file; additional columns are ignored. Files and
-    directories whose names begin with `_` or `.` are skipped.
+    that contain the requested rows are read. The columns are those of the first file that has rows, with types that
+    hold those of the first 100 files. A column that a file lacks is null, and additional columns are ignored. A value
+    of another type is converted if nothing is lost; otherwise its row is a bad row. A file with a column of another
+    kind, without a time column, or that is damaged stops the run, or is one dead letter with its path as the element.
+    Files and directories whose names begin with `_` or `.` are skipped.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; mounted file systems only.
@@ -143,7 +153,7 @@ class ReadParquet(ReadFiles):
         watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
         follow: also read files that appear later, which makes the collection unbounded. A file must appear complete:
             write it elsewhere on the same file system and rename it into place.
-        schema: the names and types of the columns, for when there is no file yet or the first file is not typical.
+        schema: the names and types of the columns, for when there is no file yet or the first files are not typical.
         watermark_origin: the column that names the partition of the input that a row belongs to, or `"file"`. Each
             partition then has its own watermark, and the source's watermark is the lowest of them. By default the whole
             source is one partition.
@@ -158,7 +168,8 @@ class ReadParquet(ReadFiles):
             would be in January 1970, and are seconds or milliseconds of the years from 1990; `event_time_unit` settles
             it. Raised when the pipeline is built if there are files at that time.
         InvalidType: for an argument that the transform does not have.
-        SourceError: if a file is not a valid Parquet file.
+        SourceError: if none of the files that are there is a valid Parquet file. Bad files and rows raise it while the
+            pipeline runs, unless `with_exception_handling` is used.
 
     Source: Beam's `ReadFromParquet`; event time and clock are our own.
 

@@ -40,6 +40,7 @@ BAD_FIELD: Final = pa.field(
 )
 """The last column of a batch with rows that its reader could not parse: their text and the reason; null for good rows.
 
+Rows that have neither are bad rows for which the one before them stands, such as all rows of a file.
 Its metadata tells it from a column of the file that happens to have the same name.
 """
 
@@ -204,7 +205,7 @@ def split_columns(
         >>> columns.bad[0].reason
         "column 'at' is null: the row has no event time"
     """
-    reasons: dict[int, str] = {}
+    reasons: dict[int, str | None] = {}
     texts: dict[int, str] = {}
     bad_column = bad_place(batch.schema)
     if bad_column is not None:
@@ -241,10 +242,11 @@ def split_columns(
         BadRow(
             place,
             texts[place] if place in texts else dict(zip(batch.schema.names, values, strict=True)),
-            reasons[place],
+            reason,
             None if clock is None or clock_from == batch.num_rows else int(clock[place]),
         )
         for place, values in zip(places, zip(*columns, strict=True), strict=True)
+        if (reason := reasons[place]) is not None
     )
     return Columns(batch, event_times, clock, valid, bad, clock_from)
 
@@ -286,7 +288,7 @@ def decode_columns(columns: Columns) -> DecodedRows:
 
 
 def _explain_missing(
-    reasons: dict[int, str], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], time_name: str
+    reasons: dict[int, str | None], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], time_name: str
 ) -> None:
     for place in np.flatnonzero(~known).tolist():
         if place in reasons:

@@ -267,9 +267,9 @@ def test_a_file_with_other_columns_is_named(tmp_path: Path) -> None:
         SourceError, match=r"b\.parquet does not have the expected schema: column 'n' is string, not int64"
     ):
         ParquetSource(paths=tmp_path, event_time="at").bound().origins()
-    pq.write_table(pa.table({"at": [1]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "b.parquet")
     with pytest.raises(
-        SourceError, match=r"b\.parquet does not have the expected schema: .* no column 'n'; its columns are at"
+        SourceError, match=r"b\.parquet does not have the expected schema: .* no column 'at'; its columns are n"
     ):
         ParquetSource(paths=tmp_path, event_time="at").bound().origins()
     (tmp_path / "c").mkdir()

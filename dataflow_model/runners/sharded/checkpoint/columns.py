@@ -99,7 +99,7 @@ class RecordedColumns:
             changed = [
                 f"{field.name!r} was {known[field.name]} and is {field.type} now"
                 for field in stated
-                if known.get(field.name, field.type) != field.type
+                if known.get(field.name, field.type) not in (field.type, pa.null())  # no value has had a type yet
             ]
             if changed:
                 raise CheckpointMismatch(
