@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import os
@@ -17,7 +18,6 @@ from dataflow_model.io.file_source import BATCH_ROWS, FileSource
 from dataflow_model.io.parquet_rows import fitted_rows, lost_rows
 from dataflow_model.io.parquet_types import can_hold, settled, widened
 from dataflow_model.plan.nested import without_views
-from dataflow_model.plan.sources import unreadable_row, way_out_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -189,15 +189,13 @@ class ParquetSource(FileSource):
                     else:
                         raise SourceError(f"{path} cannot be read at row {at} or after: {error}", hint=_HINT) from error
 
-    def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
-        """Return the error that stops a run; for a value that does not fit its column, it names `schema`."""
+    def advice(self, bad: BadRow) -> str:
+        """Return what helps where a value does not fit its column."""
         if " cannot hold " not in bad.reason:
-            return super().refusal(label, origin, start, bad)
-        return unreadable_row(
-            f"{label!r} cannot read row {start + bad.index} of {origin}",
-            bad,
+            return super().advice(bad)
+        return (
             "pass schema= with a type that holds the values of all files, such as pa.float64(), or leave the column "
-            f"out of it; otherwise {way_out_for(self)}",
+            "out of it; otherwise "
         )
 
     def _problem(self, footer: _Footer, expected: pa.Schema) -> str | None:
@@ -215,14 +213,13 @@ class ParquetSource(FileSource):
         if missing:
             is_twice = missing[0] in footer.schema.names
             return f"it has {'two columns' if is_twice else 'no column'} {missing[0]!r}"
-        return next(
-            (f"it has two columns {name!r}" for name in _repeated(footer.schema) if name in expected.names), None
-        )
+        asked = set(expected.names)
+        return next((f"it has two columns {name!r}" for name in _repeated(footer.schema) if name in asked), None)
 
 
 def _repeated(schema: pa.Schema) -> list[str]:
     names = schema.names
-    return [] if len(set(names)) == len(names) else [name for name in names if names.count(name) > 1]
+    return [name for name, times in collections.Counter(names).items() if times > 1]
 
 
 def _refused(path: str, problem: str, schema: pa.Schema) -> SourceError:
