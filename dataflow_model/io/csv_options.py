@@ -61,6 +61,9 @@ class CsvOptions:
     timestamp_formats: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
     zone: str | None = None
     decimal_point: str = "."
+    thousands: str | None = None
+    comment: str | None = None
+    skip_rows: int = 0
     header: bool | None = None
     encoding: str = attrs.field(default="utf-8", converter=checked_encoding)
 
@@ -70,17 +73,39 @@ class CsvOptions:
         check_character("decimal_point", self.decimal_point)
         if self.quote is not None:
             check_character("quote", self.quote)
+        if self.thousands is not None:
+            check_character("thousands", self.thousands)
+        if self.comment is not None:
+            check_character("comment", self.comment)
+        skip_rows: Any = self.skip_rows
+        if type(skip_rows) is not int or skip_rows < 0:
+            raise InvalidArgument(
+                f"`skip_rows` must be a whole number of lines, got {skip_rows!r}",
+                hint="pass the number of lines above the header, such as skip_rows=2",
+            )
         header: Any = self.header
         if header is not None and not isinstance(header, bool):
             raise InvalidType(
                 f"`header` must be true or false, got {header!r}",
-                hint="use header=False if the first line is a row; a line above the header must be removed",
+                hint="use header=False if the first line is a row, and skip_rows=1 if a line is above the header",
             )
         characters = [self.delimiter, self.decimal_point, *([] if self.quote is None else [self.quote])]
         if len(set(characters)) < len(characters):
             raise InvalidArgument(
                 f"`delimiter`, `decimal_point` and `quote` must differ, got {', '.join(map(repr, characters))}",
                 hint="files with decimal commas usually have delimiter=';'",
+            )
+        if self.thousands is not None and (
+            self.thousands.isalnum() or self.thousands in {self.decimal_point, self.quote}
+        ):
+            raise InvalidArgument(
+                "`thousands` must differ from `decimal_point` and `quote`, and be no letter or digit, got "
+                f"{self.thousands!r}",
+                hint="use thousands='.' with decimal_point=',', for example",
+            )
+        if self.comment is not None and self.comment in {self.delimiter, self.quote}:
+            raise InvalidArgument(
+                f"`comment` must differ from `delimiter` and `quote`, got {self.comment!r}", hint="use comment='#'"
             )
         if self.names is not None and self.rename:
             raise InvalidArgument(
@@ -127,7 +152,14 @@ class CsvOptions:
 
     def text_format(self) -> TextFormat:
         """Return how rows are separated."""
-        return TextFormat(self.encoding, self.delimiter, self.quote or "", ends_at_cr=True)
+        return TextFormat(
+            self.encoding,
+            self.delimiter,
+            self.quote or "",
+            ends_at_cr=True,
+            comment=self.comment or "",
+            skipped=self.skip_rows,
+        )
 
     def read(
         self, data: bytes, names: list[str], conversion: pa_csv.ConvertOptions, *, invalid_row_handler: Any = None

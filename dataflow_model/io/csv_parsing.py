@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import functools
-import json
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from dataflow_model.errors import shown
+from dataflow_model.io.csv_numbers import check_numbers, has_leading_zero, separated_number
+from dataflow_model.io.json_objects import value_of
 from dataflow_model.io.json_parsing import array_of, is_binary
 from dataflow_model.io.parsing import cannot_hold, in_microseconds
 from dataflow_model.io.time_formats import times_of
@@ -28,13 +30,16 @@ _COLUMN: Final = re.compile(r"In CSV column #(\d+):")
 _READ_AS_TEXT: Final = (pa.types.is_nested, pa.types.is_duration, pa.types.is_float16, pa.types.is_decimal256)
 
 
-def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callable[[bytes], pa.Table]:
+def parser(
+    names: list[str], columns: pa.Schema, options: CsvOptions, *, keeps_zeros: bool = False
+) -> Callable[[bytes], pa.Table]:
     """Return a function that parses rows.
 
     Args:
         names: of all columns of the file.
         columns: those to read, with their types.
         options: how the file is written.
+        keeps_zeros: whether a number with leading zeros does not fit a column of numbers.
     """
     texts = {field.name for field in columns if _is_read_as_text(field.type, options)}
     kinds = {field.name: pa.string() if field.name in texts else _as_read(field.type) for field in columns}
@@ -42,8 +47,11 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
 
     def parse(data: bytes) -> pa.Table:
         table = options.read(data, names, conversion)
+        check_numbers(data, table, names, options, keeps_zeros=keeps_zeros)
         for place, field in enumerate(columns):
             if field.name in texts:
+                if keeps_zeros and _is_number(field.type) and has_leading_zero(table.column(place)):
+                    raise ValueError(f"a number in {field.name!r} has leading zeros")
                 converted = _converted(table.column(place).combine_chunks(), field.type, options)
                 table = table.set_column(place, field, converted)
         return table.cast(columns)
@@ -51,7 +59,9 @@ def parser(names: list[str], columns: pa.Schema, options: CsvOptions) -> Callabl
     return parse
 
 
-def problem_of_row(data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str) -> str:
+def problem_of_row(
+    data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str, *, keeps_zeros: bool = False
+) -> str:
     """Return what is wrong with a row: the number of values, or a value and its column; otherwise Arrow's `error`."""
     counted: list[int] = []
 
@@ -69,15 +79,18 @@ def problem_of_row(data: bytes, names: list[str], columns: pa.Schema, options: C
     match = _COLUMN.match(error)  # check the column that Arrow names first
     first = names[int(match[1])] if match is not None and int(match[1]) < len(names) else None
     for field in sorted(columns, key=lambda field: field.name != first):
-        problem = _problem_of_value(data, names, field, options, row.column(field.name)[0].as_py())
+        parse = parser(names, pa.schema([field]), options, keeps_zeros=keeps_zeros)
+        problem = _problem_of_value(data, parse, field, options, row.column(field.name)[0].as_py())
         if problem is not None:
             return problem
     return error
 
 
-def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: CsvOptions, value: bytes) -> str | None:
+def _problem_of_value(
+    data: bytes, parse: Callable[[bytes], pa.Table], field: pa.Field, options: CsvOptions, value: bytes
+) -> str | None:
     try:
-        parser(names, pa.schema([field]), options)(data)
+        parse(data)
     except (pa.ArrowException, ValueError) as error:
         try:
             text = value.decode()
@@ -86,6 +99,11 @@ def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: C
             return f"column {field.name!r} holds {as_in_file(value)!r}, which is {why}"
         if "doesn't exist in timezone" in str(error):
             return f"column {field.name!r} holds {text!r}, which the clocks in {options.zone} skip"
+        if "leading zeros" in str(error):
+            return (
+                f"column {field.name!r} holds {shown(text)}, but was inferred as {field.type}, which has no leading "
+                f"zeros; pa.string() in `schema` keeps them, pa.{field.type}() drops them"
+            )
         return cannot_hold(field, text)
     return None
 
@@ -93,6 +111,8 @@ def _problem_of_value(data: bytes, names: list[str], field: pa.Field, options: C
 def _is_read_as_text(kind: pa.DataType, options: CsvOptions) -> bool:
     if pa.types.is_timestamp(kind):
         return options.describes_times
+    if options.thousands is not None and _is_number(kind):
+        return True
     return is_binary(kind) or any(test(kind) for test in _READ_AS_TEXT)
 
 
@@ -115,11 +135,42 @@ def _converted(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Ar
     if pa.types.is_timestamp(kind):
         return times_of(texts, kind, options.time_formats, options.zone)
     if pa.types.is_nested(kind):
-        return array_of([None if text is None else json.loads(text) for text in texts.to_pylist()], kind)
+        return array_of([None if text is None else value_of(text) for text in texts.to_pylist()], kind)
+    if options.thousands is not None and _is_number(kind):
+        return _numbers(texts, kind, options)
     numbers = [None if text is None else _number(text, options.decimal_point) for text in texts.to_pylist()]
-    if pa.types.is_float16(kind):
-        return array_of([None if number is None else float(number) for number in numbers], kind)
     return array_of(numbers, kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    is_float = pa.types.is_floating(kind) and not pa.types.is_float16(kind)
+    return bool(is_float or pa.types.is_integer(kind) or pa.types.is_decimal128(kind))
+
+
+def _numbers(texts: pa.Array, kind: pa.DataType, options: CsvOptions) -> pa.Array:
+    """Convert texts with separated thousands to numbers."""
+    separated = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions(separated_number(options)))
+    plain = pc.call_function(
+        "replace_substring",
+        [
+            texts,
+        ],
+        pc.ReplaceSubstringOptions(options.thousands, ""),
+    )
+    texts = pc.call_function("if_else", [separated, plain, texts])
+    if options.decimal_point != ".":
+        if pc.call_function(
+            "any", [pc.call_function("match_substring", [texts], pc.MatchSubstringOptions("."))]
+        ).as_py():
+            raise ValueError("there is a point in a number")
+        texts = pc.call_function("replace_substring", [texts], pc.ReplaceSubstringOptions(options.decimal_point, "."))
+    numbers = pc.call_function("utf8_trim_whitespace", [texts]).cast(kind)
+    if pa.types.is_floating(kind):
+        infinite = pc.call_function("is_inf", [numbers])
+        written = pc.call_function("match_substring_regex", [texts], pc.MatchSubstringOptions("(?i)inf"))
+        if pc.call_function("any", [pc.call_function("and_not_kleene", [infinite, written])]).as_py():
+            raise ValueError("a number is too large")
+    return numbers
 
 
 def _number(text: str, decimal_point: str) -> decimal.Decimal:

@@ -13,6 +13,7 @@ from dataflow_model.io.read import ReadRows
 from dataflow_model.plan.columns import check_time_column
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import DataFrameSource
+from dataflow_model.plan.time_units import check_unit_of_columns
 from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
 from dataflow_model.plan.watermarks import BoundedOutOfOrderness, check_estimator
 from dataflow_model.time import Duration, duration_text
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from dataflow_model.plan.time_units import TimeUnit
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
 
 __all__ = ["ReadDataFrame"]
@@ -35,6 +37,7 @@ class ReadDataFrame(ReadRows[PCollection]):
     Args:
         df: the DataFrame.
         event_time: the column of the rows' event times, or `dm.ARRIVAL`; forms as in `ReadParquet`.
+        event_time_unit: as in `ReadParquet`, except that a missing one is not noticed.
         processing_time: the column of the replay clock; on a stream, it also requires `origin` and `sequence`.
         watermark: an estimator; by default `BoundedOutOfOrderness(0)`.
         origin: the column that says where a row comes from (topic and partition, file).
@@ -54,6 +57,7 @@ class ReadDataFrame(ReadRows[PCollection]):
         df: Any,
         *,
         event_time: str | Arrival,
+        event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
         watermark: WatermarkEstimator | None = None,
         origin: str | None = None,
@@ -71,6 +75,8 @@ class ReadDataFrame(ReadRows[PCollection]):
         for option, name in (("event_time", event_time), ("processing_time", processing_time)):
             if isinstance(name, str):
                 check_time_column(schema, name, option)
+        times = [name for name in (event_time, processing_time) if isinstance(name, str)]
+        check_unit_of_columns(schema, times, event_time_unit)
         origins = origins_of(options)
         if origins.max_skew is not None:
             raise InvalidArgument(
@@ -102,6 +108,7 @@ class ReadDataFrame(ReadRows[PCollection]):
             dataframe=df,
             columns=schema,
             event_time=event_time,
+            event_time_unit=event_time_unit,
             processing_time=processing_time,
             watermark=BoundedOutOfOrderness(Duration(0)) if watermark is None else check_estimator(watermark),
             is_bounded=not df.isStreaming,

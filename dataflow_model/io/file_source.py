@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import itertools
 import operator
@@ -14,7 +15,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
+from dataflow_model.errors import LOG, InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, is_missing, unreadable
 from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.listed_folder import HIDDEN
@@ -26,6 +27,7 @@ from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.replay_clock import last_clock_before
 from dataflow_model.plan.rows import row_type
 from dataflow_model.plan.sources import Changes, ColumnSource, Origin
+from dataflow_model.plan.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import (
     Arrival,
@@ -49,6 +51,15 @@ __all__ = ["FileSource", "checked_time"]
 
 BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
+
+HEAD_ROWS = 1_024
+"""How many rows are looked at for the unit of times."""
+
+_MOST_SHOWN = 50
+"""How many columns `explain()` shows."""
+
+_HEADS = 3
+"""How many files are looked at for the unit of times."""
 
 _TRIES = 5
 """How often a file is examined again if it changes while it is examined."""
@@ -120,6 +131,7 @@ class FileSource(ColumnSource):
     Attributes:
         paths: absolute paths, directories and globs.
         event_time, processing_time, watermark, watermark_origins: as in `Source`.
+        event_time_unit: as in `RowSource`.
         follow: whether files that appear later are read too, which makes the source unbounded. Files must appear
             whole: write them elsewhere on the same file system and rename them into place. A file that is replaced is
             read as a new one; of lines that are appended to a text file, only these.
@@ -133,6 +145,7 @@ class FileSource(ColumnSource):
     paths: tuple[str, ...] = attrs.field(converter=absolute_paths)
     event_time: str | Arrival | None = attrs.field(converter=checked_time)
     processing_time: str | None = None
+    event_time_unit: TimeUnit | None = attrs.field(default=None, converter=checked_unit)
     watermark: WatermarkEstimator = _NO_DELAY
     watermark_origins: WatermarkOrigins = EVERYTHING
     follow: bool = False
@@ -200,6 +213,10 @@ class FileSource(ColumnSource):
     @abc.abstractmethod
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read the named columns of rows `[start, stop)`."""
+
+    def read_head(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Read the named columns of some first rows."""
+        return self.read_file(path, columns, 0, HEAD_ROWS)
 
     # ---------------------------------------------------------------------------------------------- ColumnSource
 
@@ -296,7 +313,7 @@ class FileSource(ColumnSource):
         if self.processing_time is None:
             return self.read_file(path, self.schema(), start, stop)
         first = max(start - 1, 0)  # the row before the range shows whether the clock goes back to the first one
-        return self._in_order(self.read_file(path, self.schema(), first, stop), path, first, start - first)
+        return self._in_order(self.read_file(path, self.schema(), first, stop), origin, first, start - first)
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch; without event times, the rows are at −∞, as the elements of `Create` are."""
@@ -357,7 +374,31 @@ class FileSource(ColumnSource):
         self._check_columns(first_schema)
         if self.record is not None:
             self.record.record(first_schema)
+            attrs.evolve(self, given=first_schema, is_inferred=True).log_columns()
+            self._check_unit(first_schema)
         return first_schema
+
+    def log_columns(self) -> None:
+        """Log the columns that were inferred; not those that the files themselves declare."""
+        if not self.is_typed:
+            LOG.info("%s in %s: %s", self.contents, ", ".join(self.paths), self._columns_text())
+
+    def describe(self) -> str:
+        """Return what `explain()` says about the source, with the columns that were inferred."""
+        text = super().describe()
+        return text if self.is_typed or not self.is_inferred else f"{text}, {self._columns_text()}"
+
+    def _columns_text(self) -> str:
+        schema = self.full_schema()
+        names = [f"{field.name} {field.type}" for field in schema][:_MOST_SHOWN]
+        others = "" if len(names) == len(schema) else f" and {len(schema) - len(names)} more"
+        times = self.zone_text(schema)
+        return f"columns inferred: {', '.join(names)}{others}{times and '; '}{times}"
+
+    def zone_text(self, schema: pa.Schema) -> str:
+        """Return in which zone times without an offset are read, if there are any."""
+        local = [repr(field.name) for field in schema if pa.types.is_timestamp(field.type) and field.type.tz is None]
+        return f"times without an offset in {', '.join(local)} are UTC as event times" if local else ""
 
     def bound(self) -> Self:
         """Return the source with the columns of its current files stored in it, if there are files.
@@ -366,9 +407,29 @@ class FileSource(ColumnSource):
             InvalidArgument: when a time column is not among them.
             SourceError: when a file cannot be read.
         """
-        if self.given is not None or not list_files(self.paths):
+        if not list_files(self.paths):
             return self
-        return attrs.evolve(self, given=self.full_schema(), is_inferred=True)
+        if self.given is not None:
+            if not self.is_inferred:
+                self._check_unit(self.full_schema())
+            return self
+        bound = attrs.evolve(self, given=self.full_schema(), is_inferred=True)
+        bound.log_columns()
+        bound._check_unit(bound.full_schema())  # noqa: SLF001 - it is of this class
+        return bound
+
+    def _check_unit(self, schema: pa.Schema) -> None:
+        """Raise `InvalidArgument` if whole numbers in a time column of the first files have another unit."""
+        for option, name in (("event_time", self.event_time), ("processing_time", self.processing_time)):
+            if self.event_time_unit is not None or not isinstance(name, str):
+                continue
+            if not pa.types.is_integer(schema.field(name).type):
+                continue
+            for file in self._files()[:_HEADS]:
+                with contextlib.suppress(OSError, SourceError):  # reading the rows reports it
+                    path = str(Path(root_of(self.paths), file))
+                    for batch in self.read_head(path, pa.schema([schema.field(name)])):
+                        check_unit(batch.column(0), name, option)
 
     def stated_columns(self) -> pa.Schema | None:
         """Return the columns if the program states them, and they are not those of the first file."""
@@ -406,6 +467,8 @@ class FileSource(ColumnSource):
             check_time_column(schema, self.event_time, "event_time")
         if self.processing_time is not None:
             check_time_column(schema, self.processing_time, "processing_time")
+        times = [name for name in (self.event_time, self.processing_time) if isinstance(name, str)]
+        check_unit_of_columns(schema, times, self.event_time_unit)
         by = self.watermark_origins.by_column
         for name in (*(self.columns or ()), *(() if by is None else (by,))):
             if name not in schema.names:
@@ -468,36 +531,36 @@ class FileSource(ColumnSource):
     # ---------------------------------------------------------------------------------------------------- clock
 
     def _in_order(
-        self, batches: Iterator[pa.RecordBatch], path: str, first: int, before: int
+        self, batches: Iterator[pa.RecordBatch], origin: str, first: int, before: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches without the rows before the range, and raise an error if the replay clock goes backward."""
         name = str(self.processing_time)
         last: int | None = None
         row = first
         for batch in batches:
-            times, known = instants(batch.column(name))
+            times, known = instants(batch.column(name), self.event_time_unit)
             places = np.arange(len(times)) if known is None else np.flatnonzero(known)
             times = times[places]
             if before and not (len(places) and places[0] == 0):  # the row before the range has no clock
-                read = functools.partial(self.read_file, path, self.schema())
-                last = last_clock_before(read, name, first)
+                read = functools.partial(self.read_file, file_below(self.paths, origin), self.schema())
+                last = last_clock_before(read, name, first, self.event_time_unit)
             if len(times):
                 steps = np.diff(times, prepend=times[0] if last is None else last)
                 if (steps < 0).any():
                     at = int(np.argmax(steps < 0))
                     values = batch.column(name).take(pa.array(places[max(at - 1, 0) : at + 1])).to_pylist()
                     earlier = values[0] if at else _instant_text(last)
-                    raise self._unsorted(path, earlier, values[-1], row + int(places[at]))
+                    raise self._unsorted(origin, earlier, values[-1], row + int(places[at]))
                 last = int(times[-1])
             row += batch.num_rows
             if batch.num_rows > before:
                 yield batch.slice(before)
             before = 0
 
-    def _unsorted(self, path: str, earlier: Any, later: Any, row: int) -> SourceError:
+    def _unsorted(self, origin: str, earlier: Any, later: Any, row: int) -> SourceError:
         return SourceError(
-            f"{path} is not sorted by its replay clock: column {self.processing_time!r} goes backward "
-            f"from {earlier} to {later} at row {row}",
+            f"{file_below(self.paths, origin)} is not sorted by its replay clock: column "
+            f"{self.processing_time!r} goes backward from {earlier} to {later} at {self.where(origin, row)}",
             hint=f"sort each file by {self.processing_time!r}, or leave `processing_time` out (the wall clock)",
         )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
+from dataflow_model.io.json_documents import JsonDocumentSource
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dataflow_model.io.file_source import FileSource
     from dataflow_model.io.paths import PathLike
     from dataflow_model.plan.dofn import DeadLetter
+    from dataflow_model.plan.time_units import TimeUnit
 
 __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
 
@@ -94,6 +96,7 @@ class ReadFiles(ReadRows[PCollection]):
         path: PathLike | Iterable[PathLike],
         *,
         event_time: str | Arrival | None,
+        event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
         watermark: WatermarkEstimator | None = None,
         follow: bool = False,
@@ -105,6 +108,7 @@ class ReadFiles(ReadRows[PCollection]):
         source = self._source_type()(
             paths=absolute_paths(path),
             event_time=event_time,
+            event_time_unit=event_time_unit,
             processing_time=processing_time,
             watermark=checked_watermark(event_time, watermark, origins),
             watermark_origins=origins,
@@ -130,8 +134,10 @@ class ReadParquet(ReadFiles):
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; mounted file systems only.
         event_time: the column that holds event times, or `dm.ARRIVAL`. The column may hold timestamps (UTC if they have
-            no zone), dates (midnight UTC), integers (microseconds since the epoch) or ISO 8601 text (UTC if it has no
-            offset). With `None`, rows are at −∞ until a `dm.WithTimestamps(…)` assigns their times; not with `follow`.
+            no zone), dates (midnight UTC), integers (since the epoch) or ISO 8601 text (UTC if it has no offset). With
+            `None`, rows are at −∞ until a `dm.WithTimestamps(…)` assigns their times; not with `follow`.
+        event_time_unit: `"s"`, `"ms"`, `"us"` or `"ns"`: the unit of integers in the columns of `event_time` and
+            `processing_time`; microseconds by default. The rows keep the integers.
         processing_time: the column of the replay clock, in the same forms; each file must be sorted by it. By default
             the source uses the wall clock.
         watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
@@ -148,8 +154,9 @@ class ReadParquet(ReadFiles):
         weight: `"origins"` or `"records"`: what a percentile of the watermark is a percentage of.
 
     Raises:
-        InvalidArgument: if a time column does not exist; the hint lists the columns. Raised when the pipeline is built
-            if there are files at that time.
+        InvalidArgument: if a time column does not exist; the hint lists the columns. Also if the first of its integers
+            would be in January 1970, and are seconds or milliseconds of the years from 1990; `event_time_unit` settles
+            it. Raised when the pipeline is built if there are files at that time.
         InvalidType: for an argument that the transform does not have.
         SourceError: if a file is not a valid Parquet file.
 
@@ -176,6 +183,7 @@ class ReadParquet(ReadFiles):
 class FileOptions(WatermarkOptions, total=False):
     """The further arguments of a transform that reads files; see `ReadParquet`."""
 
+    event_time_unit: TimeUnit | None
     processing_time: str | None
     watermark: WatermarkEstimator | None
     follow: bool
@@ -214,6 +222,10 @@ class ReadCsv(ReadFiles):
             bad row. Dates in a time column begin at midnight in the zone. By default, timestamps without an offset are
             local times in the rows, and UTC as event times.
         decimal_point: the character before the fraction of a number.
+        thousands: the character between thousands, such as `"."` in 1.234,50. By default such numbers are text.
+        comment: the character at the beginning of lines that are skipped, such as `"#"`.
+        skip_rows: the number of lines at the beginning of each file that are skipped. A first line such as `sep=;`, as
+            Excel writes it, is skipped in any case, and names the delimiter.
         encoding: the encoding of the files, by its name in Python. Text in another encoding makes its row a bad row.
 
     Raises:
@@ -263,6 +275,9 @@ class ReadCsv(ReadFiles):
         timestamp_formats: Sequence[str] | None = None,
         zone: str | None = None,
         decimal_point: str = ".",
+        thousands: str | None = None,
+        comment: str | None = None,
+        skip_rows: int = 0,
         encoding: str = "utf-8",
         **options: Unpack[FileOptions],
     ) -> None:
@@ -276,6 +291,9 @@ class ReadCsv(ReadFiles):
             timestamp_formats=timestamp_formats,
             zone=zone,
             decimal_point=decimal_point,
+            thousands=thousands,
+            comment=comment,
+            skip_rows=skip_rows,
             encoding=encoding,
         )
         super().__init__(path, event_time=event_time, **options)
@@ -286,7 +304,7 @@ class ReadCsv(ReadFiles):
 
 @with_label_hints()
 class ReadJson(ReadFiles):
-    """Read files with one JSON object a line as named tuples; the arguments and errors are those of `ReadParquet`.
+    r"""Read files with one JSON object a line as named tuples; the arguments and errors are those of `ReadParquet`.
 
     Names and types are given by `schema`, or inferred once from the first 16,384 rows of the first file. A missing
     field is null, a field that is not in the schema is ignored, and a row with a value of another type is a bad row.
@@ -294,7 +312,23 @@ class ReadJson(ReadFiles):
     8601, durations from seconds, bytes from base64, and maps from lists of pairs. Files whose names end in `.gz`,
     `.bz2` or `.zst` are decompressed as they are read.
 
-    Source: Beam's `ReadFromJson`.
+    A number that the type of its column cannot hold, such as `1e400`, makes its row a bad row; in a field that is
+    ignored it does no harm. A column whose sample has only nulls is text. Types do not depend on how the file is cut
+    into blocks, and a line may have up to 64 MiB.
+
+    Args:
+        path, event_time, options: as in `ReadParquet`.
+        mixed: with `"text"`, a column of text also takes values of other kinds, as their JSON, and a field that has
+            values of several kinds in the sample is such a column. By default the first kind counts, and rows with
+            values of another kind are bad rows.
+        lines: with `False`, a file is one document: an array of objects, or objects that extend over several lines. It
+            is read whole, so its text must fit in memory, in each process that reads it.
+
+    Raises:
+        InvalidArgument: if `ReadParquet` would raise it, or for another value of `mixed`.
+        SourceError: if no schema is given and the sample has no object, or a file cannot be decompressed.
+
+    Source: Beam's `ReadFromJson`; `lines` is as in pandas.
 
     Example:
         >>> import pathlib, tempfile
@@ -307,10 +341,32 @@ class ReadJson(ReadFiles):
         ...     _ = rows | dm.Map(lambda row: (row.carrier, row.delay)) | dm.io.Collect()
         >>> [record.value for record in p.result.collected("Collect")]
         [('UA', 4)]
+        >>> _ = file.write_text('[\n  {"gate": 5},\n  {"gate": "B12"}\n]\n')
+        >>> with dm.Pipeline() as p:
+        ...     rows = p | dm.io.ReadJson(file, event_time=None, lines=False, mixed="text")
+        ...     _ = rows | dm.Map(lambda row: row.gate) | dm.io.Collect()
+        >>> [record.value for record in p.result.collected("Collect")]
+        ['5', 'B12']
         >>> folder.cleanup()
     """
 
     source_type = JsonSource
+
+    def __init__(
+        self,
+        path: PathLike | Iterable[PathLike],
+        *,
+        event_time: str | Arrival | None,
+        mixed: Literal["text"] | None = None,
+        lines: bool = True,
+        **options: Unpack[FileOptions],
+    ) -> None:
+        self._json: Any = functools.partial(JsonSource if lines else JsonDocumentSource, mixed=mixed)
+        super().__init__(path, event_time=event_time, **options)
+
+    def _source_type(self) -> Callable[..., FileSource]:
+        made: Callable[..., FileSource] = self._json
+        return made
 
 
 @with_label_hints()

@@ -58,6 +58,8 @@ class TextFormat:
         quote: the character around values in which delimiters and line breaks are text; empty if there is none.
         ends_at_cr: whether `\r` alone ends a row too.
         keeps_blank: whether an empty line is a row.
+        comment: the character at the beginning of lines that are no rows; empty if there is none.
+        skipped: the number of lines at the beginning of the file that are no rows.
     """
 
     encoding: str = "utf-8"
@@ -65,6 +67,8 @@ class TextFormat:
     quote: str = ""
     ends_at_cr: bool = False
     keeps_blank: bool = False
+    comment: str = ""
+    skipped: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -76,6 +80,7 @@ class RowTexts:
         data: the text of the rows, and perhaps empty lines between them.
         starts, ends: where each row begins and ends in `data`; its line end belongs to it.
         unclosed: the places of the rows with a quote that is not closed.
+        has_gaps: whether other lines than empty ones are between the rows.
     """
 
     offset: int
@@ -83,6 +88,7 @@ class RowTexts:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     unclosed: tuple[int, ...] = ()
+    has_gaps: bool = False
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -97,6 +103,9 @@ class RowTexts:
     def text(self, start: int = 0, stop: int | None = None) -> bytes:
         """Return the text of the rows `[start, stop)` of these."""
         last = (len(self) if stop is None else stop) - 1
+        if self.has_gaps:
+            places = zip(self.starts[start : last + 1].tolist(), self.ends[start : last + 1].tolist(), strict=True)
+            return b"".join(self.data[begin:end] for begin, end in places)
         return self.data[self.starts[start] : self.ends[last]] if start <= last else b""
 
 
@@ -107,6 +116,7 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
         SourceError: when the file cannot be read, or a row is longer than 64 MiB.
     """
     carry, offset = b"", start
+    skipped = 0 if start else form.skipped
     with contextlib.closing(blocks(version, form.encoding, start)) as parts:
         for block in parts:
             data = carry + block
@@ -116,6 +126,11 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
                     continue
                 if data.startswith(_BOM):
                     data, offset = data[len(_BOM) :], len(_BOM)
+            while skipped and (end := _line_end(data, form)):
+                data, offset, skipped = data[end:], offset + end, skipped - 1
+            if skipped:
+                carry = data
+                continue
             texts, taken = _split(data, form, offset, is_last=False)
             if len(texts):
                 yield texts
@@ -125,9 +140,19 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
                     f"{version.path} has a row of more than {_LONGEST >> 20} MiB at byte {offset}",
                     hint="check that the file is text with one row per line",
                 )
-    texts, _ = _split(carry, form, offset, is_last=True)
+    texts, _ = _split(b"" if skipped else carry, form, offset, is_last=True)
     if len(texts):
         yield texts
+
+
+def _line_end(data: bytes, form: TextFormat) -> int:
+    """Return where the first line certainly ends; 0 if that depends on what follows."""
+    end = data.find(b"\n") + 1
+    if form.ends_at_cr:
+        mark = data.find(b"\r", 0, end or len(data)) + 1
+        if mark and mark < len(data) and data[mark] != _LF:
+            return mark
+    return end
 
 
 def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tuple[RowTexts, int]:
@@ -161,6 +186,12 @@ def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tupl
     if not form.keeps_blank:
         starts, ends = starts[filled], ends[filled]
     unclosed = sorted({bisect.bisect_right(starts, place) - 1 for place in quotes.unclosed if place < taken})
+    if form.comment and len(starts):
+        is_row = buffer[starts] != ord(form.comment)
+        if not is_row.all():
+            numbers = np.cumsum(is_row) - 1
+            unclosed = [int(numbers[place]) for place in unclosed if is_row[place]]
+            return RowTexts(offset, data, starts[is_row], ends[is_row], tuple(unclosed), has_gaps=True), taken
     return RowTexts(offset, data, starts, ends, tuple(unclosed)), taken
 
 

@@ -16,6 +16,7 @@ from dataflow_model.io.read import ReadRows, checked_watermark
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
 from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.sources import ColumnSource, Origin
+from dataflow_model.plan.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Explicit, check_estimator
 from dataflow_model.transforms.pcollection import PCollection
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["ReadTable", "TableSource"]
 
 _NAME = "table"
+_HEAD = 65_536
+"""How many rows are looked at for the unit of times."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -44,6 +47,7 @@ class TableSource(ColumnSource):
     table: pa.Table = attrs.field(repr=False)
     event_time: str | Arrival | None = attrs.field(converter=checked_time)
     processing_time: str | None = None
+    event_time_unit: TimeUnit | None = attrs.field(default=None, converter=checked_unit)
     watermark: WatermarkEstimator
     watermark_origins: WatermarkOrigins = EVERYTHING
     digest: str = attrs.field(repr=False, default=attrs.Factory(lambda self: _digest_of(self.table), takes_self=True))
@@ -64,6 +68,11 @@ class TableSource(ColumnSource):
         for option, name in (("event_time", self.event_time), ("processing_time", self.processing_time)):
             if isinstance(name, str):
                 check_time_column(schema, name, option)
+        times = [name for name in (self.event_time, self.processing_time) if isinstance(name, str)]
+        check_unit_of_columns(schema, times, self.event_time_unit)
+        for option, name in (("event_time", self.event_time), ("processing_time", self.processing_time)):
+            if self.event_time_unit is None and isinstance(name, str):
+                check_unit(self.table.column(name).slice(0, _HEAD).combine_chunks(), name, option)
         by = self.watermark_origins.by_column
         if by is not None and by not in schema.names:
             raise InvalidArgument(f"there is no column {by!r}", hint=f"the columns are {', '.join(schema.names)}")
@@ -137,7 +146,7 @@ class ReadTable(ReadRows[PCollection]):
     Args:
         table: a pandas or Polars DataFrame, a table, batches or a reader of Arrow, or anything else with Arrow's
             PyCapsule interface. None of the libraries is imported. A pandas index with a name is a column.
-        event_time, processing_time, watermark, options: as in `ReadParquet`, without those for files.
+        event_time, event_time_unit, processing_time, watermark, options: as in `ReadParquet`, without those for files.
 
     Raises:
         InvalidType: for what is no table, or has a column that Arrow cannot hold.
@@ -163,6 +172,7 @@ class ReadTable(ReadRows[PCollection]):
         table: Any,
         *,
         event_time: str | Arrival | None,
+        event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
         watermark: WatermarkEstimator | None = None,
         **options: Unpack[WatermarkOptions],
@@ -190,6 +200,7 @@ class ReadTable(ReadRows[PCollection]):
         source = TableSource(
             table=columns.cast(without_views(columns.schema)).replace_schema_metadata(None),
             event_time=event_time,
+            event_time_unit=event_time_unit,
             processing_time=processing_time,
             watermark=checked_watermark(event_time, watermark, origins),
             watermark_origins=origins,

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import functools
 import io
+import re
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
@@ -15,17 +16,16 @@ from dataflow_model.errors import InvalidArgument, SourceError, shown
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.csv_parsing import parser, problem_of_row
 from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.file_source import BATCH_ROWS, FileSource
-from dataflow_model.io.inference import csv_schema, json_schema
-from dataflow_model.io.json_parsing import parse_lines, problem_of_line
+from dataflow_model.io.inference import csv_schema
+from dataflow_model.io.json_source import JsonSource
+from dataflow_model.io.lines_of_rows import LinesOfRows, inferred
 from dataflow_model.io.parsing import parse_rows
-from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
-from dataflow_model.io.unpacking import as_in_file, checked_encoding, problem_of_encoding, suffix_of_content
+from dataflow_model.io.row_texts import TextFormat, split
+from dataflow_model.io.unpacking import as_in_file, blocks, checked_encoding, problem_of_encoding, suffix_of_content
 from dataflow_model.plan.columns import BAD_FIELD, bad_place
-from dataflow_model.plan.sources import unreadable_row, way_out_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from dataflow_model.io.row_texts import RowTexts
     from dataflow_model.plan.columns import BadRow
@@ -35,45 +35,14 @@ __all__ = ["LINES", "CsvSource", "JsonSource", "LinesOfRows", "TextSource"]
 LINES: Final = pa.schema({"line": pa.string()})
 """The only column of text files."""
 
-_SAMPLE_ROWS: Final = 16_384
-_GIVE: Final = "pass schema=pa.schema({…}) to set the columns and their types"
-_ONE_A_LINE: Final = (
-    "write one JSON object on each line, as `jq -c .` does, and `jq -c '.[]'` for the objects of an array"
+_GIVE: Final = (
+    "pass schema=pa.schema({…}) to set the columns and their types; skip_rows=1, for example, if lines are above the "
+    "header"
 )
-
-
-class LinesOfRows(FileSource):
-    """Text files in which a row is a line, or several lines if quoted values contain line breaks."""
-
-    grows: ClassVar[bool] = True
-
-    @property
-    def form(self) -> TextFormat:
-        """How the rows of a file are separated."""
-        return TextFormat()
-
-    @property
-    def headers(self) -> int:
-        """The number of header rows at the beginning of a file."""
-        return 0
-
-    def check_file(self, path: str, expected: pa.Schema) -> None:
-        """Do nothing: a row that does not fit is a bad row."""
-
-    def count_rows(self, version: FileVersion) -> int:
-        """Count the rows below the header."""
-        return max(row_index(version, self.form).count - self.headers, 0)
-
-    def count_appended(self, version: FileVersion, size: int, rows: int) -> int:
-        """Count the rows that were appended."""
-        return count_appended(version, self.form, size, rows + self.headers)
-
-    def row_texts(self, path: str, start: int, stop: int | None) -> Iterator[RowTexts]:
-        """Yield the texts of rows `[start, stop)` below the header, with at most the rows of a batch at a time."""
-        last = None if stop is None else stop + self.headers
-        for texts in read_rows(FileVersion.of(path), self.form, start + self.headers, last):
-            for low in range(0, len(texts), BATCH_ROWS):
-                yield texts.part(low, low + BATCH_ROWS)
+_SEPARATOR: Final = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([ -!#-~\t])"?(?:[\r\n]|\Z)')
+_THOUSANDS: Final = re.compile(
+    r" is (?:u?int|float|double|decimal)\S* and cannot hold '[+-]?\d{1,3}(?:([,.' ])\d{3})+\b"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -87,10 +56,9 @@ class CsvSource(LinesOfRows):
     options: CsvOptions = attrs.field(factory=CsvOptions)
     kind: ClassVar[str] = "CSV"
 
-    @property
-    def form(self) -> TextFormat:
-        """A row ends at a line break outside of quotes."""
-        return self.options.text_format()
+    def form_of(self, version: FileVersion) -> TextFormat:
+        """Return the format, in which a row ends at a line break outside of quotes."""
+        return options_of(version, self.options).text_format()
 
     @property
     def headers(self) -> int:
@@ -119,25 +87,28 @@ class CsvSource(LinesOfRows):
         instant would otherwise make the whole column text, and text is read without the options; so are the numbers
         that times such as 20130101 look like.
         """
-        schema = _csv_schema(FileVersion.of(path), self.options)
+        schema = _csv_schema(FileVersion.of(path), CsvSource(paths=path, event_time=None, options=self.options))
         if schema is not None:
             for name, _ in self._unread_times(schema):
                 place = schema.get_field_index(name)
                 schema = schema.set(place, pa.field(name, pa.timestamp("us")))
         return schema
 
-    def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
-        """Return the error that stops a run; for a time column of text it names `timestamp_formats`."""
+    def zone_text(self, schema: pa.Schema) -> str:
+        """Return in which zone times without an offset are read, if there are any."""
+        zone = self.options.zone
+        return super().zone_text(schema) if zone is None else f"times without an offset are in {zone}"
+
+    def advice(self, bad: BadRow) -> str:
+        """Return which option helps with a bad row: `thousands`, or `timestamp_formats` for a time column of text."""
+        separated = _THOUSANDS.search(bad.reason)
+        if separated is not None and self.options.thousands is None:
+            return f"pass thousands={separated[1]!r} if it separates thousands; otherwise "
         schema = self.schema()
         texts = [name for name in self._times() if pa.types.is_string(schema.field(name).type)]
         if not any(f"column {name!r} holds" in bad.reason for name in texts):
-            return super().refusal(label, origin, start, bad)
-        return unreadable_row(
-            f"{label!r} cannot read row {start + bad.index} of {origin}",
-            bad,
-            "pass timestamp_formats=['%d.%m.%Y %H:%M'], for example, if the file has times of this form; otherwise "
-            f"{way_out_for(self)}",
-        )
+            return super().advice(bad)
+        return "pass timestamp_formats=['%d.%m.%Y %H:%M'], for example, if the file has times of this form; otherwise "
 
     def _times(self) -> list[str]:
         return [name for name in (self.event_time, self.processing_time) if isinstance(name, str)]
@@ -167,52 +138,32 @@ class CsvSource(LinesOfRows):
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Raise `SourceError` if the header has other names than expected; an empty file has no header."""
-        names = _names(FileVersion.of(path), self.options)
+        version = FileVersion.of(path)
+        names = _names(version, options_of(version, self.options))
         if names and sorted(names) != sorted(expected.names):
             raise SourceError(
                 f"{path} must have the columns {', '.join(expected.names)}, got {', '.join(names)}",
                 hint="read files with other columns separately, and merge the collections with dm.Flatten()",
             )
 
-    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the rows by the index and parse them."""
-        options = self.options
-        names = _names(FileVersion.of(path), options)
+    def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
+        """Parse rows below the header."""
+        version = FileVersion.of(path)
+        options = options_of(version, self.options)
+        names = _names(version, options)
         missing = [name for name in columns.names if name not in names]
         if missing and names:
             raise SourceError(
                 f"{path} has no column {missing[0]!r}; its columns are {', '.join(names)}",
                 hint="every file must have the columns of the schema; pass schema= with those that all files have",
             )
-        parse = parser(names, columns, options)
+        keeps_zeros = self.given is None or self.is_inferred  # a column that is stated holds what its type says
+        parse = parser(names, columns, options, keeps_zeros=keeps_zeros)
 
         def explain(data: bytes, problem: str) -> str:
-            return problem_of_row(data, names, columns, options, problem)
+            return problem_of_row(data, names, columns, options, problem, keeps_zeros=keeps_zeros)
 
-        for texts in self.row_texts(path, start, stop):
-            yield from parse_rows(texts, parse, columns, explain)
-
-
-@attrs.frozen(kw_only=True)
-class JsonSource(LinesOfRows):
-    """Rows of files with one JSON object a line. A missing field is null, an unknown one is ignored."""
-
-    kind: ClassVar[str] = "JSON"
-
-    def file_schema(self, path: str) -> pa.Schema | None:
-        """Infer names and types from the first 16,384 rows."""
-        return _json_schema(FileVersion.of(path), self.form)
-
-    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the lines by the index and parse them."""
-
-        def parse(data: bytes) -> pa.Table:
-            return parse_lines(data, columns)
-
-        def explain(data: bytes, problem: str) -> str:
-            return problem_of_line(data, columns, problem)
-
-        for texts in self.row_texts(path, start, stop):
+        for texts in parts:
             yield from parse_rows(texts, parse, columns, explain)
 
 
@@ -227,9 +178,9 @@ class TextSource(LinesOfRows):
     encoding: str = attrs.field(default="utf-8", converter=checked_encoding)
     kind: ClassVar[str] = "text"
 
-    @property
-    def form(self) -> TextFormat:
-        """Each line is a row."""
+    def form_of(self, version: FileVersion) -> TextFormat:
+        """Return the format, in which each line is a row."""
+        del version
         return TextFormat(self.encoding, keeps_blank=True)
 
     def file_schema(self, path: str) -> pa.Schema:
@@ -237,8 +188,9 @@ class TextSource(LinesOfRows):
         del path
         return LINES
 
-    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the lines by the index."""
+    def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
+        """Decode lines."""
+        del path
 
         def parse(data: bytes) -> pa.Table:
             lines = [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")]
@@ -248,59 +200,29 @@ class TextSource(LinesOfRows):
             del data, problem
             return f"it is {problem_of_encoding(self.encoding)}"
 
-        for texts in self.row_texts(path, start, stop):
+        for texts in parts:
             for batch in parse_rows(texts, parse, LINES, explain):
                 bad = bad_place(batch.schema)
                 yield batch.select([*columns.names, *([] if bad is None else [BAD_FIELD.name])])
 
 
 @functools.lru_cache(maxsize=256)
-def _csv_schema(version: FileVersion, options: CsvOptions) -> pa.Schema | None:
-    form, names = options.text_format(), _names(version, options)
-    sample = _sample(version, form, options.headers)
-    if sample is None:
+def _csv_schema(version: FileVersion, source: CsvSource) -> pa.Schema | None:
+    options = options_of(version, source.options)
+    names, sample = _names(version, options), source.sample(version)
+    if not sample:
         return None
-    return _inferred(version, lambda: csv_schema(sample, names, options), _GIVE)
+    return inferred(version, lambda: csv_schema(b"".join(sample), names, options), _GIVE)
 
 
-@functools.lru_cache(maxsize=256)
-def _json_schema(version: FileVersion, form: TextFormat) -> pa.Schema | None:
-    sample = _sample(version, form, 0)
-    return None if sample is None else _inferred(version, lambda: json_schema(sample), _ONE_A_LINE)
-
-
-def _sample(version: FileVersion, form: TextFormat, headers: int) -> bytes | None:
-    """Return the text of a file's first rows; `None` if it has no rows."""
-    rows: list[bytes] = []
-    with contextlib.closing(split(version, form)) as parts:
-        for texts in parts:
-            head = texts.part(headers if not rows else 0, _SAMPLE_ROWS)
-            good = set(range(len(head))).difference(head.unclosed)
-            rows.extend(_line(head.text(place, place + 1)) for place in sorted(good))
-            if len(rows) >= _SAMPLE_ROWS:
-                break
-    return b"".join(rows[:_SAMPLE_ROWS]) or None
-
-
-def _line(text: bytes) -> bytes:
-    return text if text.endswith((b"\n", b"\r")) else text + b"\n"
-
-
-def _inferred(version: FileVersion, infer: Callable[[], pa.Schema], hint: str) -> pa.Schema:
-    """Infer a schema: instants no coarser than microseconds, and text if the type is unknown."""
-    try:
-        schema = infer()
-    except (pa.ArrowException, ValueError) as error:
-        problem = str(error).splitlines()[0]
-        raise SourceError(f"the columns of {version.path} cannot be inferred: {problem}", hint=hint) from error
-    return pa.schema([pa.field(field.name, _settled(field.type)) for field in schema])
-
-
-def _settled(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
-    # Arrow reads text that is not UTF-8 as bytes; such rows are bad rows of text.
-    return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
+@functools.lru_cache(maxsize=4096)
+def options_of(version: FileVersion, options: CsvOptions) -> CsvOptions:
+    """Return the options for a file; a first line such as `sep=;`, which Excel writes, names the delimiter."""
+    with contextlib.closing(blocks(version, options.encoding, 0)) as parts:
+        match = _SEPARATOR.match(next(parts, b""))
+    if match is None:
+        return options
+    return attrs.evolve(options, delimiter=match[1].decode(), skip_rows=max(options.skip_rows, 1))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -328,8 +250,12 @@ def _names(version: FileVersion, options: CsvOptions) -> list[str]:
             else f"the file seems to be compressed; give it a name that ends in {suffix}",
         ) from error
     lines = io.StringIO(text.rstrip("\r\n"), newline="")
-    if options.quote is None:
-        header = next(csv.reader(lines, delimiter=options.delimiter, quoting=csv.QUOTE_NONE))
-    else:
-        header = next(csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote))
+    limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))  # of the whole process
+    try:
+        if options.quote is None:
+            header = next(csv.reader(lines, delimiter=options.delimiter, quoting=csv.QUOTE_NONE))
+        else:
+            header = next(csv.reader(lines, delimiter=options.delimiter, quotechar=options.quote))
+    finally:
+        csv.field_size_limit(limit)
     return options.renamed(header)

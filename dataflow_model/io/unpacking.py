@@ -180,6 +180,9 @@ def _unpacked_blocks(version: FileVersion, encoding: str, start: int) -> Iterato
         if not is_open:
             file.close()
         else:
+            other = _open_files.pop(place, None)  # of a reader that was at another place of the file
+            if other is not None:
+                other.close()
             _open_files[place] = file
             with contextlib.suppress(StopIteration, KeyError, RuntimeError):  # other threads read too
                 while len(_open_files) > _MOST_OPEN:

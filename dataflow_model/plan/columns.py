@@ -13,11 +13,13 @@ from dataflow_model.errors import InvalidArgument, shown
 from dataflow_model.micros import micros_since_epoch
 from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond
 from dataflow_model.plan.rows import rows_of, values_of
+from dataflow_model.plan.time_units import in_micros
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dataflow_model.plan.time_units import TimeUnit
     from dataflow_model.plan.watermarks import Arrival
 
 __all__ = [
@@ -104,11 +106,11 @@ class DecodedRows:
     bad: tuple[BadRow, ...] = ()
 
 
-def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+def instants(column: pa.Array, unit: TimeUnit | None = None) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
     """Return a column's instants in microseconds since the epoch, and a mask of the values that are instants.
 
     The column can hold timestamps of any unit (truncated to whole microseconds; in UTC if they have no zone), dates
-    (midnight in UTC), integers (microseconds) and ISO 8601 text (in UTC without an offset). Null, text that is not an
+    (midnight in UTC), integers (in `unit`) and ISO 8601 text (in UTC without an offset). Null, text that is not an
     instant, the integers that represent −∞ and +∞, instants beyond them, and values of any other type are masked out
     and replaced by 0. The mask is `None` if every value is an instant.
 
@@ -118,7 +120,7 @@ def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | N
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return instants(column.dictionary_decode())
+        return instants(column.dictionary_decode(), unit)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         zone = kind.tz if pa.types.is_timestamp(kind) else None
         try:
@@ -129,7 +131,10 @@ def instants(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_] | N
         try:
             column = column.cast(pa.int64())
         except pa.ArrowInvalid:  # unsigned, beyond 2**63
-            return _parsed(column, _micros_of_scalar)
+            return in_micros(*_parsed(column, _micros_of_scalar), unit)
+        if unit is not None:
+            known = None if not column.null_count else column.is_valid().to_numpy(zero_copy_only=False)
+            return in_micros(*_finite(column.fill_null(0).to_numpy(), known), unit)
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = _parse_text(column)
         if not pa.types.is_int64(column.type):
@@ -185,8 +190,12 @@ def check_time_column(schema: pa.Schema, column: str, option: str) -> None:
         )
 
 
-def split_columns(batch: pa.RecordBatch, event_time: str | Arrival | None, processing_time: str | None) -> Columns:
+def split_columns(
+    batch: pa.RecordBatch, event_time: str | Arrival | None, processing_time: str | None, unit: TimeUnit | None = None
+) -> Columns:
     """Split a batch into columns, event times and clock, and find its bad rows.
+
+    Whole numbers in the columns of both are in `unit`, by default in microseconds.
 
     Example:
         >>> columns = split_columns(pa.record_batch({"at": [5, None], "carrier": ["UA", "AA"]}), "at", None)
@@ -207,14 +216,14 @@ def split_columns(batch: pa.RecordBatch, event_time: str | Arrival | None, proce
     clock: NDArray[np.int64] | None = None
     clock_from = 0
     if processing_time is not None:
-        clock, known = instants(batch.column(processing_time))
+        clock, known = instants(batch.column(processing_time), unit)
         if known is not None:
             _explain_missing(reasons, batch, processing_time, known, "processing time")
             clock_from = int(np.argmax(known)) if known.any() else batch.num_rows
             clock = _carried_forward(clock, known)
     event_times: NDArray[np.int64] | None = clock
     if isinstance(event_time, str):
-        event_times, known = instants(batch.column(event_time))
+        event_times, known = instants(batch.column(event_time), unit)
         if known is not None:
             _explain_missing(reasons, batch, event_time, known, "event time")
     for field, column in zip(batch.schema, batch.columns, strict=True):

@@ -13,26 +13,31 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dataflow_model.plan.time_units import TimeUnit
+
 __all__ = ["first_clock_from", "last_clock_before"]
 
 _ROWS: Final = 1_000
 """How many rows are read first; each further read takes twice as many."""
 
 
-def last_clock_before(read: Callable[[int, int], Iterator[pa.RecordBatch]], column: str, row: int) -> int | None:
+def last_clock_before(
+    read: Callable[[int, int], Iterator[pa.RecordBatch]], column: str, row: int, unit: TimeUnit | None = None
+) -> int | None:
     """Return the clock value of the last row before a row that has one; `None` if there is none.
 
     Args:
         read: reads the rows `[start, stop)` of the origin.
         column: the column of the replay clock.
         row: the row.
+        unit: that of whole numbers in the column; microseconds by default.
     """
     low, rows = row, _ROWS
     while low > 0:
         high, low = low, max(low - rows, 0)
         last: int | None = None
         for batch in read(low, high):
-            known = _known(batch, column)
+            known = _known(batch, column, unit)
             if len(known):
                 last = int(known[-1])
         if last is not None:
@@ -41,13 +46,15 @@ def last_clock_before(read: Callable[[int, int], Iterator[pa.RecordBatch]], colu
     return None
 
 
-def first_clock_from(read: Callable[[int, int], Iterator[pa.RecordBatch]], column: str, row: int) -> int | None:
+def first_clock_from(
+    read: Callable[[int, int], Iterator[pa.RecordBatch]], column: str, row: int, unit: TimeUnit | None = None
+) -> int | None:
     """Return the clock value of the first row that has one, from a row on; arguments as for `last_clock_before`."""
     rows = _ROWS
     while True:
         found = 0
         for batch in read(row, row + rows):
-            known = _known(batch, column)
+            known = _known(batch, column, unit)
             if len(known):
                 return int(known[0])
             found += batch.num_rows
@@ -57,6 +64,6 @@ def first_clock_from(read: Callable[[int, int], Iterator[pa.RecordBatch]], colum
         rows *= 2
 
 
-def _known(batch: pa.RecordBatch, column: str) -> NDArray[np.int64]:
-    times, known = instants(batch.column(column))
+def _known(batch: pa.RecordBatch, column: str, unit: TimeUnit | None) -> NDArray[np.int64]:
+    times, known = instants(batch.column(column), unit)
     return times if known is None else times[known]

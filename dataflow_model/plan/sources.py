@@ -15,6 +15,7 @@ from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.features import Feature
 from dataflow_model.plan.replay_clock import first_clock_from, last_clock_before
 from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.time_units import TimeUnit, checked_unit
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.plan.watermarks import ARRIVAL, Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration, EventTime
@@ -39,7 +40,6 @@ __all__ = [
     "RowSource",
     "Source",
     "check_rows_read",
-    "unreadable_row",
     "way_out_for",
 ]
 
@@ -255,10 +255,12 @@ class RowSource(Source):
     """A source of rows in Arrow batches; the rows become named tuples of the columns, in the columns' order."""
 
     gives_rows: ClassVar[bool] = True
+    event_time_unit: TimeUnit | None = None
+    """The unit of whole numbers in the time columns; microseconds by default."""
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch from `read` into columns, event times and clock, without creating a Python object per row."""
-        return split_columns(batch, self.event_time, self.processing_time)
+        return split_columns(batch, self.event_time, self.processing_time, self.event_time_unit)
 
     def decode(self, batch: pa.RecordBatch) -> DecodedRows:
         """Turn a batch from `read` into named tuples with event times and clock, with the bad rows separate."""
@@ -273,18 +275,23 @@ class RowSource(Source):
             start: the row of the origin at which the batch starts.
             bad: the bad row.
         """
-        return DeadLetter(bad.row, label, f"{origin}, row {start + bad.index}: {bad.reason}", "")
+        return DeadLetter(bad.row, label, f"{origin}, {self.where(origin, start + bad.index)}: {bad.reason}", "")
 
     def refusal(self, label: str, origin: str, start: int, bad: BadRow) -> SourceError:
         """Return the error that stops a run without a dead-letter output; the arguments are those of `dead_letter`."""
-        problem = f"{label!r} cannot read row {start + bad.index} of {origin}"
-        return unreadable_row(problem, bad, way_out_for(self))
+        problem = f"{label!r} cannot read {self.where(origin, start + bad.index)} of {origin}"
+        row = shown(bad.row) if isinstance(bad.row, str) else repr(bad.row)
+        return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=way_out_for(self, self.advice(bad)))
 
+    def where(self, origin: str, row: int) -> str:
+        """Return how messages call a row of an origin."""
+        del origin
+        return f"row {row}"
 
-def unreadable_row(problem: str, bad: BadRow, way_out: str) -> SourceError:
-    """Return the error for a bad row, with the reason and the row; `problem` says where it is."""
-    row = shown(bad.row) if isinstance(bad.row, str) else repr(bad.row)
-    return SourceError(f"{problem}: {bad.reason}; the row is {row}", hint=way_out)
+    def advice(self, bad: BadRow) -> str:
+        """Return what the hint of an error suggests before it says what to do about any bad row."""
+        del bad
+        return ""
 
 
 def check_rows_read(label: str, origin: str, start: int, stop: int, end: int) -> None:
@@ -309,15 +316,15 @@ def check_rows_read(label: str, origin: str, start: int, stop: int, end: int) ->
         )
 
 
-def way_out_for(source: Source) -> str:
-    """Return what the hint of an error suggests for the bad rows of a source."""
+def way_out_for(source: Source, advice: str = "") -> str:
+    """Return what the hint of an error suggests for the bad rows of a source, behind particular advice."""
     if not source.is_bounded:
         return (
-            "send such rows to a separate output with .with_exception_handling() and start the run again, after "
+            f"{advice}send such rows to a separate output with .with_exception_handling() and start the run again, after "
             "dataflow-model upgrade if you add a sink for them; do not edit a file that has been read in part, since "
             "all of its rows would be read again"
         )
-    return "fix the row, or send such rows to a separate output with .with_exception_handling()"
+    return f"{advice}fix the row, or send such rows to a separate output with .with_exception_handling()"
 
 
 class ColumnSource(RowSource):
@@ -437,8 +444,8 @@ class ColumnSource(RowSource):
         if self.processing_time is None:
             return None
         read = functools.partial(self.read, origin)
-        last = last_clock_before(read, self.processing_time, row)
-        return first_clock_from(read, self.processing_time, row) if last is None else last
+        last = last_clock_before(read, self.processing_time, row, self.event_time_unit)
+        return first_clock_from(read, self.processing_time, row, self.event_time_unit) if last is None else last
 
     @abc.abstractmethod
     def schema(self) -> pa.Schema:
@@ -532,6 +539,7 @@ class DataFrameSource(RowSource):
     sequence: str | None = None
     watermark_origins: WatermarkOrigins = EVERYTHING
     id_columns: tuple[str, ...] = ()
+    event_time_unit: TimeUnit | None = attrs.field(default=None, converter=checked_unit)
 
     @property
     def feature(self) -> Feature:
@@ -565,4 +573,4 @@ class DataFrameSource(RowSource):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the DataFrame, which is a handle that only the driver can use."""
         rest = (self.event_time, self.processing_time, self.watermark, self.is_bounded, self.origin, self.sequence)
-        return type(self), (None, *rest, self.watermark_origins, self.id_columns)
+        return type(self), (None, *rest, self.watermark_origins, self.id_columns, self.event_time_unit)

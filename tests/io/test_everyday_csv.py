@@ -56,7 +56,7 @@ def test_values_in_quotes_hold_delimiters_line_breaks_and_quotes(file: Path) -> 
 def test_a_quote_that_is_not_closed_is_a_bad_row_and_the_rest_is_read(file: Path) -> None:
     rows, bad = read(file, 'at,note\n1,a\n2,"open\n3,"c"\n4,d\n')
     assert [row.at for row in rows] == [1, 3, 4]
-    assert bad == ["rows.csv, row 1: a quote is not closed"]
+    assert bad == ["rows.csv, line 3: a quote is not closed"]
 
 
 def test_quotes_can_be_ordinary_text(file: Path) -> None:
@@ -120,7 +120,7 @@ def test_rows_with_too_few_and_too_many_values_are_bad_rows(file: Path) -> None:
 def test_a_value_of_another_type_is_named_with_its_column(file: Path) -> None:
     rows, [reason] = read(file, "at,n\n1,10\nx,20\n", schema=pa.schema({"at": pa.int64(), "n": pa.int64()}))
     assert rows == [(1, 10)]
-    assert reason == "rows.csv, row 1: column 'at' is int64 and cannot hold 'x'"
+    assert reason == "rows.csv, line 3: column 'at' is int64 and cannot hold 'x'"
 
 
 def test_a_delimiter_at_the_end_of_each_line_makes_a_column_without_a_name(file: Path) -> None:

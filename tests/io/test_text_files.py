@@ -216,7 +216,7 @@ def test_a_line_in_another_encoding_is_a_bad_row(tmp_path: Path) -> None:
     assert [record.value for record in p.result.collected("lines")] == ["a", "b"]
     [letter] = [record.value for record in p.result.collected("bad")]
     assert letter.element == "\\xe9"
-    assert letter.reason.startswith("a.txt, row 1: it is not UTF-8")
+    assert letter.reason.startswith("a.txt, line 2: it is not UTF-8")
 
 
 def test_lines_have_no_columns_for_event_times(tmp_path: Path) -> None:
@@ -275,4 +275,4 @@ def test_bytes_that_an_encoding_does_not_have_are_shown_as_the_file_has_them(tmp
         _ = bad | "bad" >> dm.io.Collect()
     assert p.result is not None
     [letter] = [record.value for record in p.result.collected("bad")]
-    assert (letter.element, letter.reason) == ("Z\\x81", "a.txt, row 1: it is not cp1252")
+    assert (letter.element, letter.reason) == ("Z\\x81", "a.txt, line 2: it is not cp1252")

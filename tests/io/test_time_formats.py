@@ -145,7 +145,7 @@ def test_a_day_that_does_not_exist_is_a_bad_row(tmp_path: Path) -> None:
     rows, _, reasons = read(tmp_path / "a.csv", content, timestamp_formats=["%d/%m/%Y"])
     assert [row.v for row in rows] == [1]
     assert reasons == [
-        f"a.csv, row {place}: column 'at' is timestamp[us] and cannot hold '{text}'"
+        f"a.csv, line {place + 2}: column 'at' is timestamp[us] and cannot hold '{text}'"
         for place, text in ((1, "31/02/2024"), (2, "29/02/2023"))
     ]
 

@@ -1,0 +1,131 @@
+"""What sources of text files have in common: rows that are lines, and types that are inferred from the first ones."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import pyarrow as pa
+
+from dataflow_model.errors import SourceError
+from dataflow_model.io.file_identity import FileVersion
+from dataflow_model.io.file_source import BATCH_ROWS, HEAD_ROWS, FileSource
+from dataflow_model.io.line_numbers import line_of_row
+from dataflow_model.io.paths import file_below
+from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from dataflow_model.io.row_texts import RowTexts
+
+__all__ = ["LinesOfRows", "inferred"]
+
+_SAMPLE_ROWS: Final = 16_384
+_SAMPLE_BYTES: Final = 1 << 25
+
+
+class LinesOfRows(FileSource):
+    """Text files in which a row is a line, or several lines if quoted values contain line breaks."""
+
+    grows: ClassVar[bool] = True
+
+    def form_of(self, version: FileVersion) -> TextFormat:
+        """Return how the rows of a file are separated."""
+        del version
+        return TextFormat()
+
+    @property
+    def headers(self) -> int:
+        """The number of header rows at the beginning of a file."""
+        return 0
+
+    def check_file(self, path: str, expected: pa.Schema) -> None:
+        """Do nothing: a row that does not fit is a bad row."""
+
+    def count_rows(self, version: FileVersion) -> int:
+        """Count the rows below the header."""
+        return max(row_index(version, self.form_of(version)).count - self.headers, 0)
+
+    def count_appended(self, version: FileVersion, size: int, rows: int) -> int:
+        """Count the rows that were appended."""
+        return count_appended(version, self.form_of(version), size, rows + self.headers)
+
+    def where(self, origin: str, row: int) -> str:
+        """Return the line on which a row begins, or the row's number if the file cannot be read any more."""
+        try:
+            return f"line {self.line_of(FileVersion.of(file_below(self.paths, origin)), row)}"
+        except (OSError, SourceError, ValueError, StopIteration):
+            return f"row {row}"
+
+    def line_of(self, version: FileVersion, row: int) -> int:
+        """Return the line on which a row begins, from 1."""
+        return line_of_row(version, self.form_of(version), row + self.headers)
+
+    @abc.abstractmethod
+    def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
+        """Parse the named columns of rows of a file."""
+
+    def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Find the rows by the index and parse them."""
+        return self.parsed(path, columns, self.row_texts(path, start, stop))
+
+    def read_head(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Parse some first rows, without an index."""
+        with contextlib.closing(self.all_rows(FileVersion.of(path))) as parts:
+            first = next((texts for texts in parts if len(texts)), None)
+            if first is not None:
+                yield from self.parsed(path, columns, [first.part(0, min(HEAD_ROWS, len(first)))])
+
+    def row_texts(self, path: str, start: int, stop: int | None) -> Iterator[RowTexts]:
+        """Yield the texts of rows `[start, stop)` below the header, with at most the rows of a batch at a time."""
+        last = None if stop is None else stop + self.headers
+        version = FileVersion.of(path)
+        for texts in read_rows(version, self.form_of(version), start + self.headers, last):
+            for low in range(0, len(texts), BATCH_ROWS):
+                yield texts.part(low, low + BATCH_ROWS)
+
+    def sample(self, version: FileVersion) -> list[bytes]:
+        """Return the texts of a file's first rows: at most 16,384, and no more after 32 MiB."""
+        rows: list[bytes] = []
+        size = 0
+        with contextlib.closing(self.all_rows(version)) as parts:
+            for texts in parts:
+                unclosed = set(texts.unclosed)
+                for place in range(len(texts)):
+                    text = texts.text(place, place + 1)
+                    size += len(text)
+                    if place not in unclosed:
+                        rows.append(text if text.endswith((b"\n", b"\r")) else text + b"\n")
+                    if len(rows) >= _SAMPLE_ROWS or size >= _SAMPLE_BYTES:
+                        return rows
+        return rows
+
+    def all_rows(self, version: FileVersion) -> Generator[RowTexts, None, None]:
+        """Yield the texts of all rows below the header, without an index."""
+        headers = self.headers
+        for texts in split(version, self.form_of(version)):
+            yield texts.part(headers, len(texts))
+            headers = max(headers - len(texts), 0)
+
+
+def inferred(version: FileVersion, infer: Callable[[], pa.Schema], hint: str) -> pa.Schema:
+    """Infer a schema: instants no coarser than microseconds, and text if the type is unknown.
+
+    Raises:
+        SourceError: with the hint, if it cannot be inferred.
+    """
+    try:
+        schema = infer()
+    except (pa.ArrowException, ValueError) as error:
+        problem = str(error).splitlines()[0]
+        raise SourceError(f"the columns of {version.path} cannot be inferred: {problem}", hint=hint) from error
+    return pa.schema([pa.field(field.name, _settled(field.type)) for field in schema])
+
+
+def _settled(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ns" if kind.unit == "ns" else "us", kind.tz)
+    # Arrow reads text that is not UTF-8 as bytes; such rows are bad rows of text.
+    return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
