@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -15,7 +16,7 @@ from dataflow_model.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FileIdentity", "FileVersion", "digest_of", "has_status", "is_missing", "unreadable"]
+__all__ = ["FileIdentity", "FileVersion", "digest_of", "has_status", "is_missing", "missing", "unreadable"]
 
 _BLOCK: Final = 1 << 14
 
@@ -139,6 +140,22 @@ def is_missing(path: str) -> bool:
             return True
         raise unreadable(path, error) from error
     return False
+
+
+def missing(path: str, why: str, rows: int) -> SourceError:
+    """Return the error for a file that has disappeared since it was listed.
+
+    Args:
+        path: where it was.
+        why: what else is missing, to follow the name of the machine.
+        rows: how many of its rows have been read.
+    """
+    read = f"; {rows} of its rows have been read" if rows else ""
+    return SourceError(
+        f"{path} cannot be read: No such file or directory on {socket.gethostname()}{why}{read}",
+        hint="restore it, or mount its file system there; on_missing='skip' skips the unread rows of files that are "
+        "missing, and counts them as rows_lost",
+    )
 
 
 def unreadable(path: str, error: OSError) -> SourceError:

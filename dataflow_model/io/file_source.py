@@ -9,14 +9,14 @@ import itertools
 import operator
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import LOG, InvalidArgument, InvalidType, SourceError
-from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, is_missing, unreadable
+from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, is_missing, missing, unreadable
 from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.listed_folder import HIDDEN
 from dataflow_model.io.listing import Watch, list_files
@@ -63,6 +63,8 @@ _HEADS = 3
 
 _TRIES = 5
 """How often a file is examined again if it changes while it is examined."""
+
+OnMissing = Literal["fail", "skip"]
 
 _NO_DELAY = BoundedOutOfOrderness(Duration(0))
 
@@ -124,6 +126,13 @@ def checked_time(value: Any) -> str | Arrival | None:
     )
 
 
+def _checked_on_missing(value: Any) -> OnMissing | None:
+    if value in {None, "fail", "skip"}:
+        checked: OnMissing | None = value
+        return checked
+    raise InvalidArgument(f"`on_missing` must be 'fail', 'skip' or None, got {value!r}")
+
+
 @attrs.frozen(kw_only=True)
 class FileSource(ColumnSource):
     """Files of rows; a file is an origin, named by its path below the common directory of all.
@@ -135,6 +144,8 @@ class FileSource(ColumnSource):
         follow: whether files that appear later are read too, which makes the source unbounded. Files must appear
             whole: write them elsewhere on the same file system and rename them into place. A file that is replaced is
             read as a new one; of lines that are appended to a text file, only these.
+        on_missing: `"fail"` or `"skip"`: what happens when a file that was listed has disappeared. With `None`, a
+            followed source skips it if none of its rows was read and its folder is still there, and fails otherwise.
         given: the columns' names and types as the user states them, or `None` for those of the first file.
         is_inferred: whether `given` was inferred from the first file.
         record: where a run records the columns if they are not known yet.
@@ -149,6 +160,7 @@ class FileSource(ColumnSource):
     watermark: WatermarkEstimator = _NO_DELAY
     watermark_origins: WatermarkOrigins = EVERYTHING
     follow: bool = False
+    on_missing: OnMissing | None = attrs.field(default=None, converter=_checked_on_missing, eq=False)
     given: pa.Schema | None = None
     is_inferred: bool = attrs.field(default=False, eq=False, repr=False)
     record: ColumnRecord | None = attrs.field(default=None, eq=False, repr=False)
@@ -253,6 +265,8 @@ class FileSource(ColumnSource):
         self._check_found(listing.names)
         self._compared.compare(listing.names, known)
         removed = set(self._compared.removed)
+        if removed and self.follow and self.on_missing != "skip":
+            self._check_roots(removed)
         root = os.path.join(root_of(self.paths), "")  # noqa: PTH118 - text is enough
         changed = {}
         suspects: Iterable[str] = listing.suspects
@@ -302,6 +316,20 @@ class FileSource(ColumnSource):
             f"{path} was replaced before all rows of the old file had been read",
             hint="restore the old file until its rows are committed, and give the new file another name",
         )
+
+    def is_missing(self, origin: str) -> bool:
+        """Return whether there is no file of this name any more."""
+        return is_missing(file_below(self.paths, origin))
+
+    def check_may_skip(self, origin: str, rows: int) -> None:
+        """Log that a file which has disappeared is skipped, or raise `SourceError` according to `on_missing`."""
+        path = file_below(self.paths, origin)
+        folder_is_there = os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120 - text is enough
+        skips = self.follow and not rows and folder_is_there
+        if self.on_missing == "skip" or (self.on_missing is None and skips):
+            LOG.warning("%s has disappeared since it was listed; its unread rows are skipped", path)
+            return
+        raise missing(path, "" if folder_is_there else ", nor its folder", rows)
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read rows `[start, stop)` of a file, to its end when `stop` is `None`.
@@ -487,6 +515,20 @@ class FileSource(ColumnSource):
                 hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files",
             )
 
+    def _check_roots(self, removed: Collection[str]) -> None:
+        """Raise `SourceError` if files are missing since the folder that is followed is, such as an unmounted one.
+
+        If they were forgotten, all their rows would be read again once the folder is back.
+        """
+        absent = self._watch.absent_roots(self.paths)
+        if not absent:
+            return
+        for name in sorted(removed):
+            path = file_below(self.paths, name)
+            for root in absent:
+                if path.startswith(os.path.join(root, "")):  # noqa: PTH118
+                    raise missing(path, f", since the folder {root} that is followed is missing or not mounted", 0)
+
     # ------------------------------------------------------------------------------------------------------ polls
 
     def _look_at(self, name: str, path: str, before: Origin | None) -> Origin | None:
@@ -499,7 +541,7 @@ class FileSource(ColumnSource):
                 origin = self._origin(name, version, before)
                 status = os.stat(path)  # noqa: PTH116
             except (OSError, SourceError) as error:
-                if self.follow and is_missing(path):
+                if (self.follow or self.on_missing == "skip") and is_missing(path):
                     return None
                 if isinstance(error, OSError):
                     raise unreadable(path, error) from error

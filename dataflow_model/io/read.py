@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.io.file_source import FileSource
+    from dataflow_model.io.file_source import FileSource, OnMissing
     from dataflow_model.io.paths import PathLike
     from dataflow_model.plan.dofn import DeadLetter
     from dataflow_model.plan.time_units import TimeUnit
@@ -100,6 +100,7 @@ class ReadFiles(ReadRows[PCollection]):
         processing_time: str | None = None,
         watermark: WatermarkEstimator | None = None,
         follow: bool = False,
+        on_missing: OnMissing | None = None,
         schema: pa.Schema | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
@@ -113,6 +114,7 @@ class ReadFiles(ReadRows[PCollection]):
             watermark=checked_watermark(event_time, watermark, origins),
             watermark_origins=origins,
             follow=follow,
+            on_missing=on_missing,
             given=schema,
         ).bound()
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
@@ -143,6 +145,9 @@ class ReadParquet(ReadFiles):
         watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
         follow: also read files that appear later, which makes the collection unbounded. A file must appear complete:
             write it elsewhere on the same file system and rename it into place.
+        on_missing: `"fail"` or `"skip"`: what happens if a file disappears between being listed and being read. By
+            default, a followed file of which no row was read is skipped if its folder is still there, and everything
+            else is an error. Skipped files are logged, and counted as `files_skipped` and `rows_lost`.
         schema: the names and types of the columns, for when there is no file yet or the first file is not typical.
         watermark_origin: the column that names the partition of the input that a row belongs to, or `"file"`. Each
             partition then has its own watermark, and the source's watermark is the lowest of them. By default the whole
@@ -187,6 +192,7 @@ class FileOptions(WatermarkOptions, total=False):
     processing_time: str | None
     watermark: WatermarkEstimator | None
     follow: bool
+    on_missing: OnMissing | None
     schema: pa.Schema | None
 
 
@@ -376,7 +382,7 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
     Lines end with `\n` or `\r\n`. Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Args:
-        path, follow: as in `ReadParquet`.
+        path, follow, on_missing: as in `ReadParquet`.
         event_time: `None`, so that lines are at −∞ until a `dm.WithTimestamps(…)` assigns their times, or `dm.ARRIVAL`,
             which a followed folder requires.
         encoding: the encoding of the files, by its name in Python. A line in another encoding is a bad row.
@@ -409,6 +415,7 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         *,
         event_time: Arrival | None = None,
         follow: bool = False,
+        on_missing: OnMissing | None = None,
         encoding: str = "utf-8",
     ) -> None:
         if not (event_time is None or isinstance(event_time, Arrival)):
@@ -416,7 +423,9 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
                 f"`event_time` of ReadText must be None or dm.ARRIVAL, since lines have no columns, got {event_time!r}",
                 hint="read the times from the lines with dm.WithTimestamps(…)",
             )
-        self._lines: Any = _ReadLines(path, event_time=event_time, follow=follow, encoding=encoding)
+        self._lines: Any = _ReadLines(
+            path, event_time=event_time, follow=follow, on_missing=on_missing, encoding=encoding
+        )
 
     def with_exception_handling(
         self, tag: str = "dead_letters"

@@ -427,6 +427,25 @@ class ColumnSource(RowSource):
             version: the version that it had then.
         """
 
+    def is_missing(self, origin: str) -> bool:
+        """Return whether an origin that was listed does not exist any more; asked if it cannot be read, on a worker.
+
+        Its rows are then skipped and counted as `rows_lost`, unless `check_may_skip` raises.
+
+        Args:
+            origin: the name of the origin.
+        """
+        del origin
+        return False
+
+    def check_may_skip(self, origin: str, rows: int) -> None:
+        """Raise `SourceError` if the unread rows of an origin that has disappeared must not be skipped.
+
+        Args:
+            origin: the name of the origin.
+            rows: the number of rows of it that earlier micro-batches have read.
+        """
+
     @abc.abstractmethod
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read rows `[start, stop)` of an origin; runs on a worker.

@@ -276,8 +276,8 @@ class Feed:
                 stop = after.place_of(origin)
                 begin_at = before.place_of(origin) if after.is_same(origin, before) else 0
                 if stop > begin_at:
-                    part = Slice(label, origin, begin_at, stop, after.base(origin), after.version(origin))
-                    slices += self._cut(part)
+                    base, version = after.base(origin), after.version(origin)
+                    slices += self._cut(Slice(label, origin, begin_at, stop, base, version, read=begin_at))
         return slices
 
     def script_rows(self, start: Offset, end: Offset) -> list[tuple[str, int, int, dict[int, At]]]:
