@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Unpack, cast, overload
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.json_documents import JsonDocumentSource
+from dataflow_model.io.lines_of_rows import LinesOfRows
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
 from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.time import Duration
+from dataflow_model.time import Duration, duration
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Read
 from dataflow_model.transforms.pardo import check_dead_letters
@@ -31,8 +32,24 @@ if TYPE_CHECKING:
     from dataflow_model.io.paths import PathLike
     from dataflow_model.plan.dofn import DeadLetter
     from dataflow_model.plan.time_units import TimeUnit
+    from dataflow_model.time import DurationLike
 
 __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
+
+
+LINE_TIMEOUT: Final = "30 s"
+"""How long a stream waits for the end of the last line of a file that does not change."""
+
+
+def _checked_timeout(value: DurationLike | None) -> Duration | None:
+    """Return the argument `line_timeout`."""
+    length = None if value is None else duration(value)
+    if length is not None and length < Duration(0):
+        raise InvalidArgument(
+            f"`line_timeout` must not be negative, got {value!r}",
+            hint="pass '30 s', for example, or None to wait for the end of each line",
+        )
+    return length
 
 
 def checked_watermark(
@@ -90,6 +107,7 @@ class ReadFiles(ReadRows[PCollection]):
     """Read files of one format; a subclass sets the class of the source. The arguments are those of `ReadParquet`."""
 
     source_type: ClassVar[type[FileSource]]
+    _line_timeout: Duration | None = Duration(0)
 
     def __init__(
         self,
@@ -106,7 +124,10 @@ class ReadFiles(ReadRows[PCollection]):
     ) -> None:
         check_arguments(type(self), options)
         origins = origins_of(options)
-        source = self._source_type()(
+        made = self._source_type()
+        if follow and issubclass(self.source_type, LinesOfRows):
+            made = functools.partial(made, line_timeout=self._line_timeout)
+        source = made(
             paths=absolute_paths(path),
             event_time=event_time,
             event_time_unit=event_time_unit,
@@ -233,6 +254,8 @@ class ReadCsv(ReadFiles):
         skip_rows: the number of lines at the beginning of each file that are skipped. A first line such as `sep=;`, as
             Excel writes it, is skipped in any case, and names the delimiter.
         encoding: the encoding of the files, by its name in Python. Text in another encoding makes its row a bad row.
+        line_timeout: how long a followed file must be unchanged for a last line without a line end to be a row; `None`
+            to wait for the end in any case. Until then it is counted as `lines_unfinished`.
 
     Raises:
         InvalidArgument: if options contradict each other, `rename` names a column that does not exist, or `ReadParquet`
@@ -285,8 +308,10 @@ class ReadCsv(ReadFiles):
         comment: str | None = None,
         skip_rows: int = 0,
         encoding: str = "utf-8",
+        line_timeout: DurationLike | None = LINE_TIMEOUT,
         **options: Unpack[FileOptions],
     ) -> None:
+        self._line_timeout = _checked_timeout(line_timeout)
         self._written = CsvOptions(
             delimiter=delimiter,
             quote=quote,
@@ -365,8 +390,10 @@ class ReadJson(ReadFiles):
         event_time: str | Arrival | None,
         mixed: Literal["text"] | None = None,
         lines: bool = True,
+        line_timeout: DurationLike | None = LINE_TIMEOUT,
         **options: Unpack[FileOptions],
     ) -> None:
+        self._line_timeout = _checked_timeout(line_timeout)
         self._json: Any = functools.partial(JsonSource if lines else JsonDocumentSource, mixed=mixed)
         super().__init__(path, event_time=event_time, **options)
 
@@ -386,6 +413,7 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         event_time: `None`, so that lines are at −∞ until a `dm.WithTimestamps(…)` assigns their times, or `dm.ARRIVAL`,
             which a followed folder requires.
         encoding: the encoding of the files, by its name in Python. A line in another encoding is a bad row.
+        line_timeout: as in `ReadCsv`.
 
     Raises:
         InvalidArgument: if `follow` is set without event times.
@@ -417,6 +445,7 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         follow: bool = False,
         on_missing: OnMissing | None = None,
         encoding: str = "utf-8",
+        line_timeout: DurationLike | None = LINE_TIMEOUT,
     ) -> None:
         if not (event_time is None or isinstance(event_time, Arrival)):
             raise InvalidType(
@@ -424,7 +453,12 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
                 hint="read the times from the lines with dm.WithTimestamps(…)",
             )
         self._lines: Any = _ReadLines(
-            path, event_time=event_time, follow=follow, on_missing=on_missing, encoding=encoding
+            path,
+            event_time=event_time,
+            follow=follow,
+            on_missing=on_missing,
+            encoding=encoding,
+            line_timeout=line_timeout,
         )
 
     def with_exception_handling(
@@ -452,8 +486,18 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
 class _ReadLines(ReadFiles):
     """Read lines as rows with one column."""
 
-    def __init__(self, path: PathLike | Iterable[PathLike], *, encoding: str, **options: Any) -> None:
+    source_type = TextSource
+
+    def __init__(
+        self,
+        path: PathLike | Iterable[PathLike],
+        *,
+        encoding: str,
+        line_timeout: DurationLike | None,
+        **options: Any,
+    ) -> None:
         self._encoding = encoding
+        self._line_timeout = _checked_timeout(line_timeout)
         super().__init__(path, schema=LINES, **options)
 
     def _source_type(self) -> Callable[..., FileSource]:

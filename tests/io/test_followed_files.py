@@ -170,18 +170,6 @@ def test_of_a_file_that_grows_again_and_again_one_index_is_kept(tmp_path: Path) 
     ] == [26]
 
 
-def test_a_last_line_without_an_end_is_a_row_and_may_not_be_continued(tmp_path: Path) -> None:
-    file = tmp_path / "log.csv"
-    file.write_text("at\n1\n2")
-    reader = Reader(Folder(tmp_path, "csv"))
-    assert reader.micro_batch() == [1, 2]
-    file.write_text("at\n1\n2\n3")
-    assert reader.micro_batch() == [3]
-    file.write_text("at\n1\n2\n34\n")
-    with pytest.raises(SourceError, match=r"log\.csv had no line end when it was read.*\nHint: append whole lines"):
-        reader.micro_batch()
-
-
 def appended(tmp_path: Path, *contents: str | bytes, name: str = "log.csv", **options: Any) -> list[list[str]]:
     """Return the rows that a source reads of a file as it grows."""
     schema = pa.schema({"at": pa.int64(), "note": pa.string()})

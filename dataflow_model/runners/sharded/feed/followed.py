@@ -91,7 +91,8 @@ class Followed:
         for name in listing.gone:
             if self._left(name):
                 source.check_may_skip(name, self.place_of(name))
-        counts: Counter[str] = Counter(rows_lost=sum(map(self._left, listing.gone)))
+        counts: Counter[str] = Counter(listing.counts)
+        counts.update(rows_lost=sum(map(self._left, listing.gone)))
         counts["files_skipped"] = sum(self._left(name) > 0 == self.place_of(name) for name in listing.gone)
         for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda listed: listed.name):
             name, rows, version = origin.name, origin.row_count, list(origin.version or ())

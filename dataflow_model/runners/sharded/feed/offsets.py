@@ -201,7 +201,7 @@ class Feed:
         follows = self._follows() and not (until_drained and start["listed"] == self.sequencer)
         end["listed"] = self.sequencer if until_drained else None
         begins = not set(end["begun"]) <= set(start["begun"])
-        self._list(start, end, committed, polls=begins or follows)
+        self._list(start, end, committed, polls=begins or follows, is_last=until_drained)
         rows, totals = end["rows"], end["totals"]
         enough = bool(committed.get("enough"))
         if not drain and not enough:
@@ -338,8 +338,10 @@ class Feed:
     def _follows(self) -> bool:
         return any(not read.source.is_bounded for read in self.reads)
 
-    def _list(self, start: Offset, end: Offset, committed: Mapping[str, Any], *, polls: bool) -> None:
+    def _list(self, start: Offset, end: Offset, committed: Mapping[str, Any], *, polls: bool, is_last: bool) -> None:
         """Store in `end` what there is to read; bounded sources are listed once, others whenever `polls` is set.
+
+        If this `is_last` poll, sources wait for nothing.
 
         An origin of a bounded source may change before its first row is read, for example if a damaged file is
         repaired. From then on it has the version that was read. A source that holds its rows always has its own.
@@ -352,6 +354,7 @@ class Feed:
             with exits_reported(label):
                 if not source.is_bounded:
                     followed = Followed.of(start, label)
+                    source = source.drained() if is_last and polls else source
                     _store(end, label, followed.poll(source, end["clock"]) if polls else followed.unpolled())
                     continue
                 end["rows"][label] = dict(start["rows"].get(label, {}))
