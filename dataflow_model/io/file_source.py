@@ -29,6 +29,7 @@ from dataflow_model.io.listed_folder import HIDDEN
 from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, file_below, root_of
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
+from dataflow_model.plan.natural_order import natural
 from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.replay_clock import last_clock_before
@@ -215,7 +216,7 @@ class FileSource(ColumnSource):
     # ---------------------------------------------------------------------------------------------- ColumnSource
 
     def origins(self) -> list[Origin]:
-        """List the files in order of name, with their numbers of rows; one that has not changed is not opened again.
+        """List the files in natural order, with their numbers of rows; one that has not changed is not opened again.
 
         Raises:
             SourceError: when there is none and none is waited for, or one cannot be read or has other columns.
@@ -224,7 +225,7 @@ class FileSource(ColumnSource):
         for name in changes.gone:
             del self._listed[name]
         self._listed.update((origin.name, origin._replace(replaced=False)) for origin in changes.origins)
-        return [self._listed[name] for name in sorted(self._listed)]
+        return [self._listed[name] for name in sorted(self._listed, key=natural)]
 
     def poll(self, known: Known, clock: int) -> Changes:
         """Return the files that are new or have changed; only these are opened.

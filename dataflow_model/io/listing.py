@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from dataflow_model.io.file_identity import is_missing
 from dataflow_model.io.listed_folder import ListedFolder, Names
 from dataflow_model.io.paths import root_of
+from dataflow_model.plan.natural_order import natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -270,9 +271,9 @@ class Watch:
 
 
 def list_files(paths: tuple[str, ...]) -> list[str]:
-    """Return the files that the paths match now, sorted, each relative to `root_of(paths)`.
+    """Return the files that the paths match now, in natural order, each relative to `root_of(paths)`.
 
     Raises:
         SourceError: when a directory cannot be listed.
     """
-    return sorted(Watch().look(paths).names)
+    return sorted(Watch().look(paths).names, key=natural)

@@ -149,10 +149,10 @@ class ReadFiles(ReadRows[PCollection]):
 class ReadParquet(ReadFiles):
     """Read the rows of Parquet files as named tuples.
 
-    Each file is an origin: its rows keep their order, and files are read in order of their names. Only the row groups
-    that contain the requested rows are read. The columns are those of the first file. A file that lacks one of them, or
-    has it with another type, is rejected, and the error names the file; additional columns are ignored. Files and
-    directories whose names begin with `_` or `.` are skipped.
+    Each file is an origin: its rows keep their order, and files are read in natural order of their names, `2024-1-2`
+    before `2024-1-10`. Only the row groups that contain the requested rows are read. The columns are those of the first
+    file. A file that lacks one of them, or has it with another type, is rejected, and the error names the file;
+    additional columns are ignored. Files and directories whose names begin with `_` or `.` are skipped.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; mounted file systems only.

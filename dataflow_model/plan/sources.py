@@ -49,7 +49,7 @@ class Origin(NamedTuple):
     """A part of a source with an order of its own, such as a file or a partition.
 
     Attributes:
-        name: a name that is stable across runs; it orders origins at equal ticks.
+        name: a name that is stable across runs; it orders origins at equal ticks, in natural order.
         rows: the number of rows, or `None` if it is not known: a bounded source is then read once more, to count them;
             an unbounded one has to know it.
         version: numbers and text that differ when the origin has changed; `None` if it cannot change.

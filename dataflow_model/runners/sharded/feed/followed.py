@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.plan.natural_order import natural
 from dataflow_model.plan.sources import Origin
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Followed:
         counts: Counter[str] = Counter(listing.counts)
         counts.update(rows_lost=sum(map(self._left, listing.gone)))
         counts["files_skipped"] = sum(self._left(name) > 0 == self.place_of(name) for name in listing.gone)
-        for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda listed: listed.name):
+        for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda listed: natural(listed.name)):
             name, rows, version = origin.name, origin.row_count, list(origin.version or ())
             is_known = name in self.totals or name in self.done
             if not is_known or origin.replaced:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 import attrs
 
 from dataflow_model.micros import wall_clock
+from dataflow_model.plan.natural_order import natural
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.engine.user_code import exits_reported
@@ -272,7 +273,7 @@ class Feed:
         readable = {read.label for read in self.reads if read.source.as_columns is not None}
         for label in sorted(readable & end["rows"].keys()):
             before, after = Followed.of(start, label), Followed.of(end, label)
-            for origin in sorted([*after.rows, *after.completed]):
+            for origin in sorted([*after.rows, *after.completed], key=natural):
                 stop = after.place_of(origin)
                 begin_at = before.place_of(origin) if after.is_same(origin, before) else 0
                 if stop > begin_at:
