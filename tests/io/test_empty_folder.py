@@ -10,11 +10,15 @@ import pytest
 
 import dataflow_model as dm
 from tests.support.micro_batches import Streamed
+from tests.support.pipelines import start, streaming
 from tests.support.runners.local_streams import Stepped
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 READERS: dict[str, Any] = {"csv": dm.io.ReadCsv, "json": dm.io.ReadJson, "parquet": dm.io.ReadParquet}
 formats = pytest.mark.parametrize("kind", READERS)
@@ -87,3 +91,26 @@ def test_so_it_does_on_several_shards(tmp_path: Path, kind: str, way: str) -> No
     put(folder, kind, "1", [1])
     streamed.step()
     assert [record.value for record in streamed.collected("sums")] == [("a", 1)]
+
+
+def test_on_spark_the_first_file_decides_and_a_line_that_is_cut_waits(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    runner = streaming(spark, tmp_path / "checkpoint", shards=2)
+    result = start(runner, summing(folder, "csv", "names"))
+    put(folder, "csv", "1", [1])
+    file = folder / "1.csv"
+    with file.open("a") as log:
+        log.write("2024-01-01T00:00:00Z,a,1")
+    wait_for(result, lambda: len(result.collected("sums")) == 1)
+    with file.open("a") as log:
+        log.write("0\n2024-01-01T00:0")
+    wait_for(result, lambda: len(result.collected("sums")) == 2)
+    result.stop()
+    assert result.metrics()["rows"]["lines_unfinished"] == 1
+    with file.open("a") as log:
+        log.write("0:00Z,a,100\n2024-01-01T00:00:00Z,a,1000")
+    result = start(runner, summing(folder, "csv", "names"), "drained")
+    result.wait_until_finish()
+    assert [record.value for record in result.collected("sums")][:3] == [("a", 1), ("a", 11), ("a", 111)]
+    assert result.collected("sums")[-1].value == ("a", 1_111)
