@@ -41,6 +41,7 @@ HERE = re.escape(socket.gethostname())
 
 def followed(folder: Folder, *, grouped: bool = False, **options: Any) -> Callable[[dm.Pipeline], None]:
     """Return a pipeline that reads a folder, and moves the file `b` away when it sees the first row."""
+    options = {"follow": True, **options}
     file, away, mark = folder.file("b"), folder.path.parent / "away", folder.path.parent / "moved"
 
     def change(row: Any) -> int:
@@ -51,7 +52,7 @@ def followed(folder: Folder, *, grouped: bool = False, **options: Any) -> Callab
 
     def build(p: dm.Pipeline) -> None:
         make = dm.io.ReadParquet if folder.kind == "parquet" else dm.io.ReadCsv
-        rows = p | "rows" >> make(folder.path, event_time="at", schema=SCHEMA, **{"follow": True, **options})
+        rows = p | "rows" >> make(folder.path, event_time="at", schema=SCHEMA, **options)
         numbers = rows | dm.Map(change)
         if grouped:
             pairs = numbers | dm.Map(lambda number: ("all", number))
