@@ -323,9 +323,9 @@ def way_out_for(source: Source, advice: str = "") -> str:
     """Return what the hint of an error suggests for the bad rows of a source, behind particular advice."""
     if not source.is_bounded:
         return (
-            f"{advice}send such rows to a separate output with .with_exception_handling() and start the run again, after "
-            "dataflow-model upgrade if you add a sink for them; do not edit a file that has been read in part, since "
-            "all of its rows would be read again"
+            f"{advice}send such rows to a separate output with .with_exception_handling() and start the run again, "
+            "after dataflow-model upgrade if you add a sink for them; do not edit a file that has been read in part, "
+            "since all of its rows would be read again"
         )
     return f"{advice}fix the row, or send such rows to a separate output with .with_exception_handling()"
 

@@ -25,6 +25,9 @@ _NANOS: Final = 1_000
 _EARLIEST: Final = int(dt.datetime(1990, 1, 1, tzinfo=dt.UTC).timestamp())
 _END_OF_JANUARY: Final = 31 * 86_400 * 1_000_000
 """The end of January 1970 in microseconds."""
+_WHOLE_SECOND: Final = 1_000_000
+_ROUND: Final = 1_400_000_000, 1_790_000_000
+"""The first and the last second for which round numbers are rather seconds than multiples of whole seconds."""
 _FEW: Final = 0.05
 """The share of values that may be outside of the plausible years, such as 0 for a time that is not known."""
 _MOST: Final = 2**63 - 1
@@ -106,6 +109,9 @@ def check_unit(column: pa.Array, name: str, option: str) -> None:
     least, greatest = float(np.quantile(numbers, _FEW)), float(numbers.max())
     for unit, per_second in (("s", 1), ("ms", 1_000)):
         if least < _EARLIEST * per_second or greatest >= min(_END_OF_JANUARY, 2**32 * per_second):
+            continue
+        is_recent = _ROUND[0] * per_second <= least and greatest <= _ROUND[1] * per_second
+        if not is_recent and not (numbers % _WHOLE_SECOND).any():  # whole seconds, in microseconds
             continue
         number = int(greatest)
         text = dt.datetime.fromtimestamp(number // per_second, dt.UTC).isoformat().replace("+00:00", "Z")

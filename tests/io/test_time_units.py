@@ -79,10 +79,27 @@ def test_a_missing_unit_is_noticed_and_the_hint_names_it(tmp_path: Path, kind: s
 
 
 @pytest.mark.parametrize(
-    "numbers", [[1, 2, 3], [0, 3_600_000_000], [1_709_315_512_577_000], [-5], [None], [], [0, 60_000_000, 2**40]]
+    "numbers",
+    [
+        [1, 2, 3],
+        [0, 3_600_000_000],
+        [1_709_315_512_577_000],
+        [-5],
+        [None],
+        [],
+        [0, 60_000_000, 2**40],
+        [1_000_000_000],
+        [3_600_000_000],
+    ],
 )
 def test_other_numbers_are_microseconds(numbers: list[int | None]) -> None:
     check_unit(pa.array(numbers, pa.int64()), "at", "event_time")
+
+
+def test_round_numbers_of_recent_years_are_seconds() -> None:
+    for number, unit in ((1_700_000_000, "s"), (1_700_000_000_000, "ms")):
+        with pytest.raises(dm.InvalidArgument, match=f"event_time_unit='{unit}'"):
+            check_unit(pa.array([number]), "at", "event_time")
 
 
 def test_some_unknown_times_do_not_hide_a_missing_unit() -> None:

@@ -108,5 +108,5 @@ def test_a_clock_that_goes_back_behind_a_row_without_a_clock_is_an_error_however
 ) -> None:
     source = _source(tmp_path, [10, 20, "", "", 15, 30])
     for start in range(5):
-        with pytest.raises(SourceError, match=r"goes backward from .*20.* to 15 at row 4\n"):
+        with pytest.raises(SourceError, match=r"goes backward from .*20.* to 15 at line 6\n"):
             list(source.read("a.csv", start, None))
