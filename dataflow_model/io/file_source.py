@@ -97,7 +97,10 @@ def _checked_on_missing(value: Any) -> OnMissing | None:
     if value in {None, "fail", "skip"}:
         checked: OnMissing | None = value
         return checked
-    raise InvalidArgument(f"`on_missing` must be 'fail', 'skip' or None, got {value!r}")
+    raise InvalidArgument(
+        f"`on_missing` must be 'fail', 'skip' or None, got {value!r}",
+        hint="pass 'skip' to count the rows of files that have disappeared instead of failing",
+    )
 
 
 @attrs.frozen(kw_only=True)
