@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -15,7 +16,16 @@ from dataflow_model.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FileIdentity", "FileVersion", "digest_of", "has_status", "is_missing", "unreadable"]
+__all__ = [
+    "FileIdentity",
+    "FileVersion",
+    "digest_of",
+    "has_status",
+    "is_missing",
+    "missing",
+    "unfinished_since",
+    "unreadable",
+]
 
 _BLOCK: Final = 1 << 14
 
@@ -66,12 +76,15 @@ class FileIdentity(NamedTuple):
         modified: nanoseconds since the epoch.
         inode: as the file system numbers it.
         digest: of the first and the last 16 KiB.
+        since: if the file ends with a line that is not finished and was not read, when it was first seen in this state,
+            by the clock of the stream; else 0.
     """
 
     size: int
     modified: int
     inode: int
     digest: str
+    since: int = 0
 
     @classmethod
     def of(cls, version: FileVersion) -> Self:
@@ -85,8 +98,8 @@ class FileIdentity(NamedTuple):
     @classmethod
     def from_version(cls, version: Sequence[int | str]) -> Self:
         """Return what was written into an offset as numbers and text."""
-        size, modified, inode, digest = version
-        return cls(int(size), int(modified), int(inode), str(digest))
+        size, modified, inode, digest, *since = version
+        return cls(int(size), int(modified), int(inode), str(digest), *map(int, since))
 
     def is_same_file(self, other: Self) -> bool:
         """Return whether `other` is a later identity of the same file, to which nothing has been appended."""
@@ -99,6 +112,11 @@ class FileIdentity(NamedTuple):
             OSError: when the file cannot be read.
         """
         return other.size > self.size and digest_of(path, self.size) == self.digest
+
+
+def unfinished_since(version: Sequence[int | str] | None) -> int:
+    """Return the `since` of an identity that was written into an offset; 0 if there is none."""
+    return 0 if version is None else FileIdentity.from_version(version).since
 
 
 def has_status(version: Sequence[int | str], status: os.stat_result) -> bool:
@@ -139,6 +157,22 @@ def is_missing(path: str) -> bool:
             return True
         raise unreadable(path, error) from error
     return False
+
+
+def missing(path: str, why: str, rows: int) -> SourceError:
+    """Return the error for a file that has disappeared since it was listed.
+
+    Args:
+        path: where it was.
+        why: what else is missing, to follow the name of the machine.
+        rows: how many of its rows have been read.
+    """
+    read = f"; {rows} of its rows have been read" if rows else ""
+    return SourceError(
+        f"{path} cannot be read: No such file or directory on {socket.gethostname()}{why}{read}",
+        hint="restore it, or mount its file system there; on_missing='skip' skips the unread rows of files that are "
+        "missing, and counts them as rows_lost",
+    )
 
 
 def unreadable(path: str, error: OSError) -> SourceError:

@@ -5,23 +5,31 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
-import itertools
 import operator
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import LOG, InvalidArgument, InvalidType, SourceError
-from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, is_missing, unreadable
+from dataflow_model.io.file_identity import (
+    FileIdentity,
+    FileVersion,
+    has_status,
+    is_missing,
+    missing,
+    unreadable,
+)
 from dataflow_model.io.folder_alarm import FolderAlarm
+from dataflow_model.io.known_files import Compared, Listed, Unfinished, is_over
 from dataflow_model.io.listed_folder import HIDDEN
 from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, file_below, root_of
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
+from dataflow_model.plan.natural_order import natural
 from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.replay_clock import last_clock_before
@@ -39,10 +47,8 @@ from dataflow_model.plan.watermarks import (
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, KeysView
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Collection, Iterable, Iterator
 
-    from dataflow_model.io.listed_folder import Names
     from dataflow_model.plan.column_record import ColumnRecord
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.sources import Known
@@ -64,46 +70,9 @@ _HEADS = 3
 _TRIES = 5
 """How often a file is examined again if it changes while it is examined."""
 
+OnMissing = Literal["fail", "skip"]
+
 _NO_DELAY = BoundedOutOfOrderness(Duration(0))
-
-
-class _Listed(dict[str, Origin]):
-    """The files of the last listing, so that only new ones are opened; not pickled with the source."""
-
-    def names(self) -> KeysView[str]:
-        """Return the names of all files."""
-        return self.keys()
-
-    def has_names_of(self, other: Known) -> bool:
-        """Return `False`, since this dict is changed in place."""
-        del other
-        return False
-
-    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        return type(self), ()
-
-
-class _Compared:
-    """The difference between the names of a listing and the known ones, computed again only if either have changed."""
-
-    def __init__(self) -> None:
-        self._names: Names | None = None
-        self._known: Known | None = None
-        self.new: AbstractSet[str] = set()
-        self.removed: AbstractSet[str] = set()
-
-    def compare(self, names: Names, known: Known) -> None:
-        """Set `new` and `removed`; `names` must be a new object whenever a name has changed."""
-        if names is self._names and self._known is not None and known.has_names_of(self._known):
-            return
-        known_names = known.names()
-        self._names, self._known = names, known
-        self.new = set(itertools.filterfalse(known_names.__contains__, names))
-        are_all_there = len(names) - len(self.new) == len(known_names)
-        self.removed = set() if are_all_there else known_names - names.keys()
-
-    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        return type(self), ()
 
 
 def _is_as_listed(path: str, version: tuple[int | str, ...]) -> bool:
@@ -124,6 +93,16 @@ def checked_time(value: Any) -> str | Arrival | None:
     )
 
 
+def _checked_on_missing(value: Any) -> OnMissing | None:
+    if value in {None, "fail", "skip"}:
+        checked: OnMissing | None = value
+        return checked
+    raise InvalidArgument(
+        f"`on_missing` must be 'fail', 'skip' or None, got {value!r}",
+        hint="pass 'skip' to count the rows of files that have disappeared instead of failing",
+    )
+
+
 @attrs.frozen(kw_only=True)
 class FileSource(ColumnSource):
     """Files of rows; a file is an origin, named by its path below the common directory of all.
@@ -135,6 +114,8 @@ class FileSource(ColumnSource):
         follow: whether files that appear later are read too, which makes the source unbounded. Files must appear
             whole: write them elsewhere on the same file system and rename them into place. A file that is replaced is
             read as a new one; of lines that are appended to a text file, only these.
+        on_missing: `"fail"` or `"skip"`: what happens when a file that was listed has disappeared. With `None`, a
+            followed source skips it if none of its rows was read and its folder is still there, and fails otherwise.
         given: the columns' names and types as the user states them, or `None` for those of the first file.
         is_inferred: whether `given` was inferred from the first file.
         record: where a run records the columns if they are not known yet.
@@ -150,14 +131,16 @@ class FileSource(ColumnSource):
     watermark: WatermarkEstimator = _NO_DELAY
     watermark_origins: WatermarkOrigins = EVERYTHING
     follow: bool = False
+    on_missing: OnMissing | None = attrs.field(default=None, converter=_checked_on_missing, eq=False)
     given: pa.Schema | None = None
     is_inferred: bool = attrs.field(default=False, eq=False, repr=False)
     record: ColumnRecord | None = attrs.field(default=None, eq=False, repr=False)
     columns: tuple[str, ...] | None = None
     sets_aside: bool = attrs.field(default=False, eq=False, repr=False)
-    _listed: _Listed = attrs.field(init=False, eq=False, repr=False, factory=_Listed)
+    _listed: Listed = attrs.field(init=False, eq=False, repr=False, factory=Listed)
     _watch: Watch = attrs.field(init=False, eq=False, repr=False, factory=Watch)
-    _compared: _Compared = attrs.field(init=False, eq=False, repr=False, factory=_Compared)
+    _unfinished: Unfinished = attrs.field(init=False, eq=False, repr=False, factory=Unfinished)
+    _compared: Compared = attrs.field(init=False, eq=False, repr=False, factory=Compared)
     is_bounded: bool = attrs.field(init=False, default=attrs.Factory(lambda self: not self.follow, takes_self=True))
     kind: ClassVar[str] = "file"
     origins_end: ClassVar[bool] = True
@@ -216,6 +199,21 @@ class FileSource(ColumnSource):
         """
         raise NotImplementedError
 
+    @property
+    def timeout(self) -> Duration | None:
+        """How long a last line without an end is waited for; `None` for as long as the run takes."""
+        return Duration(0)
+
+    def count_unfinished(self, version: FileVersion) -> int:
+        """Return how many of a file's last rows depend on what may be appended to it."""
+        del version
+        return 0
+
+    def is_begun(self, version: FileVersion) -> bool:
+        """Return whether a file contains enough to check its columns."""
+        del version
+        return True
+
     @abc.abstractmethod
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read the named columns of rows `[start, stop)`."""
@@ -227,7 +225,7 @@ class FileSource(ColumnSource):
     # ---------------------------------------------------------------------------------------------- ColumnSource
 
     def origins(self) -> list[Origin]:
-        """List the files in order of name, with their numbers of rows; one that has not changed is not opened again.
+        """List the files in natural order, with their numbers of rows; one that has not changed is not opened again.
 
         Raises:
             SourceError: when there is none and none is waited for, or one cannot be read or has other columns.
@@ -236,7 +234,7 @@ class FileSource(ColumnSource):
         for name in changes.gone:
             del self._listed[name]
         self._listed.update((origin.name, origin._replace(replaced=False)) for origin in changes.origins)
-        return [self._listed[name] for name in sorted(self._listed)]
+        return [self._listed[name] for name in sorted(self._listed, key=natural)]
 
     def poll(self, known: Known, clock: int) -> Changes:
         """Return the files that are new or have changed; only these are opened.
@@ -247,36 +245,43 @@ class FileSource(ColumnSource):
         Raises:
             SourceError: as `origins` does, and when a file was changed in a way that does not tell which rows are new.
         """
-        del clock
-        return self._changes(known, full=False)
+        return self._changes(known, full=False, clock=clock)
 
     def alarm(self) -> FolderAlarm | None:
         """Return an alarm for files that appear in the directories of the last poll; `None` except on Linux."""
         return FolderAlarm.open(self._watch.folders)
 
-    def _changes(self, known: Known, *, full: bool) -> Changes:
+    def _changes(self, known: Known, *, full: bool, clock: int | None = None) -> Changes:
         listing = self._watch.look(self.paths, full=full)
         self._check_found(listing.names)
         self._compared.compare(listing.names, known)
         removed = set(self._compared.removed)
+        if removed and self.follow and self.on_missing != "skip":
+            self._check_roots(removed)
         root = os.path.join(root_of(self.paths), "")  # noqa: PTH118 - text is enough
         changed = {}
         suspects: Iterable[str] = listing.suspects
         if suspects is not listing.names:
             suspects = self._compared.new | set(suspects)
+        finished = self._unfinished.finished(known, clock, self.timeout) if self.grows else set()
+        if finished:
+            suspects = [*suspects, *(name for name in finished if name in listing.names)]
         for name in suspects:
             before = known.get(name)
-            if before is None or before.version is None or not _is_as_listed(root + name, before.version):
+            version = None if before is None or name in finished else before.version
+            if version is None or not _is_as_listed(root + name, version):
                 changed[name] = before
         self._watch.looked()
         origins = []
         for name, before in sorted(changed.items(), key=operator.itemgetter(0)):
-            origin = self._look_at(name, root + name, before)
+            origin = self._look_at(name, root + name, before, clock)
             if origin is not None:
                 origins.append(origin)
             elif before is not None:
                 removed.add(name)
-        return Changes(origins, removed)
+        if not self.grows:
+            return Changes(origins, removed)
+        return Changes(origins, removed, self._unfinished.note(origins, removed, known))
 
     def version_of(self, origin: str) -> FileIdentity:
         """Return the identity of a file, which distinguishes it from another one of the same name.
@@ -308,6 +313,20 @@ class FileSource(ColumnSource):
             f"{path} was replaced before all rows of the old file had been read",
             hint="restore the old file until its rows are committed, and give the new file another name",
         )
+
+    def is_missing(self, origin: str) -> bool:
+        """Return whether there is no file of this name any more."""
+        return is_missing(file_below(self.paths, origin))
+
+    def check_may_skip(self, origin: str, rows: int) -> None:
+        """Log that a file which has disappeared is skipped, or raise `SourceError` according to `on_missing`."""
+        path = file_below(self.paths, origin)
+        folder_is_there = os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120 - text is enough
+        skips = self.follow and not rows and folder_is_there
+        if self.on_missing == "skip" or (self.on_missing is None and skips):
+            LOG.warning("%s has disappeared since it was listed; its unread rows are skipped", path)
+            return
+        raise missing(path, "" if folder_is_there else ", nor its folder", rows)
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read rows `[start, stop)` of a file, to its end when `stop` is `None`.
@@ -369,11 +388,10 @@ class FileSource(ColumnSource):
                 f"there is no {self.kind} file in {', '.join(self.paths)} yet, so the columns are not known",
                 hint="pass schema=pa.schema({…})",
             )
-        root = root_of(self.paths)
-        first_schema = self.first_schema(str(Path(root, name)) for name in names)
+        first_schema = self._first_schema(names)
         if first_schema is None:
             raise SourceError(
-                f"{Path(root, names[0])} has no rows, so the types of its columns are not known",
+                f"{Path(root_of(self.paths), names[0])} has no rows, so the types of its columns are not known",
                 hint="pass schema=pa.schema({…}) to set the columns and their types",
             )
         self._check_columns(first_schema)
@@ -382,6 +400,11 @@ class FileSource(ColumnSource):
             attrs.evolve(self, given=first_schema, is_inferred=True).log_columns()
             self._check_unit(first_schema)
         return first_schema
+
+    def _first_schema(self, names: Iterable[str]) -> pa.Schema | None:
+        """Return the columns of the first file that has rows to infer them from; `None` if there is no such file."""
+        root = root_of(self.paths)
+        return self.first_schema(str(Path(root, name)) for name in names)
 
     def log_columns(self) -> None:
         """Log the columns that were inferred; not those that the files themselves declare."""
@@ -412,12 +435,15 @@ class FileSource(ColumnSource):
             InvalidArgument: when a time column is not among them.
             SourceError: when a file cannot be read.
         """
-        if not list_files(self.paths):
+        names = list_files(self.paths)
+        if not names:
             return self
         if self.given is not None:
             if not self.is_inferred:
                 self._check_unit(self.full_schema())
             return self
+        if self.follow and self._first_schema(names) is None:
+            return self  # the first file with rows decides
         bound = attrs.evolve(self, given=self.full_schema(), is_inferred=True)
         bound.log_columns()
         bound._check_unit(bound.full_schema())  # noqa: SLF001 - it is of this class
@@ -493,19 +519,33 @@ class FileSource(ColumnSource):
                 hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files",
             )
 
+    def _check_roots(self, removed: Collection[str]) -> None:
+        """Raise `SourceError` if files are missing since the folder that is followed is, such as an unmounted one.
+
+        If they were forgotten, all their rows would be read again once the folder is back.
+        """
+        absent = self._watch.absent_roots(self.paths)
+        if not absent:
+            return
+        for name in sorted(removed):
+            path = file_below(self.paths, name)
+            for root in absent:
+                if path.startswith(os.path.join(root, "")):  # noqa: PTH118
+                    raise missing(path, f", since the folder {root} that is followed is missing or not mounted", 0)
+
     # ------------------------------------------------------------------------------------------------------ polls
 
-    def _look_at(self, name: str, path: str, before: Origin | None) -> Origin | None:
+    def _look_at(self, name: str, path: str, before: Origin | None, clock: int | None) -> Origin | None:
         """Return a new or changed file as an origin; `None` if it has disappeared from a followed folder."""
         if isinstance(self.watermark, OldestFile):
             self.watermark.created_at(name)  # a name that does not tell is refused here, not by a worker
         for _ in range(_TRIES):
             try:
                 version = FileVersion.of(path)
-                origin = self._origin(name, version, before)
+                origin = self._origin(name, version, before, clock)
                 status = os.stat(path)  # noqa: PTH116
             except (OSError, SourceError) as error:
-                if self.follow and is_missing(path):
+                if (self.follow or self.on_missing == "skip") and is_missing(path):
                     return None
                 if isinstance(error, OSError):
                     raise unreadable(path, error) from error
@@ -518,21 +558,51 @@ class FileSource(ColumnSource):
             hint="write the file elsewhere on the same file system, and rename it into place when it is complete",
         )
 
-    def _origin(self, name: str, version: FileVersion, before: Origin | None) -> Origin:
+    def _origin(self, name: str, version: FileVersion, before: Origin | None, clock: int | None) -> Origin:
         """Return a file as an origin: the known one, the known one with more rows, or a new one."""
         path, identity = version.path, FileIdentity.of(version)
         rows = 0 if before is None else before.row_count
         if before is not None and before.version is not None:
             was = FileIdentity.from_version(before.version)
             if was.is_same_file(identity):
-                return Origin(name, rows, identity)
+                if was.since and is_over(was.since, clock, self.timeout):
+                    if not rows:
+                        self.check_file(path, self.drained().full_schema())
+                    return Origin(name, max(rows, self.count_rows(version)), identity)
+                return Origin(name, rows, identity._replace(since=was.since))
             if self.grows and was.is_beginning_of(path, identity):
-                new_rows = self.count_appended(version, was.size, rows) if rows else self.count_rows(version)
-                return Origin(name, rows + new_rows, identity)
-        self.check_file(path, self.full_schema())
-        count = self.count_rows(version)
-        is_another = before is not None and (before.version is not None or count < rows)
-        return Origin(name, count, identity, replaced=is_another)
+                if rows:
+                    total = rows + self.count_appended(version, was.size, rows)
+                    return self._with_rows(name, total, version, identity, rows, clock)
+                self._check_new(version, clock)
+                return self._with_rows(name, self.count_rows(version), version, identity, 0, clock)
+        self._check_new(version, clock)
+        origin = self._with_rows(name, self.count_rows(version), version, identity, 0, clock)
+        is_another = before is not None and (before.version is not None or origin.row_count < rows)
+        return origin._replace(replaced=is_another)
+
+    def _check_new(self, version: FileVersion, clock: int | None) -> None:
+        """Check the columns of a file, unless they are not known before its first line is finished."""
+        if clock is None or self.is_begun(version) or (self.timeout == Duration(0) and self.count_rows(version)):
+            self.check_file(version.path, self.full_schema())
+
+    def _with_rows(
+        self, name: str, total: int, version: FileVersion, identity: FileIdentity, before: int, clock: int | None
+    ) -> Origin:
+        """Return a file as an origin, without the rows that may not be finished.
+
+        Args:
+            name: the name of the file.
+            total: the number of its rows, if nothing is appended.
+            version: the file.
+            identity: that of the file.
+            before: the number of its rows that have been listed before.
+            clock: the clock of the stream; `None` if nothing is waited for.
+        """
+        unfinished = 0 if clock is None or self.timeout == Duration(0) else self.count_unfinished(version)
+        if clock is None or not unfinished:
+            return Origin(name, total, identity)
+        return Origin(name, max(before, total - unfinished), identity._replace(since=max(clock, 1)))
 
     # ---------------------------------------------------------------------------------------------------- clock
 

@@ -55,7 +55,11 @@ class JsonSource(LinesOfRows):
 
     def file_schema(self, path: str) -> pa.Schema | None:
         """Infer names and types from the first 16,384 rows."""
-        return _schema(FileVersion.of(path), type(self)(paths=path, event_time=None, mixed=self.mixed))
+        return _schema(FileVersion.of(path), self._sampler(path))
+
+    def _sampler(self, path: str) -> JsonSource:
+        """Return a source of one file that is the same for all sources with the same options."""
+        return type(self)(paths=path, event_time=None, mixed=self.mixed, line_timeout=self.line_timeout)
 
     def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
         """Parse lines."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import SourceError
@@ -14,6 +15,8 @@ from dataflow_model.io.file_source import BATCH_ROWS, HEAD_ROWS, FileSource
 from dataflow_model.io.line_numbers import line_of_row
 from dataflow_model.io.paths import file_below
 from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
+from dataflow_model.io.unpacking import is_compressed
+from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -26,9 +29,16 @@ _SAMPLE_ROWS: Final = 16_384
 _SAMPLE_BYTES: Final = 1 << 25
 
 
+@attrs.frozen(kw_only=True)
 class LinesOfRows(FileSource):
-    """Text files in which a row is a line, or several lines if quoted values contain line breaks."""
+    """Text files in which a row is a line, or several lines if quoted values contain line breaks.
 
+    Attributes:
+        line_timeout: how long a file must be unchanged for a last line without an end to be a row, in a stream that
+            follows it; `None` to wait for the end in any case.
+    """
+
+    line_timeout: Duration | None = Duration(0)
     grows: ClassVar[bool] = True
 
     def form_of(self, version: FileVersion) -> TextFormat:
@@ -51,6 +61,29 @@ class LinesOfRows(FileSource):
     def count_appended(self, version: FileVersion, size: int, rows: int) -> int:
         """Count the rows that were appended."""
         return count_appended(version, self.form_of(version), size, rows + self.headers)
+
+    @property
+    def timeout(self) -> Duration | None:
+        """How long a last line without an end is waited for."""
+        return self.line_timeout
+
+    def drained(self) -> Self:
+        """Return the source with a last line without an end as a row."""
+        return attrs.evolve(self, line_timeout=Duration(0))
+
+    def count_unfinished(self, version: FileVersion) -> int:
+        """Return how many rows may go on in what is appended: a last line without an end, or all from an open quote."""
+        if not self.grows or is_compressed(version.path):
+            return 0
+        index = row_index(version, self.form_of(version))
+        return index.count - index.complete
+
+    def is_begun(self, version: FileVersion) -> bool:
+        """Return whether the header, and a row if the types are inferred from it, are finished."""
+        if not self.grows or is_compressed(version.path):
+            return True
+        needed = self.headers + (self.given is None)
+        return row_index(version, self.form_of(version)).complete >= needed
 
     def where(self, origin: str, row: int) -> str:
         """Return the line on which a row begins, or the row's number if the file cannot be read any more."""
@@ -92,6 +125,8 @@ class LinesOfRows(FileSource):
         size = 0
         with contextlib.closing(self.all_rows(version)) as parts:
             for texts in parts:
+                if not texts.is_complete and self.grows and self.line_timeout != Duration(0):
+                    break  # a value may be cut
                 unclosed = set(texts.unclosed)
                 for place in range(len(texts)):
                     text = texts.text(place, place + 1)

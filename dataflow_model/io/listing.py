@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from dataflow_model.io.file_identity import is_missing
 from dataflow_model.io.listed_folder import ListedFolder, Names
 from dataflow_model.io.paths import root_of
+from dataflow_model.plan.natural_order import natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -80,6 +81,7 @@ class Watch:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._folders: dict[str, ListedFolder] = {}
+        self._devices: dict[str, int] = {}
         self._seen: set[str] = set()
         self._matching: dict[tuple[str, str], tuple[Names | None, Names]] = {}
         self._parts: list[Names] = []
@@ -107,6 +109,8 @@ class Watch:
             SourceError: when a directory cannot be listed.
         """
         start = self._clock()
+        if not self._devices:
+            self.absent_roots(paths)
         full = full or len(self._names) <= FEW
         share = SHARE_NOTICED if self._is_noticed() else SHARE
         lists_all = full or start - self._listed >= share * self._listing
@@ -124,6 +128,26 @@ class Watch:
     def folders(self) -> list[str]:
         """Return the directories that have been looked at."""
         return list(self._folders)
+
+    def absent_roots(self, paths: tuple[str, ...]) -> list[str]:
+        """Return the folders in which the paths begin that are not there, or not the file system that was seen first.
+
+        Args:
+            paths: those of `look`.
+        """
+        absent = []
+        for path in paths:
+            root = path
+            while _WILD.search(root):
+                root = os.path.dirname(root)  # noqa: PTH120
+            try:
+                device = os.stat(root).st_dev  # noqa: PTH116
+            except OSError:
+                absent.append(root)
+                continue
+            if self._devices.setdefault(root, device) != device:
+                absent.append(root)
+        return absent
 
     def looked(self) -> None:
         """Record that the suspects of the last look have been examined, to measure how long that takes."""
@@ -247,9 +271,9 @@ class Watch:
 
 
 def list_files(paths: tuple[str, ...]) -> list[str]:
-    """Return the files that the paths match now, sorted, each relative to `root_of(paths)`.
+    """Return the files that the paths match now, in natural order, each relative to `root_of(paths)`.
 
     Raises:
         SourceError: when a directory cannot be listed.
     """
-    return sorted(Watch().look(paths).names)
+    return sorted(Watch().look(paths).names, key=natural)

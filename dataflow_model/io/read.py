@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Unpack, cast, overload
 
 import attrs
 
@@ -11,13 +11,14 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.json_documents import JsonDocumentSource
+from dataflow_model.io.lines_of_rows import LinesOfRows
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
 from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.time import Duration
+from dataflow_model.time import Duration, duration
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Read
 from dataflow_model.transforms.pardo import check_dead_letters
@@ -29,12 +30,28 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.io.file_source import FileSource
+    from dataflow_model.io.file_source import FileSource, OnMissing
     from dataflow_model.io.paths import PathLike
     from dataflow_model.plan.dofn import DeadLetter
     from dataflow_model.plan.time_units import TimeUnit
+    from dataflow_model.time import DurationLike
 
 __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
+
+
+LINE_TIMEOUT: Final = "30 s"
+"""How long a stream waits for the end of the last line of a file that does not change."""
+
+
+def _checked_timeout(value: DurationLike | None) -> Duration | None:
+    """Return the argument `line_timeout`."""
+    length = None if value is None else duration(value)
+    if length is not None and length < Duration(0):
+        raise InvalidArgument(
+            f"`line_timeout` must not be negative, got {value!r}",
+            hint="pass '30 s', for example, or None to wait for the end of each line",
+        )
+    return length
 
 
 def checked_watermark(
@@ -92,6 +109,7 @@ class ReadFiles(ReadRows[PCollection]):
     """Read files of one format; a subclass sets the class of the source. The arguments are those of `ReadParquet`."""
 
     source_type: ClassVar[type[FileSource]]
+    _line_timeout: Duration | None = Duration(0)
 
     def __init__(
         self,
@@ -102,12 +120,16 @@ class ReadFiles(ReadRows[PCollection]):
         processing_time: str | None = None,
         watermark: WatermarkEstimator | None = None,
         follow: bool = False,
+        on_missing: OnMissing | None = None,
         schema: pa.Schema | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
         origins = origins_of(options)
-        source = self._source_type()(
+        made = self._source_type()
+        if follow and issubclass(self.source_type, LinesOfRows):
+            made = functools.partial(made, line_timeout=self._line_timeout)
+        source = made(
             paths=absolute_paths(path),
             event_time=event_time,
             event_time_unit=event_time_unit,
@@ -115,6 +137,7 @@ class ReadFiles(ReadRows[PCollection]):
             watermark=checked_watermark(event_time, watermark, origins),
             watermark_origins=origins,
             follow=follow,
+            on_missing=on_missing,
             given=schema,
         ).bound()
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
@@ -134,12 +157,12 @@ class ReadFiles(ReadRows[PCollection]):
 class ReadParquet(ReadFiles):
     """Read the rows of Parquet files as named tuples.
 
-    Each file is an origin: its rows keep their order, and files are read in order of their names. Only the row groups
-    that contain the requested rows are read. The columns are those of the first file that has rows, with types that
-    hold those of the first 100 files. A column that a file lacks is null, and additional columns are ignored. A value
-    of another type is converted if nothing is lost; otherwise its row is a bad row. A file with a column of another
-    kind, without a time column, or that is damaged stops the run, or is one dead letter with its path as the element.
-    Files and directories whose names begin with `_` or `.` are skipped.
+    Each file is an origin: its rows keep their order, and files are read in natural order of their names, `2024-1-2`
+    before `2024-1-10`. Only the row groups that contain the requested rows are read. The columns are those of the first
+    file that has rows, with types that hold those of the first 100 files. A column that a file lacks is null, and
+    additional columns are ignored. A value of another type is converted if nothing is lost; otherwise its row is a bad
+    row. A file with a column of another kind, without a time column, or that is damaged stops the run, or is one dead
+    letter with its path as the element. Files and directories whose names begin with `_` or `.` are skipped.
 
     Args:
         path: a file, a directory (read recursively), a glob, or a list of these; mounted file systems only.
@@ -153,6 +176,9 @@ class ReadParquet(ReadFiles):
         watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
         follow: also read files that appear later, which makes the collection unbounded. A file must appear complete:
             write it elsewhere on the same file system and rename it into place.
+        on_missing: `"fail"` or `"skip"`: what happens if a file disappears between being listed and being read. By
+            default, a followed file of which no row was read is skipped if its folder is still there, and everything
+            else is an error. Skipped files are logged, and counted as `files_skipped` and `rows_lost`.
         schema: the names and types of the columns, for when there is no file yet or the first files are not typical.
         watermark_origin: the column that names the partition of the input that a row belongs to, or `"file"`. Each
             partition then has its own watermark, and the source's watermark is the lowest of them. By default the whole
@@ -198,6 +224,7 @@ class FileOptions(WatermarkOptions, total=False):
     processing_time: str | None
     watermark: WatermarkEstimator | None
     follow: bool
+    on_missing: OnMissing | None
     schema: pa.Schema | None
 
 
@@ -244,6 +271,8 @@ class ReadCsv(ReadFiles):
         skip_rows: the number of lines at the beginning of each file that are skipped. A first line such as `sep=;`, as
             Excel writes it, is skipped in any case, and names the delimiter.
         encoding: the encoding of the files, by its name in Python. Text in another encoding makes its row a bad row.
+        line_timeout: how long a followed file must be unchanged for a last line without a line end to be a row; `None`
+            to wait for the end in any case. Until then it is counted as `lines_unfinished`.
 
     Raises:
         InvalidArgument: if options contradict each other, `rename` names a column that does not exist, or `ReadParquet`
@@ -298,8 +327,10 @@ class ReadCsv(ReadFiles):
         comment: str | None = None,
         skip_rows: int = 0,
         encoding: str = "utf-8",
+        line_timeout: DurationLike | None = LINE_TIMEOUT,
         **options: Unpack[FileOptions],
     ) -> None:
+        self._line_timeout = _checked_timeout(line_timeout)
         self._written = CsvOptions(
             delimiter=delimiter,
             quote=quote,
@@ -380,8 +411,10 @@ class ReadJson(ReadFiles):
         event_time: str | Arrival | None,
         mixed: Literal["text"] | None = None,
         lines: bool = True,
+        line_timeout: DurationLike | None = LINE_TIMEOUT,
         **options: Unpack[FileOptions],
     ) -> None:
+        self._line_timeout = _checked_timeout(line_timeout)
         self._json: Any = functools.partial(JsonSource if lines else JsonDocumentSource, mixed=mixed)
         super().__init__(path, event_time=event_time, **options)
 
@@ -397,10 +430,11 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
     Lines end with `\n` or `\r\n`. Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Args:
-        path, follow: as in `ReadParquet`.
+        path, follow, on_missing: as in `ReadParquet`.
         event_time: `None`, so that lines are at −∞ until a `dm.WithTimestamps(…)` assigns their times, or `dm.ARRIVAL`,
             which a followed folder requires.
         encoding: the encoding of the files, by its name in Python. A line in another encoding is a bad row.
+        line_timeout: as in `ReadCsv`.
 
     Raises:
         InvalidArgument: if `follow` is set without event times.
@@ -430,14 +464,23 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         *,
         event_time: Arrival | None = None,
         follow: bool = False,
+        on_missing: OnMissing | None = None,
         encoding: str = "utf-8",
+        line_timeout: DurationLike | None = LINE_TIMEOUT,
     ) -> None:
         if not (event_time is None or isinstance(event_time, Arrival)):
             raise InvalidType(
                 f"`event_time` of ReadText must be None or dm.ARRIVAL, since lines have no columns, got {event_time!r}",
                 hint="read the times from the lines with dm.WithTimestamps(…)",
             )
-        self._lines: Any = _ReadLines(path, event_time=event_time, follow=follow, encoding=encoding)
+        self._lines: Any = _ReadLines(
+            path,
+            event_time=event_time,
+            follow=follow,
+            on_missing=on_missing,
+            encoding=encoding,
+            line_timeout=line_timeout,
+        )
 
     def with_exception_handling(
         self, tag: str = "dead_letters"
@@ -464,8 +507,18 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
 class _ReadLines(ReadFiles):
     """Read lines as rows with one column."""
 
-    def __init__(self, path: PathLike | Iterable[PathLike], *, encoding: str, **options: Any) -> None:
+    source_type = TextSource
+
+    def __init__(
+        self,
+        path: PathLike | Iterable[PathLike],
+        *,
+        encoding: str,
+        line_timeout: DurationLike | None,
+        **options: Any,
+    ) -> None:
         self._encoding = encoding
+        self._line_timeout = _checked_timeout(line_timeout)
         super().__init__(path, schema=LINES, **options)
 
     def _source_type(self) -> Callable[..., FileSource]:

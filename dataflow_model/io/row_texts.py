@@ -80,6 +80,7 @@ class RowTexts:
         data: the text of the rows, and perhaps empty lines between them.
         starts, ends: where each row begins and ends in `data`; its line end belongs to it.
         unclosed: the places of the rows with a quote that is not closed.
+        is_complete: whether the rows stay the same whatever is appended to the file.
         has_gaps: whether other lines than empty ones are between the rows.
     """
 
@@ -89,6 +90,7 @@ class RowTexts:
     ends: NDArray[np.int64]
     unclosed: tuple[int, ...] = ()
     has_gaps: bool = False
+    is_complete: bool = True
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -142,7 +144,7 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
                 )
     texts, _ = _split(b"" if skipped else carry, form, offset, is_last=True)
     if len(texts):
-        yield texts
+        yield attrs.evolve(texts, is_complete=False)
 
 
 def _line_end(data: bytes, form: TextFormat) -> int:
@@ -283,10 +285,12 @@ class RowIndex:
     Attributes:
         count: the number of rows.
         offsets: the byte of the file's text at which every 1,024th row begins.
+        complete: the number of rows that stay the same whatever is appended.
     """
 
     count: int
     offsets: tuple[int, ...]
+    complete: int = 0
 
 
 @attrs.frozen
@@ -345,11 +349,13 @@ def _index(version: FileVersion, form: TextFormat, before: RowIndex, size: int) 
     certain = size - LONGEST_QUOTE if form.quote else size
     steps = max(bisect.bisect_right(before.offsets, certain) - 1, 0)
     offsets = list(before.offsets[:steps])
-    count, start = steps * _STEP, before.offsets[steps] if before.offsets else 0
+    count = complete = steps * _STEP
+    start = before.offsets[steps] if before.offsets else 0
     for texts in split(version, form, start):
         offsets.extend((texts.starts[-count % _STEP :: _STEP] + texts.offset).tolist())
         count += len(texts)
-    return RowIndex(count, tuple(offsets))
+        complete = count if texts.is_complete else complete
+    return RowIndex(count, tuple(offsets), complete)
 
 
 def read_rows(version: FileVersion, form: TextFormat, start: int, stop: int | None) -> Iterator[RowTexts]:
@@ -396,6 +402,7 @@ def count_appended(version: FileVersion, form: TextFormat, size: int, rows: int)
         raise SourceError(
             f"the last line of {version.path} had no line end when it was read as a row, but was continued later "
             f"at byte {size}",
-            hint="append whole lines, each in one write; or write the file elsewhere and rename it into place",
+            hint="to read what follows as a row of its own, insert a line break there; a longer line_timeout waits "
+            "longer for the end of a line, and a writer that appends whole lines needs none",
         )
     return count - rows

@@ -93,7 +93,8 @@ class CsvSource(LinesOfRows):
         instant would otherwise make the whole column text, and text is read without the options; so are the numbers
         that times such as 20130101 look like.
         """
-        schema = _csv_schema(FileVersion.of(path), CsvSource(paths=path, event_time=None, options=self.options))
+        sampler = CsvSource(paths=path, event_time=None, options=self.options, line_timeout=self.line_timeout)
+        schema = _csv_schema(FileVersion.of(path), sampler)
         if schema is not None:
             for name, _ in self._unread_times(schema):
                 place = schema.get_field_index(name)

@@ -216,7 +216,7 @@ class _Unpacked:
             self._file = pa.CompressedInputStream(pa.OSFile(version.path), codec)
         else:
             self._file = Path(version.path).open("rb")  # noqa: SIM115 - `close` does it
-        self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)("surrogateescape")
+        self._decoder: Any = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)("surrogateescape")
         self._kept: list[bytes] = []
         self.first = self._end = 0
         self.is_at_end = version.size == 0
@@ -239,12 +239,23 @@ class _Unpacked:
         self.is_at_end = not raw
         block: bytes = raw
         if self._decoder is not None:  # bytes that do not belong to the encoding become what does not belong to UTF-8
-            block = self._decoder.decode(raw, self.is_at_end).encode("utf-8", "surrogatepass")
+            block = self._decoded(raw).encode("utf-8", "surrogatepass")
         self._kept.append(block)
         self._end += len(block)
         while self._end - self.first - len(self._kept[0]) >= _WINDOW:
             self.first += len(self._kept.pop(0))
         return block
+
+    def _decoded(self, raw: bytes) -> str:
+        try:
+            text: str = self._decoder.decode(raw, self.is_at_end)
+        except UnicodeDecodeError as error:
+            if not self.is_at_end:
+                raise
+            return "".join(
+                chr(0xDC00 + byte) for byte in error.object
+            )  # a character that is cut at the end of the file
+        return text
 
     def close(self) -> None:
         self._file.close()

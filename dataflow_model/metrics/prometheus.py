@@ -21,8 +21,9 @@ _MICROS: Final = 1_000_000
 _PORTS: Final = 1 << 16
 _TOO_FAR_AHEAD: Final = "elements_too_far_ahead"
 _SPLIT_BY_LABEL: Final = ("elements_", "panes_", "dropped_")
-_LEVELS: Final = frozenset({"ids", "id_bytes"})
-"""Counters that may decrease, which Prometheus does not allow; a Deduplicate reports them as `state_…` instead."""
+_LEVELS: Final = frozenset({"ids", "id_bytes", "lines_unfinished"})
+"""Counters that may decrease, which Prometheus does not allow; they are gauges, or `state_…` of a Deduplicate."""
+_LINES_UNFINISHED: Final = "lines_unfinished"
 
 
 class _Reporting(Protocol):
@@ -155,6 +156,9 @@ def _of_transform(families: _Families, transform: TransformReport) -> None:
     if _TOO_FAR_AHEAD in transform.counters:
         too_far = transform.counters[_TOO_FAR_AHEAD]
         families.counter(_TOO_FAR_AHEAD, "Elements too far ahead of the clock to move the watermark", labels, too_far)
+    if _LINES_UNFINISHED in transform.counters:
+        lines = transform.counters[_LINES_UNFINISHED]
+        families.gauge(_LINES_UNFINISHED, "Files whose last line waits for its end", labels, lines)
     for name, count in transform.counters.items():
         if name not in _LEVELS and not name.startswith(_SPLIT_BY_LABEL):
             families.counter("counted", "Other counters of a transform", {**labels, "name": name}, count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import numbers
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import attrs
@@ -21,7 +22,7 @@ from dataflow_model.plan.watermarks import ARRIVAL, Arrival, AtTheEnd, BoundedOu
 from dataflow_model.time import Duration, EventTime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import pyarrow as pa
@@ -48,7 +49,7 @@ class Origin(NamedTuple):
     """A part of a source with an order of its own, such as a file or a partition.
 
     Attributes:
-        name: a name that is stable across runs; it orders origins at equal ticks.
+        name: a name that is stable across runs; it orders origins at equal ticks, in natural order.
         rows: the number of rows, or `None` if it is not known: a bounded source is then read once more, to count them;
             an unbounded one has to know it.
         version: numbers and text that differ when the origin has changed; `None` if it cannot change.
@@ -118,10 +119,12 @@ class Changes(NamedTuple):
     Attributes:
         origins: the origins that are new, have more rows or another version, or were replaced, in order of name.
         gone: the names of known origins that no longer exist.
+        counts: by counter of the source, how much is added to it; a negative number lowers it.
     """
 
     origins: list[Origin]
     gone: AbstractSet[str]
+    counts: Mapping[str, int] = MappingProxyType({})
 
 
 class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on how it is read
@@ -403,6 +406,10 @@ class ColumnSource(RowSource):
         changed = [origin for origin in origins if origin != known.get(origin.name)]
         return Changes(changed, known.names() - {origin.name for origin in origins})
 
+    def drained(self) -> Self:
+        """Return the source for the last poll of a run that ends with what exists now; nothing is waited for."""
+        return self
+
     def alarm(self) -> Alarm | None:
         """Return what ends a runner's wait for its next poll; `None` if the source has no such thing.
 
@@ -425,6 +432,25 @@ class ColumnSource(RowSource):
         Args:
             origin: the name of the origin.
             version: the version that it had then.
+        """
+
+    def is_missing(self, origin: str) -> bool:
+        """Return whether an origin that was listed does not exist any more; runs on a worker, if it cannot be read.
+
+        Its rows are then skipped and counted as `rows_lost`, unless `check_may_skip` raises.
+
+        Args:
+            origin: the name of the origin.
+        """
+        del origin
+        return False
+
+    def check_may_skip(self, origin: str, rows: int) -> None:
+        """Raise `SourceError` if the unread rows of an origin that has disappeared must not be skipped.
+
+        Args:
+            origin: the name of the origin.
+            rows: the number of rows of it that earlier micro-batches have read.
         """
 
     @abc.abstractmethod

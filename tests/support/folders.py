@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 import pyarrow as pa
@@ -75,10 +75,13 @@ class Folder:
 class Reader:
     """Reads a folder in micro-batches, as the streaming runner does; what it knows goes through JSON, as in Spark."""
 
-    def __init__(self, folder: Folder, offset: Offset | None = None) -> None:
+    def __init__(
+        self, folder: Folder, offset: Offset | None = None, on_missing: Literal["skip"] | None = "skip"
+    ) -> None:
         p = dm.Pipeline()
         make = dm.io.ReadParquet if folder.kind == "parquet" else dm.io.ReadCsv
-        _ = p | "rows" >> make(str(folder.path), event_time="at", follow=True, schema=SCHEMA) | dm.io.Collect()
+        rows = make(str(folder.path), event_time="at", follow=True, on_missing=on_missing, schema=SCHEMA)
+        _ = p | "rows" >> rows | dm.io.Collect()
         [read] = [node for node in p.plan().nodes if isinstance(node, Read)]
         assert isinstance(read.source, ColumnSource)
         self.source = read.source

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.sources import Source
 
 __all__ = [
+    "FILES_SKIPPED",
+    "ROWS_LOST",
     "TOO_FAR_AHEAD",
     "WHOLE",
     "GoodRows",
@@ -39,6 +41,10 @@ WHOLE: Final = ""
 """The watermark origin of a source that has only one."""
 TOO_FAR_AHEAD: Final = "elements_too_far_ahead"
 """The counter of the elements of a source that do not move its watermark, because of `max_ahead`."""
+FILES_SKIPPED: Final = "files_skipped"
+"""The counter of files that disappeared before any of their rows was read."""
+ROWS_LOST: Final = "rows_lost"
+"""The counter of rows that were listed but not read, since their files have disappeared or were replaced."""
 _NONE: Final = int(MIN_TIMESTAMP)
 _END: Final = int(MAX_TIMESTAMP)
 _PUNCTUATION: Final = "let the function of dm.Explicit return False for such a row"
@@ -74,6 +80,7 @@ class Observations:
         parts: the observations by origin of the watermark.
         version: the version of the origin that was read; `None` if it cannot change.
         too_far: the number of records that are in no part, since they are too far ahead of the clock.
+        skipped: the range of rows that could not be read, since the origin has disappeared; `None` if it was read.
         unplaced: the records themselves instead of `parts`, if they may be too far ahead of a clock that is not known
             where they are read.
     """
@@ -85,10 +92,15 @@ class Observations:
     version: tuple[int | str, ...] | None = None
     too_far: int = 0
     unplaced: _Records | None = None
+    skipped: tuple[int, int] | None = None
 
     def counts(self) -> dict[str, int]:
-        """Return the counter of the records that are too far ahead, if there are any."""
-        return {TOO_FAR_AHEAD: self.too_far} if self.too_far else {}
+        """Return the counters of the records that are too far ahead, and of rows that are lost, if there are any."""
+        counts = {TOO_FAR_AHEAD: self.too_far} if self.too_far else {}
+        if self.skipped is not None:
+            start, stop = self.skipped
+            counts |= {FILES_SKIPPED: int(start == 0), ROWS_LOST: stop - start}
+        return counts
 
 
 @attrs.frozen(eq=False)

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, NewType
 import attrs
 import numpy as np
 
+from dataflow_model.plan.natural_order import natural, original
 from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.order_lanes import OrderLane
 from dataflow_model.values import encode_window
@@ -60,6 +61,7 @@ __all__ = [
     "by_window",
     "deadline_of",
     "event_of",
+    "label_and_origin",
     "name_of_origin",
     "numbered",
     "numbered_by_cause",
@@ -106,13 +108,13 @@ _DROPPED: Final = -4
 
 
 def name_of_origin(label: str, origin: str) -> str:
-    """Return the name by which an origin of a source is ordered among all origins.
+    """Return the text by which an origin of a source is ordered among all origins: by label, then in natural order.
 
     Example:
-        >>> name_of_origin("flights", "2013.parquet")
-        'flights:2013.parquet'
+        >>> name_of_origin("flights", "9.parquet") < name_of_origin("flights", "10.parquet")
+        True
     """
-    return f"{label}:{origin}"
+    return f"{label}:{natural(str(origin))}"
 
 
 def of_row(origin: str, sequence: Any) -> Order:
@@ -151,10 +153,20 @@ class Unnumbered:
         return self.position < other.position if isinstance(other, Unnumbered) else True
 
 
-def origin_of(order: Order) -> str:
-    """Return the name of the origin of a source's element."""
-    origin: str = order[0]
-    return origin
+def origin_of(order: Order, label: str) -> str:
+    """Return the label of the source of an element and the name of its origin."""
+    return label_and_origin(order[0], label)
+
+
+def label_and_origin(name: str, label: str) -> str:
+    """Return the label of a source and the name of an origin, from the text by which the origin is ordered.
+
+    Example:
+        >>> label_and_origin(name_of_origin("flights", "2013.parquet"), "flights")
+        'flights:2013.parquet'
+    """
+    start = len(label) + 1
+    return name[:start] + original(name[start:])
 
 
 def sequence_of(order: Order) -> int:
@@ -170,7 +182,7 @@ def place_in_source(order: Order, label: str) -> tuple[str, int]:
         >>> place_in_source(of_row(name_of_origin("flights", "2013.parquet"), 7), "flights")
         ('2013.parquet', 7)
     """
-    return order[0][len(label) + 1 :], order[1]
+    return original(order[0][len(label) + 1 :]), order[1]
 
 
 def numbered(order: Order, number: int) -> Order:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dataflow_model.plan.nodes import Read
 from dataflow_model.runners.engine.lanes import array_of, taken
-from dataflow_model.runners.engine.order import origin_of, place_in_source, sequence_of
+from dataflow_model.runners.engine.order import label_and_origin, origin_of, place_in_source, sequence_of
 from dataflow_model.runners.engine.order_lanes import RowOrders, numbers_within
 
 if TYPE_CHECKING:
@@ -59,15 +59,16 @@ def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -
 
 def record_hashes(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -> NDArray[np.int64]:
     """Return a hash in `[0, 2**32)` of the id of each element, given the same arguments as for `record_ids`."""
-    source = _read_of(plan, producer).source
+    read = _read_of(plan, producer)
+    label, source = read.label, read.source
     if source.id_columns:
         place_of = operator.itemgetter(*source.id_columns)
         places = np.array([zlib.crc32(repr(place_of(value)).encode()) for value in root.values], np.uint64)
     elif isinstance(root.orders, RowOrders):
-        names = np.array([zlib.crc32(name.encode()) for name in root.orders.names], np.uint64)
+        names = np.array([zlib.crc32(label_and_origin(name, label).encode()) for name in root.orders.names], np.uint64)
         places = _mixed(names[root.orders.codes]) + root.orders.sequences.astype(np.uint64)
     else:
-        names = np.array([zlib.crc32(origin_of(order).encode()) for order in root.orders], np.uint64)
+        names = np.array([zlib.crc32(origin_of(order, label).encode()) for order in root.orders], np.uint64)
         places = _mixed(names) + np.array([_number_of(sequence_of(order)) for order in root.orders], np.uint64)
     if isinstance(causes, range):  # each element is the only one of its record
         hashes = _mixed(_mixed(places))

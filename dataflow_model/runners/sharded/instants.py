@@ -18,7 +18,7 @@ from dataflow_model.runners.sharded.feed.slices import NOW, STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dataflow_model.runners.engine.observing import Observations
     from dataflow_model.runners.engine.order import At
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.state.meta import ShardMeta
     from dataflow_model.runners.sharded.task_metrics import TaskMetrics
 
-__all__ = ["make_timeline", "note_sources"]
+__all__ = ["make_timeline", "note_sources", "skipped_in"]
 
 
 def make_timeline(
@@ -84,8 +84,16 @@ def note_sources(
     metrics["clocks"] = clocks
     metrics["versions"] = versions
     metrics["enough"] = replay.enough
+    skipped = skipped_in(seen)
+    if skipped:
+        metrics["skipped"] = skipped
     if control is not None:
         metrics["ended"] = list(control.ended)
+
+
+def skipped_in(seen: Iterable[Observations]) -> list[tuple[str, str, int]]:
+    """Return the row ranges that were skipped: label, origin and first row."""
+    return [(read.label, read.origin, read.skipped[0]) for read in seen if read.skipped is not None]
 
 
 def _clocks_read(program: Program, seen: Sequence[Observations]) -> dict[str, dict[str, tuple[int, float] | None]]:

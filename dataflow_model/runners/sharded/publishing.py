@@ -21,6 +21,7 @@ from dataflow_model.runners.sharded.checkpoint.publication import Publication
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commit_ids import commit_id
 from dataflow_model.runners.sharded.first_columns import with_first_columns
+from dataflow_model.runners.sharded.instants import skipped_in
 from dataflow_model.runners.sharded.pending import fenced
 from dataflow_model.runners.sharded.progress import WRITTEN, progress_after, read_progress, write_progress
 from dataflow_model.runners.sharded.stageless import follow_sources
@@ -75,7 +76,9 @@ class Publisher:
         before = read_progress(self.directory) if before is None else before
         check_newest(self.directory, self.program.fence)
         if self.program.sequencer:
-            Publication.begin(self.directory, batch, commit_id(self.program, batch))
+            skipped = [place for part in pending for metrics in part.metrics for place in metrics.get("skipped", ())]
+            skipped += skipped_in(seen for part in pending for seen, _ in part.reads)
+            Publication.begin(self.directory, batch, commit_id(self.program, batch), skipped)
         if self.program.staged.stages and not any(part.metrics for part in pending):
             self.abort(batch, pending)  # no shard has run: rows of a DataFrame that arrived after the end of the input
             progress = {**before, "batch": batch}

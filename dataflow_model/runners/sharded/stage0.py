@@ -20,15 +20,16 @@ from dataflow_model.runners.engine.columns.chunks import chunk_partials
 from dataflow_model.runners.engine.columns.keys import split_by_shard as split_table
 from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, static_bundles
 from dataflow_model.runners.engine.lanes import Integers, array_of, taken
-from dataflow_model.runners.engine.observing import GoodRows, Observer
+from dataflow_model.runners.engine.observing import GoodRows, Observations, Observer
 from dataflow_model.runners.engine.order import name_of_origin
 from dataflow_model.runners.engine.order_lanes import InstantLane, RowOrders
+from dataflow_model.runners.engine.reading import check_unchanged, opened_in_version
 from dataflow_model.runners.engine.records import records_of
 from dataflow_model.runners.engine.shard import routed
 from dataflow_model.runners.engine.sharding import rows_by_shard
 from dataflow_model.runners.engine.uniform import uniform
-from dataflow_model.runners.engine.user_code import each_reported
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues, in_columns
+from dataflow_model.runners.sharded.checkpoint.publication import skips_again
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, PackedPartials, Row
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
@@ -80,10 +81,18 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     bad_rows = BadRows(read, source, part.origin, program.wall if wall is None else wall, part.base)
     row = part.start
     read_rows = dead = 0
-    version = source.version_of(part.origin) if part.version is None else part.version
-    if part.version is not None:
-        source.check_version(part.origin, part.version)
-    for batch in in_large_batches(each_reported(source.read(part.origin, part.start, part.stop), part.label)):
+    skips = skips_again(program, task.micro_batch, part)
+    known = part.read if skips is None else part.stop  # what was published had its rows
+    found = None
+    if not skips:
+        place = part.origin, part.start, part.stop
+        found = opened_in_version(source, part.label, *place, part.version, read=known)
+    if found is None:
+        skipped = Observations(part.label, part.origin, np.empty(0, np.int64), skipped=(part.start, part.stop))
+        yield from task.rows_for_followers(Kind.SEEN, (skipped, {}))
+        return
+    version, batches = found
+    for batch in in_large_batches(batches):
         columns = source.columns_of(batch)
         rows = GoodRows.of(columns, program.wall if wall is None else wall, row + part.base)
         observer.take(rows.clock, rows.event_times, rows)
@@ -97,7 +106,7 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
         row += batch.num_rows
     check_rows_read(part.label, part.origin, part.start, part.stop, row)
     if version is not None:  # it may have been replaced while it was read
-        source.check_version(part.origin, version)
+        check_unchanged(source, part.origin, version)
     counts = {"elements_out": read_rows, "dead_letters": dead}
     yield from task.rows_for_followers(Kind.SEEN, (observer.seen(version), counts))
 

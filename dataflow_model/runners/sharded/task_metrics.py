@@ -34,6 +34,7 @@ class TaskMetrics(TypedDict):
         enough: whether the input has ended before all rows were read.
         ended: the labels of the sources whose last row has been read.
         jumps: by source, an event that has moved its watermark far ahead of the clock: its event time, and the clock.
+        skipped: the row ranges that were skipped, since their files have disappeared: label, origin and first row.
         followed: the state of the sources of a stream without keyed stages.
     """
 
@@ -52,4 +53,5 @@ class TaskMetrics(TypedDict):
     enough: NotRequired[bool]
     ended: NotRequired[list[str]]
     jumps: NotRequired[dict[str, tuple[int, ...]]]
+    skipped: NotRequired[list[tuple[str, str, int]]]
     followed: NotRequired[str]

@@ -245,7 +245,7 @@ class _Partition:
         bundle = bundle.plain()
         rows: dict[str, list[int]] = {}
         for row, order in enumerate(bundle.orders):
-            rows.setdefault(origin_of(order) if self._is_replayed else self._origin, []).append(row)
+            rows.setdefault(origin_of(order, self._label) if self._is_replayed else self._origin, []).append(row)
         for name, indices in rows.items():
             if name not in self._observers:
                 self._observers[name] = Observer(self._label, name, self._source, self._program.awaited.percentiles)

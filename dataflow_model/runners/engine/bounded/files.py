@@ -20,8 +20,9 @@ from dataflow_model.runners.engine.lanes import Integers, array_of
 from dataflow_model.runners.engine.observing import WHOLE, GoodRows, Observations, Observer
 from dataflow_model.runners.engine.order import name_of_origin
 from dataflow_model.runners.engine.order_lanes import RowOrders
+from dataflow_model.runners.engine.reading import opened
 from dataflow_model.runners.engine.timeline import ReplayProgress
-from dataflow_model.runners.engine.user_code import each_reported, exits_reported
+from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.engine.value_lanes import RowValues
 
 if TYPE_CHECKING:
@@ -129,14 +130,28 @@ class RowReader:
         self._staged, self._clock, self._through, self._awaited = staged, clock, through, awaited
         self._gathered: dict[str, list[tuple[Bundle, NDArray[np.int64]]]] = {}
 
-    def read(self, read: Read, origin: str, start: int = 0, stop: int | None = None) -> Observations:
-        """Read rows `[start, stop)` of an origin, and return the observations; `None` reads to the end."""
+    def read(
+        self, read: Read, origin: str, start: int = 0, stop: int | None = None, *, listed: int = 0
+    ) -> Observations:
+        """Read rows `[start, stop)` of an origin, and return the observations.
+
+        Args:
+            read: the source.
+            origin: the name of the origin.
+            start: the first row.
+            stop: the row after the last; `None` reads to the end.
+            listed: the number of rows that the origin had when it was listed, if it is read to the end.
+        """
         source = _columns_of(read)
         observer = Observer(read.label, origin, source, self._awaited.percentiles)
         name = name_of_origin(read.label, origin)
         bad_rows = BadRows(read, source, origin, self._clock)
+        batches = opened(source, read.label, origin, start, stop)
+        if batches is None:
+            skipped = start, listed if stop is None else stop
+            return Observations(read.label, origin, np.empty(0, np.int64), skipped=skipped)
         row = start
-        for batch in each_reported(source.read(origin, start, stop), read.label):
+        for batch in batches:
             columns = source.columns_of(batch)
             rows = GoodRows.of(columns, self._clock, row)
             orders: Any = RowOrders.of_origin(name, rows.positions)

@@ -113,7 +113,9 @@ def chunks_of(
     listed = list_sources(inputs.rows, awaited)
     by_label = {read.label: read for read in inputs.rows}
     observations = [
-        reader.read(by_label[rows.label], origin.name) for rows in listed for origin in rows.origins[: rows.read]
+        reader.read(by_label[rows.label], origin.name, listed=origin.row_count)
+        for rows in listed
+        for origin in rows.origins[: rows.read]
     ]
     timeline = timeline_of([*inputs.rows, *inputs.static], listed, observations, tick, awaited)
     for read in inputs.static:

@@ -19,9 +19,12 @@ from dataflow_model.runners.sharded.checkpoint.durable import corrupt
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["DRAWS", "Publication", "check_committed", "half_published"]
+    from dataflow_model.runners.sharded.feed.slices import Slice
+    from dataflow_model.runners.sharded.program import Program
+
+__all__ = ["DRAWS", "Publication", "check_committed", "half_published", "skips_again"]
 
 _NAME: Final = "publishing.json"
 DRAWS: Final = "draws"
@@ -35,10 +38,12 @@ class Publication:
     Attributes:
         batch: its number; -1 before the first.
         draws: the folders of the shards that have kept outputs of memoised functions for it.
+        skipped: the row ranges that it has skipped, since their files have disappeared: label, origin and first row.
     """
 
     batch: int = -1
     draws: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str, int], ...] = ()
 
     @classmethod
     def read(cls, common_part: str) -> Self | None:
@@ -48,7 +53,11 @@ class Publication:
             common_part: the part of the checkpoint that is the same for all hosts.
         """
         note = read_document(common_part, _NAME)
-        return None if note is None else cls(note["batch"], tuple(note["draws"]))
+        return (
+            None
+            if note is None
+            else cls(note["batch"], tuple(note["draws"]), tuple((*place,) for place in note.get("skipped", ())))
+        )
 
     @classmethod
     def expect(cls, common_part: str, progress: Mapping[str, Any], *, is_new: bool) -> None:
@@ -74,21 +83,43 @@ class Publication:
             raise corrupt(path, f"it names micro-batch {note.batch}, but number {published} was published last")
 
     @classmethod
-    def begin(cls, common_part: str, batch: int, commit: str) -> None:
+    def begin(cls, common_part: str, batch: int, commit: str, skipped: Iterable[tuple[str, str, int]] = ()) -> None:
         """Note that the publishing of a micro-batch starts.
 
         Args:
             common_part: the part of the checkpoint that is the same for all hosts.
             batch: the number of the micro-batch.
             commit: the id of its commit.
+            skipped: the row ranges that it has skipped.
         """
         kept = pathlib.Path(common_part, DRAWS)
         draws = {path.parent.name for path in kept.glob(f"*/{commit}.*")} if kept.is_dir() else ()
-        cls(batch, tuple(sorted(draws))).write(common_part)
+        cls(batch, tuple(sorted(draws)), tuple(sorted(set(skipped)))).write(common_part)
 
     def write(self, common_part: str) -> None:
         """Replace the note."""
         write_document(common_part, _NAME, attrs.asdict(self), indent=None)
+
+
+def skips_again(program: Program, micro_batch: int, part: Slice) -> bool | None:
+    """Return whether a micro-batch that is run again skipped a row range when it was published, even in part.
+
+    It then has to decide the same, since its output would not fit what was published before.
+
+    Args:
+        program: the program.
+        micro_batch: the number of the micro-batch.
+        part: the row range.
+
+    Returns:
+        `None` if nothing of the micro-batch was published.
+    """
+    if program.planned is None or program.planned[0] != micro_batch:
+        return None
+    note = Publication.read(program.directory)
+    if note is None or note.batch != micro_batch:
+        return None
+    return (part.label, part.origin, part.start) in note.skipped
 
 
 def half_published(common_part: str, committed: int | None) -> int | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.plan.natural_order import natural
 from dataflow_model.plan.sources import Origin
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class Followed:
     """The origins of one unbounded source; the module's docstring explains the attributes.
 
     Attributes:
-        changes: changes in the last poll that are reported to users: `files_replaced`, and `rows_lost`, the number of
-            unread rows of files that were removed or replaced.
+        changes: changes in the last poll that are reported to users: `files_replaced`; `rows_lost`, the number of
+            unread rows of files that were removed or replaced; and `files_skipped`, of which no row was read.
     """
 
     rows: dict[str, int] = attrs.field(factory=dict)
@@ -88,8 +89,13 @@ class Followed:
         open_before = [self.get(name) for name in self.totals if name not in changed and name not in listing.gone]
         base = self.passed + sum(self.rows.values())
         after = Followed(passed=base)
-        counts: Counter[str] = Counter(rows_lost=sum(map(self._left, listing.gone)))
-        for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda listed: listed.name):
+        for name in listing.gone:
+            if self._left(name):
+                source.check_may_skip(name, self.place_of(name))
+        counts: Counter[str] = Counter(listing.counts)
+        counts.update(rows_lost=sum(map(self._left, listing.gone)))
+        counts["files_skipped"] = sum(self._left(name) > 0 == self.place_of(name) for name in listing.gone)
+        for origin in sorted([*changed.values(), *filter(None, open_before)], key=lambda listed: natural(listed.name)):
             name, rows, version = origin.name, origin.row_count, list(origin.version or ())
             is_known = name in self.totals or name in self.done
             if not is_known or origin.replaced:

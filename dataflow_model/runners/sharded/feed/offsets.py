@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 import attrs
 
 from dataflow_model.micros import wall_clock
+from dataflow_model.plan.natural_order import natural
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.engine.user_code import exits_reported
@@ -201,7 +202,7 @@ class Feed:
         follows = self._follows() and not (until_drained and start["listed"] == self.sequencer)
         end["listed"] = self.sequencer if until_drained else None
         begins = not set(end["begun"]) <= set(start["begun"])
-        self._list(start, end, committed, polls=begins or follows)
+        self._list(start, end, committed, polls=begins or follows, is_last=until_drained)
         rows, totals = end["rows"], end["totals"]
         enough = bool(committed.get("enough"))
         if not drain and not enough:
@@ -272,12 +273,12 @@ class Feed:
         readable = {read.label for read in self.reads if read.source.as_columns is not None}
         for label in sorted(readable & end["rows"].keys()):
             before, after = Followed.of(start, label), Followed.of(end, label)
-            for origin in sorted([*after.rows, *after.completed]):
+            for origin in sorted([*after.rows, *after.completed], key=natural):
                 stop = after.place_of(origin)
                 begin_at = before.place_of(origin) if after.is_same(origin, before) else 0
                 if stop > begin_at:
-                    part = Slice(label, origin, begin_at, stop, after.base(origin), after.version(origin))
-                    slices += self._cut(part)
+                    base, version = after.base(origin), after.version(origin)
+                    slices += self._cut(Slice(label, origin, begin_at, stop, base, version, read=begin_at))
         return slices
 
     def script_rows(self, start: Offset, end: Offset) -> list[tuple[str, int, int, dict[int, At]]]:
@@ -338,8 +339,10 @@ class Feed:
     def _follows(self) -> bool:
         return any(not read.source.is_bounded for read in self.reads)
 
-    def _list(self, start: Offset, end: Offset, committed: Mapping[str, Any], *, polls: bool) -> None:
+    def _list(self, start: Offset, end: Offset, committed: Mapping[str, Any], *, polls: bool, is_last: bool) -> None:
         """Store in `end` what there is to read; bounded sources are listed once, others whenever `polls` is set.
+
+        If this `is_last` poll, sources wait for nothing.
 
         An origin of a bounded source may change before its first row is read, for example if a damaged file is
         repaired. From then on it has the version that was read. A source that holds its rows always has its own.
@@ -352,6 +355,7 @@ class Feed:
             with exits_reported(label):
                 if not source.is_bounded:
                     followed = Followed.of(start, label)
+                    source = source.drained() if is_last and polls else source
                     _store(end, label, followed.poll(source, end["clock"]) if polls else followed.unpolled())
                     continue
                 end["rows"][label] = dict(start["rows"].get(label, {}))

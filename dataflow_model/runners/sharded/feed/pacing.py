@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from dataflow_model.plan.natural_order import natural
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class UnreadOrigin(NamedTuple):
 def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committed: Mapping[str, Any]) -> None:
     """Take the rows of a micro-batch.
 
-    Origins are read in order of name, evenly if each has a watermark of its own, or to the same value of a replay
-    clock.
+    Origins are read in natural order of their names, evenly if each has a watermark of its own, or to the same value of
+    a replay clock.
 
     Args:
         rows: the number of rows read; changed in place.
@@ -159,10 +160,14 @@ def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mappin
     return held
 
 
+def _by_name(entry: tuple[str, int]) -> str:
+    return natural(entry[0])
+
+
 def _unread_origins(rows: Rows, totals: Rows) -> list[UnreadOrigin]:
     return [
         UnreadOrigin(label, origin, total - rows.get(label, {}).get(origin, 0))
         for label, origins in sorted(totals.items())
-        for origin, total in sorted(origins.items())
+        for origin, total in sorted(origins.items(), key=_by_name)
         if rows.get(label, {}).get(origin, 0) < total
     ]

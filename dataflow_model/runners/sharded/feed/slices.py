@@ -25,6 +25,7 @@ class Slice:
     Attributes:
         base: the number that is added to a row's position to get its sequence number.
         version: the version of the origin when it was listed, or read before; `None` if it is not known yet.
+        read: the number of rows of the origin that earlier micro-batches have read.
     """
 
     label: str
@@ -33,3 +34,4 @@ class Slice:
     stop: int
     base: int = 0
     version: tuple[int | str, ...] | None = None
+    read: int = 0
