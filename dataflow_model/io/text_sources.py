@@ -44,6 +44,10 @@ _THOUSANDS: Final = re.compile(
     r" is (?:u?int|float|double|decimal)\S* and cannot hold '[+-]?\d{1,3}(?:([,.' ])\d{3})+\b"
 )
 
+_WITHOUT_OFFSET: Final = re.compile(
+    r" is timestamp\[\w+, tz=\S+\] and cannot hold '\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?'"
+)
+
 
 @attrs.frozen(kw_only=True)
 class CsvSource(LinesOfRows):
@@ -106,10 +110,12 @@ class CsvSource(LinesOfRows):
         return super().zone_text(schema) if zone is None else f"times without an offset are in {zone}"
 
     def advice(self, bad: BadRow) -> str:
-        """Return which option helps with a bad row: `thousands`, or `timestamp_formats` for a time column of text."""
+        """Return which option helps with a bad row: `thousands`, `zone`, or `timestamp_formats` for times as text."""
         separated = _THOUSANDS.search(bad.reason)
         if separated is not None and self.options.thousands is None:
             return f"pass thousands={separated[1]!r} if it separates thousands; otherwise "
+        if self.options.zone is None and _WITHOUT_OFFSET.search(bad.reason) is not None:
+            return "pass zone='UTC', or the zone of times that are written without an offset; otherwise "
         schema = self.schema()
         texts = [name for name in self._times() if pa.types.is_string(schema.field(name).type)]
         if not any(f"column {name!r} holds" in bad.reason for name in texts):
