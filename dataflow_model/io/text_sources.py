@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, SourceError, shown
 from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.csv_parsing import parser, problem_of_row
+from dataflow_model.io.csv_parsing import bad_rows, parser, problem_of_row
 from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.inference import csv_schema
 from dataflow_model.io.json_source import JsonSource
@@ -25,7 +25,7 @@ from dataflow_model.io.unpacking import as_in_file, blocks, checked_encoding, pr
 from dataflow_model.plan.columns import BAD_FIELD, bad_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dataflow_model.io.row_texts import RowTexts
     from dataflow_model.plan.columns import BadRow
@@ -183,8 +183,11 @@ class CsvSource(LinesOfRows):
         def explain(data: bytes, problem: str) -> str:
             return problem_of_row(data, names, columns, options, problem, keeps_zeros=keeps_zeros)
 
+        def find(texts: RowTexts) -> Mapping[int, str]:
+            return bad_rows(texts, names, columns, options)
+
         for texts in parts:
-            yield from parse_rows(texts, parse, columns, explain)
+            yield from parse_rows(texts, parse, columns, explain, find)
 
 
 @attrs.frozen(kw_only=True)
