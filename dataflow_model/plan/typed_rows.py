@@ -122,13 +122,14 @@ class TypedRows:
         Raises:
             InvalidArgument: for a column that is missing, or of another type.
         """
+        kinds = dict(zip(columns.names, columns.types, strict=True))
         for field in self.schema:
-            if field.name not in columns.names:
+            column = kinds.get(field.name)
+            if column is None:
                 raise InvalidArgument(
                     f"{self.kind.__name__} has a field {field.name!r}, but there is no such column",
-                    hint=f"the columns are {', '.join(columns.names)}",
+                    hint=f"the columns are {', '.join(kinds)}",
                 )
-            column = columns.field(field.name).type
             if kind_of_column(column) != kind_of_column(field.type):
                 hint = (fields_of(self.kind) or {})[field.name]
                 raise InvalidArgument(
