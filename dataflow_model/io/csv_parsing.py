@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from dataflow_model.errors import shown
+from dataflow_model.io.csv_bad_rows import certainly_bad, wrong_count
 from dataflow_model.io.csv_numbers import check_numbers, has_leading_zero, separated_number
 from dataflow_model.io.json_objects import value_of
 from dataflow_model.io.json_parsing import array_of, is_binary
@@ -20,14 +21,15 @@ from dataflow_model.io.time_formats import times_of
 from dataflow_model.io.unpacking import as_in_file, problem_of_encoding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
     from dataflow_model.io.csv_options import CsvOptions
+    from dataflow_model.io.row_texts import RowTexts
 
-__all__ = ["parser", "problem_of_row"]
+__all__ = ["bad_rows", "parser", "problem_of_row"]
 
 _COLUMN: Final = re.compile(r"In CSV column #(\d+):")
 _READ_AS_TEXT: Final = (pa.types.is_nested, pa.types.is_duration, pa.types.is_float16, pa.types.is_decimal256)
@@ -78,6 +80,15 @@ def parser(
     return parse
 
 
+def bad_rows(texts: RowTexts, names: list[str], columns: pa.Schema, options: CsvOptions) -> Mapping[int, str]:
+    """Return by place what is wrong with rows, as `problem_of_row` says it, where it is quickly found.
+
+    The arguments are those of `parser`, with the texts of the rows.
+    """
+    as_text = frozenset(field.name for field in columns if _is_read_as_text(field.type, options))
+    return certainly_bad(texts, names, columns, options, as_text)
+
+
 def problem_of_row(
     data: bytes, names: list[str], columns: pa.Schema, options: CsvOptions, error: str, *, keeps_zeros: bool = False
 ) -> str:
@@ -94,7 +105,7 @@ def problem_of_row(
     except pa.ArrowException:
         return error
     if counted:
-        return f"it has {counted[0]} value{'' if counted[0] == 1 else 's'}, but there are {len(names)} columns"
+        return wrong_count(counted[0], len(names))
     match = _COLUMN.match(error)  # check the column that Arrow names first
     first = names[int(match[1])] if match is not None and int(match[1]) < len(names) else None
     for field in sorted(columns, key=lambda field: field.name != first):

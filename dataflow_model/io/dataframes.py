@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
-from dataflow_model.io.read import ReadRows
+from dataflow_model.io.read import ReadRows, checked_row_type
 from dataflow_model.plan.columns import check_time_column
-from dataflow_model.plan.rows import row_type
+from dataflow_model.plan.rows import row_type as type_of_rows
 from dataflow_model.plan.sources import DataFrameSource
 from dataflow_model.plan.time_units import check_unit_of_columns
+from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
 from dataflow_model.plan.watermarks import BoundedOutOfOrderness, check_estimator
 from dataflow_model.time import Duration, duration_text
-from dataflow_model.transforms.pcollection import PCollection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.time_units import TimeUnit
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["ReadDataFrame"]
 
 
 @with_label_hints()
-class ReadDataFrame(ReadRows[PCollection]):
+class ReadDataFrame(ReadRows[ResultT]):
     """Read the rows of a Spark DataFrame, batch or streaming (Kafka included), as named tuples; on Spark runners only.
 
     Args:
@@ -44,7 +45,8 @@ class ReadDataFrame(ReadRows[PCollection]):
         sequence: the column that numbers the rows of an origin, such as Kafka's offset.
         id_columns: the columns that together name a row, for `record_id` and `Deduplicate`: Kafka's
             `("topic", "partition", "offset")`; by default `origin` and `sequence`, where both are given.
-        watermark_origin, partitions, idle_after, weight: as in `ReadParquet`; a Kafka topic's origin is `"partition"`.
+        row_type, watermark_origin, partitions, idle_after, weight: as in `ReadParquet`; a Kafka topic's origin is
+            `"partition"`.
 
     Raises:
         InvalidArgument: if a column does not exist, for a `sequence` of lists, maps or structs, for `max_skew` (Spark
@@ -52,7 +54,39 @@ class ReadDataFrame(ReadRows[PCollection]):
         InvalidType: if `df` is not a Spark DataFrame.
     """
 
+    @overload
     def __init__(
+        self: ReadDataFrame[PCollection],
+        df: Any,
+        *,
+        event_time: str | Arrival,
+        event_time_unit: TimeUnit | None = None,
+        processing_time: str | None = None,
+        watermark: WatermarkEstimator | None = None,
+        origin: str | None = None,
+        sequence: str | None = None,
+        id_columns: Sequence[str] = (),
+        row_type: None = None,
+        **options: Unpack[WatermarkOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: ReadDataFrame[PCollection[ElementT]],
+        df: Any,
+        *,
+        event_time: str | Arrival,
+        event_time_unit: TimeUnit | None = None,
+        processing_time: str | None = None,
+        watermark: WatermarkEstimator | None = None,
+        origin: str | None = None,
+        sequence: str | None = None,
+        id_columns: Sequence[str] = (),
+        row_type: type[ElementT],
+        **options: Unpack[WatermarkOptions],
+    ) -> None: ...
+
+    def __init__(  # noqa: PLR0913 - a DataFrame says nothing about where its rows come from
         self,
         df: Any,
         *,
@@ -63,15 +97,19 @@ class ReadDataFrame(ReadRows[PCollection]):
         origin: str | None = None,
         sequence: str | None = None,
         id_columns: Sequence[str] = (),
+        row_type: type[Any] | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
+        typed_rows = None if row_type is None else checked_row_type(row_type)
         if not hasattr(df, "isStreaming") or not hasattr(df, "schema"):
             raise InvalidType(
                 f"ReadDataFrame takes a Spark DataFrame, got {type(df).__name__}",
                 hint="create one with spark.createDataFrame(…)",
             )
         schema = _arrow_schema(df)
+        if typed_rows is not None:
+            typed_rows.check_columns(schema)
         for option, name in (("event_time", event_time), ("processing_time", processing_time)):
             if isinstance(name, str):
                 check_time_column(schema, name, option)
@@ -117,7 +155,8 @@ class ReadDataFrame(ReadRows[PCollection]):
             watermark_origins=origins,
             id_columns=ids or ((origin, sequence) if origin is not None and sequence is not None else ()),
         )
-        super().__init__(source, element_type=row_type(schema))
+        super().__init__(source, element_type=type_of_rows(schema))
+        self.typed_rows = typed_rows
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:

@@ -333,7 +333,7 @@ class CsvSink(FileSink):
 
     Attributes:
         header: whether the first line names the columns.
-        delimiter, null, quotes_all: see `CsvWriter`.
+        delimiter, null, quotes_all, escapes_formulas: see `CsvWriter`.
     """
 
     suffix: str = attrs.field(default=".csv", converter=checked_suffix)
@@ -341,6 +341,7 @@ class CsvSink(FileSink):
     delimiter: str = ","
     null: str = ""
     quotes_all: bool = False
+    escapes_formulas: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -360,12 +361,19 @@ class CsvSink(FileSink):
         """Return the directory, the columns and the options of CSV."""
         quoting = "all" if self.quotes_all else "needed"
         options = {"header": self.header, "delimiter": self.delimiter, "null": self.null, "quoting": quoting}
-        return {**super().destination(), **options}
+        escaping = {"escape_formulas": True} if self.escapes_formulas else {}
+        return {**super().destination(), **options, **escaping}
 
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return a writer of rows."""
-        names = schema.names if self.header else None
-        return CsvWriter(path, names, delimiter=self.delimiter, null=self.null, quotes_all=self.quotes_all)
+        return CsvWriter(
+            path,
+            schema.names if self.header else None,
+            delimiter=self.delimiter,
+            null=self.null,
+            quotes_all=self.quotes_all,
+            escapes_formulas=self.escapes_formulas,
+        )
 
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Reject files with different columns, which no reader could read together."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from dataflow_model.errors import shown
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cannot_hold", "in_microseconds", "parse_rows", "with_reasons"]
 
+_FEW: Final = 16
+"""Among how many rows the bad ones are isolated without looking at whole columns first."""
 _WHOLE: Final = re.compile(r"\s*[+-]?\d{1,38}\s*")
 
 
@@ -27,6 +30,7 @@ def parse_rows(
     parse: Callable[[bytes], pa.Table],
     columns: pa.Schema,
     explain: Callable[[bytes, str], str],
+    find: Callable[[RowTexts], Mapping[int, str]] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Parse all rows at once; if that fails, parse each half, until every bad row is isolated.
 
@@ -37,15 +41,21 @@ def parse_rows(
         parse: turns the text of some rows into columns, and raises if it cannot; see also `with_reasons`.
         columns: the columns.
         explain: says what is wrong with the text of one row, given the error of `parse`.
+        find: returns the reasons of bad rows by place, for those that it finds at once; the others are isolated.
     """
     pieces: list[pa.Table] = []
     start = 0
     for place in (*texts.unclosed, len(texts)):
         if start < place:
-            pieces.extend(_parse(texts, start, place, parse, columns, explain))
+            pieces.extend(_parse(texts, start, place, parse, columns, explain, find))
         if place < len(texts):
             pieces.append(_bad_row(texts.text(place, place + 1), "a quote is not closed", columns))
         start = place + 1
+    yield from _joined(pieces).to_batches()
+
+
+def _joined(pieces: list[pa.Table]) -> pa.Table:
+    """Return tables of rows as one, with a column of bad rows if one of them has it."""
     if any(bad_place(piece.schema) is not None for piece in pieces):
         pieces = [
             piece.append_column(BAD_FIELD, pa.nulls(piece.num_rows, BAD_FIELD.type))
@@ -53,15 +63,14 @@ def parse_rows(
             else piece
             for piece in pieces
         ]
-    yield from pa.concat_tables(pieces).combine_chunks().to_batches()
+    return pa.concat_tables(pieces).combine_chunks()
 
 
 def with_reasons(table: pa.Table, reasons: Mapping[int, str]) -> pa.Table:
     """Mark rows of a table as bad rows, by place; `parse_rows` adds their texts."""
     if not reasons:
         return table
-    marks = [{"reason": reasons[place]} if place in reasons else None for place in range(table.num_rows)]
-    return table.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
+    return table.append_column(BAD_FIELD, _marks(table.num_rows, sorted(reasons), reasons, {}))
 
 
 def cannot_hold(field: pa.Field, value: Any) -> str:
@@ -108,6 +117,7 @@ def _parse(
     parse: Callable[[bytes], pa.Table],
     columns: pa.Schema,
     explain: Callable[[bytes, str], str],
+    find: Callable[[RowTexts], Mapping[int, str]] | None = None,
 ) -> Iterator[pa.Table]:
     text = texts.text(start, stop)
     try:
@@ -119,6 +129,10 @@ def _parse(
             yield _with_texts(table, texts, start, columns)
             return
         problem = f"it holds {table.num_rows} rows"
+    reasons = {} if find is None or stop - start < _FEW else find(texts.part(start, stop))
+    if reasons:
+        yield _without_bad(texts.part(start, stop), reasons, parse, columns, explain)
+        return
     if stop - start > 1:
         middle = (start + stop) // 2
         yield from _parse(texts, start, middle, parse, columns, explain)
@@ -127,17 +141,44 @@ def _parse(
     yield _bad_row(text, explain(text, problem), columns)
 
 
+def _without_bad(
+    texts: RowTexts,
+    reasons: Mapping[int, str],
+    parse: Callable[[bytes], pa.Table],
+    columns: pa.Schema,
+    explain: Callable[[bytes, str], str],
+) -> pa.Table:
+    """Parse rows without the bad ones among them, whose reasons are known by place, and return all in order."""
+    places = np.array(sorted(reasons), np.int64)
+    others = np.delete(np.arange(len(texts)), places)
+    lines = [_line(texts.text(place, place + 1)) for place in places.tolist()]
+    marks = [{"text": line, "reason": reasons[place]} for line, place in zip(lines, places.tolist(), strict=True)]
+    bad = _bad_rows(marks, columns)
+    rest = _parse(texts.chosen(others), 0, len(others), parse, columns, explain) if len(others) else ()
+    return _joined([*rest, bad]).take(pa.array(np.argsort(np.concatenate([others, places]))))
+
+
 def _with_texts(table: pa.Table, texts: RowTexts, start: int, columns: pa.Schema) -> pa.Table:
     """Return the columns of rows that begin at `start`, with the texts of those that are marked as bad rows."""
     rows = table.select(columns.names).cast(columns)
     bad = bad_place(table.schema)
     if bad is None:
         return rows
-    marks = table.column(bad).to_pylist()
-    for place, mark in enumerate(marks, start):
-        if mark is not None:
-            mark["text"] = _line(texts.text(place, place + 1))
-    return rows.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
+    places = np.flatnonzero(table.column(bad).is_valid())
+    reasons = table.column(bad).take(pa.array(places)).combine_chunks().field("reason").to_pylist()
+    at = places.tolist()
+    lines = {place: _line(texts.text(start + place, start + place + 1)) for place in at}
+    return rows.append_column(BAD_FIELD, _marks(len(rows), at, dict(zip(at, reasons, strict=True)), lines))
+
+
+def _marks(count: int, places: list[int], reasons: Mapping[int, str], lines: Mapping[int, str]) -> pa.Array:
+    """Return the column of bad rows for as many rows, with reasons and texts by place."""
+    marks = pa.array([{"text": lines.get(place), "reason": reasons[place]} for place in places], BAD_FIELD.type)
+    numbers = np.zeros(count, np.int64)
+    numbers[places] = np.arange(len(places))
+    is_good = np.ones(count, np.bool_)
+    is_good[places] = False
+    return marks.take(pa.array(numbers, mask=is_good))
 
 
 def _line(text: bytes) -> str:
@@ -145,6 +186,9 @@ def _line(text: bytes) -> str:
 
 
 def _bad_row(text: bytes, problem: str, columns: pa.Schema) -> pa.Table:
-    nulls = [pa.nulls(1, field.type) for field in columns]
-    mark = pa.array([{"text": _line(text), "reason": problem}], BAD_FIELD.type)
-    return pa.table([*nulls, mark], schema=pa.schema([*columns, BAD_FIELD]))
+    return _bad_rows([{"text": _line(text), "reason": problem}], columns)
+
+
+def _bad_rows(marks: list[dict[str, str]], columns: pa.Schema) -> pa.Table:
+    nulls = [pa.nulls(len(marks), field.type) for field in columns]
+    return pa.table([*nulls, pa.array(marks, BAD_FIELD.type)], schema=pa.schema([*columns, BAD_FIELD]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Unpack, cast, o
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.json_documents import JsonDocumentSource
@@ -15,6 +15,7 @@ from dataflow_model.io.lines_of_rows import LinesOfRows
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
+from dataflow_model.plan.typed_rows import TypedRows
 from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
@@ -24,6 +25,7 @@ from dataflow_model.transforms.endpoints import Read
 from dataflow_model.transforms.pardo import check_dead_letters
 from dataflow_model.transforms.pcollection import PBegin, PCollection
 from dataflow_model.transforms.ptransform import PTransform
+from dataflow_model.transforms.reshaping import Flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +38,16 @@ if TYPE_CHECKING:
     from dataflow_model.plan.time_units import TimeUnit
     from dataflow_model.time import DurationLike
 
-__all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
+__all__ = [
+    "ReadCsv",
+    "ReadFiles",
+    "ReadJson",
+    "ReadParquet",
+    "ReadRows",
+    "ReadText",
+    "checked_row_type",
+    "checked_watermark",
+]
 
 
 LINE_TIMEOUT: Final = "30 s"
@@ -78,7 +89,10 @@ def checked_watermark(
 
 
 class ReadRows(Read[ResultT]):
-    """A source of rows, whose bad rows can be sent to a separate output."""
+    """A source of rows, whose bad rows can be sent to a separate output, and that may be instances of a class."""
+
+    typed_rows: TypedRows | None = None
+    """What turns the rows into instances of a class."""
 
     if TYPE_CHECKING:
 
@@ -104,14 +118,28 @@ class ReadRows(Read[ResultT]):
         check_dead_letters(tag)
         return cast("Read[tuple[ResultT, PCollection[DeadLetter]]]", self._but(dead_letters=tag))
 
+    def expand(self, pcoll: PBegin, /) -> ResultT:
+        """Read the rows, and turn each into an instance of the class if there is one."""
+        rows: Any = super().expand(pcoll)
+        if self.typed_rows is None:
+            return cast("ResultT", rows)
+        kind = self.typed_rows.kind
+        typed: Any = Map(self.typed_rows).with_output_types(kind if self._output_type is None else self._output_type)
+        label = f"As {kind.__name__}"
+        if self.dead_letters is None:
+            return cast("ResultT", rows | label >> typed)
+        rows, bad = rows
+        instances, unfit = rows | label >> typed.with_exception_handling(self.dead_letters)
+        return cast("ResultT", (instances, (bad, unfit) | "Bad rows" >> Flatten()))
 
-class ReadFiles(ReadRows[PCollection]):
+
+class ReadFiles(ReadRows[ResultT]):
     """Read files of one format; a subclass sets the class of the source. The arguments are those of `ReadParquet`."""
 
     source_type: ClassVar[type[FileSource]]
     _line_timeout: Duration | None = Duration(0)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of all formats
         self,
         path: PathLike | Iterable[PathLike],
         *,
@@ -122,6 +150,7 @@ class ReadFiles(ReadRows[PCollection]):
         follow: bool = False,
         on_missing: OnMissing | None = None,
         schema: pa.Schema | None = None,
+        row_type: type[Any] | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
@@ -129,7 +158,8 @@ class ReadFiles(ReadRows[PCollection]):
         made = self._source_type()
         if follow and issubclass(self.source_type, LinesOfRows):
             made = functools.partial(made, line_timeout=self._line_timeout)
-        source = made(
+        make = functools.partial(
+            made,
             paths=absolute_paths(path),
             event_time=event_time,
             event_time_unit=event_time_unit,
@@ -138,11 +168,20 @@ class ReadFiles(ReadRows[PCollection]):
             watermark_origins=origins,
             follow=follow,
             on_missing=on_missing,
-            given=schema,
-        ).bound()
+        )
+        typed_rows = None if row_type is None else checked_row_type(row_type, schema)
+        if typed_rows is None:
+            source = make(given=schema).bound()
+        elif follow or not self.source_type.is_typed:
+            source = make(given=typed_rows.schema).bound()
+        else:  # the files say how many bits numbers have
+            source = make().bound()
+            typed_rows.check_columns(source.schema())
+            source = source.project(typed_rows.names)
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
+        self.typed_rows = typed_rows
 
-    def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[PCollection, PCollection[DeadLetter]]]:
+    def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[ResultT, PCollection[DeadLetter]]]:
         """Send rows that cannot be read, and Parquet files as a whole, to a separate output; see `ReadRows`."""
         read = super().with_exception_handling(tag)
         read.source = attrs.evolve(cast("FileSource", self.source), sets_aside=True)
@@ -153,8 +192,40 @@ class ReadFiles(ReadRows[PCollection]):
         return self.source_type
 
 
+def checked_row_type(row_type: type[Any], schema: pa.Schema | None = None) -> TypedRows:
+    """Return what turns rows into instances of a class.
+
+    Raises:
+        InvalidArgument: if a schema is given too.
+        InvalidType: as `TypedRows` does.
+    """
+    if schema is not None:
+        raise InvalidArgument(
+            f"the fields of `row_type` are the columns, so there must be no `schema`, got {shown(schema.names)}",
+            hint="leave one of them out",
+        )
+    return TypedRows(row_type)
+
+
+class FileOptions(WatermarkOptions, total=False):
+    """The further arguments of a transform that reads files; see `ReadParquet`."""
+
+    event_time_unit: TimeUnit | None
+    processing_time: str | None
+    watermark: WatermarkEstimator | None
+    follow: bool
+    on_missing: OnMissing | None
+
+
+class SchemaOptions(FileOptions, total=False):
+    """The further arguments of a transform that reads files as rows or as instances of a class."""
+
+    schema: pa.Schema | None
+    row_type: type[Any] | None
+
+
 @with_label_hints()
-class ReadParquet(ReadFiles):
+class ReadParquet(ReadFiles[ResultT]):
     """Read the rows of Parquet files as named tuples.
 
     Each file is an origin: its rows keep their order, and files are read in natural order of their names, `2024-1-2`
@@ -180,6 +251,10 @@ class ReadParquet(ReadFiles):
             default, a followed file of which no row was read is skipped if its folder is still there, and everything
             else is an error. Skipped files are logged, and counted as `files_skipped` and `rows_lost`.
         schema: the names and types of the columns, for when there is no file yet or the first files are not typical.
+        row_type: a `NamedTuple`, dataclass or attrs class: the rows are instances of it. Its fields name the columns,
+            and their types are as for `schema_from_type`; a `datetime` is an instant. The integers of a file may have
+            fewer bits, and its timestamps other units, unless files are followed. A row with null in a field whose type
+            does not include `None`, or that the class rejects, is a bad row.
         watermark_origin: the column that names the partition of the input that a row belongs to, or `"file"`. Each
             partition then has its own watermark, and the source's watermark is the lowest of them. By default the whole
             source is one partition.
@@ -192,8 +267,10 @@ class ReadParquet(ReadFiles):
     Raises:
         InvalidArgument: if a time column does not exist; the hint lists the columns. Also if the first of its integers
             would be in January 1970, and are seconds or milliseconds of the years from 1990; `event_time_unit` settles
-            it. Raised when the pipeline is built if there are files at that time.
-        InvalidType: for an argument that the transform does not have.
+            it. Raised when the pipeline is built if there are files at that time. Also for `row_type` together with
+            `schema`, and for a field of it whose column does not exist or has another type.
+        InvalidType: for an argument that the transform does not have, and for a `row_type` with a field of a type that
+            no column can have.
         SourceError: if none of the files that are there is a valid Parquet file. Bad files and rows raise it while the
             pipeline runs, unless `with_exception_handling` is used.
 
@@ -211,25 +288,66 @@ class ReadParquet(ReadFiles):
         ...
         dataflow_model.errors.InvalidArgument: `event_time` names the column 'when', which does not exist
         Hint: the columns are at, carrier
+        >>> from typing import NamedTuple
+        >>> class Departure(NamedTuple):
+        ...     at: int
+        ...     carrier: str
+        >>> dm.Pipeline() | dm.io.ReadParquet(folder.name, event_time="at", row_type=Departure)
+        PCollection('ReadParquet/As Departure', element_type=Departure)
         >>> folder.cleanup()
     """
 
     source_type = ParquetSource
 
+    if TYPE_CHECKING:
 
-class FileOptions(WatermarkOptions, total=False):
-    """The further arguments of a transform that reads files; see `ReadParquet`."""
+        @overload
+        def __init__(
+            self: ReadParquet[PCollection],
+            path: PathLike | Iterable[PathLike],
+            *,
+            event_time: str | Arrival | None,
+            schema: pa.Schema | None = None,
+            row_type: None = None,
+            **options: Unpack[FileOptions],
+        ) -> None: ...
 
-    event_time_unit: TimeUnit | None
-    processing_time: str | None
-    watermark: WatermarkEstimator | None
-    follow: bool
-    on_missing: OnMissing | None
-    schema: pa.Schema | None
+        @overload
+        def __init__(
+            self: ReadParquet[PCollection[ElementT]],
+            path: PathLike | Iterable[PathLike],
+            *,
+            event_time: str | Arrival | None,
+            row_type: type[ElementT],
+            **options: Unpack[FileOptions],
+        ) -> None: ...
+
+        def __init__(self, path: Any, **options: Any) -> None: ...
+
+
+class CsvFileOptions(FileOptions, total=False):
+    """The further arguments of `ReadCsv`."""
+
+    delimiter: str
+    quote: str | None
+    header: bool | None
+    columns: Sequence[str] | None
+    rename: Mapping[str, str] | None
+    null_values: Sequence[str] | None
+    timestamp_formats: Sequence[str] | None
+    zone: str | None
+    ambiguous: str
+    nonexistent: str
+    decimal_point: str
+    thousands: str | None
+    comment: str | None
+    skip_rows: int
+    encoding: str
+    line_timeout: DurationLike | None
 
 
 @with_label_hints()
-class ReadCsv(ReadFiles):
+class ReadCsv(ReadFiles[ResultT]):
     r"""Read the rows of CSV files as named tuples; the other arguments and errors are those of `ReadParquet`.
 
     Types are given by `schema`, or inferred once from the first 16,384 rows of the first file that has rows. A row that
@@ -241,7 +359,8 @@ class ReadCsv(ReadFiles):
     JSON. Files whose names end in `.gz`, `.bz2` or `.zst` are decompressed as they are read.
 
     Args:
-        path, event_time, options: as in `ReadParquet`.
+        path, event_time, options: as in `ReadParquet`. A `datetime` of a `row_type` needs an offset in the file, or
+            `zone`.
         delimiter: the ASCII character between two values.
         quote: the character around values, or `None` if quotes are ordinary text.
         header: whether the first row contains the names of the columns; by default it does, unless `columns` is given.
@@ -307,6 +426,27 @@ class ReadCsv(ReadFiles):
 
     source_type = CsvSource
 
+    @overload
+    def __init__(
+        self: ReadCsv[PCollection],
+        path: PathLike | Iterable[PathLike],
+        *,
+        event_time: str | Arrival | None,
+        schema: pa.Schema | None = None,
+        row_type: None = None,
+        **options: Unpack[CsvFileOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: ReadCsv[PCollection[ElementT]],
+        path: PathLike | Iterable[PathLike],
+        *,
+        event_time: str | Arrival | None,
+        row_type: type[ElementT],
+        **options: Unpack[CsvFileOptions],
+    ) -> None: ...
+
     def __init__(  # noqa: PLR0913 - everyday files differ in as many ways
         self,
         path: PathLike | Iterable[PathLike],
@@ -328,7 +468,7 @@ class ReadCsv(ReadFiles):
         skip_rows: int = 0,
         encoding: str = "utf-8",
         line_timeout: DurationLike | None = LINE_TIMEOUT,
-        **options: Unpack[FileOptions],
+        **options: Unpack[SchemaOptions],
     ) -> None:
         self._line_timeout = _checked_timeout(line_timeout)
         self._written = CsvOptions(
@@ -355,7 +495,7 @@ class ReadCsv(ReadFiles):
 
 
 @with_label_hints()
-class ReadJson(ReadFiles):
+class ReadJson(ReadFiles[ResultT]):
     r"""Read files with one JSON object a line as named tuples; the arguments and errors are those of `ReadParquet`.
 
     Names and types are given by `schema`, or inferred once from the first 16,384 rows of the first file. A missing
@@ -404,6 +544,33 @@ class ReadJson(ReadFiles):
 
     source_type = JsonSource
 
+    @overload
+    def __init__(
+        self: ReadJson[PCollection],
+        path: PathLike | Iterable[PathLike],
+        *,
+        event_time: str | Arrival | None,
+        mixed: Literal["text"] | None = None,
+        lines: bool = True,
+        line_timeout: DurationLike | None = LINE_TIMEOUT,
+        schema: pa.Schema | None = None,
+        row_type: None = None,
+        **options: Unpack[FileOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: ReadJson[PCollection[ElementT]],
+        path: PathLike | Iterable[PathLike],
+        *,
+        event_time: str | Arrival | None,
+        mixed: Literal["text"] | None = None,
+        lines: bool = True,
+        line_timeout: DurationLike | None = LINE_TIMEOUT,
+        row_type: type[ElementT],
+        **options: Unpack[FileOptions],
+    ) -> None: ...
+
     def __init__(
         self,
         path: PathLike | Iterable[PathLike],
@@ -412,7 +579,7 @@ class ReadJson(ReadFiles):
         mixed: Literal["text"] | None = None,
         lines: bool = True,
         line_timeout: DurationLike | None = LINE_TIMEOUT,
-        **options: Unpack[FileOptions],
+        **options: Unpack[SchemaOptions],
     ) -> None:
         self._line_timeout = _checked_timeout(line_timeout)
         self._json: Any = functools.partial(JsonSource if lines else JsonDocumentSource, mixed=mixed)
@@ -504,7 +671,7 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         return cast("PCollection[str]", lines)
 
 
-class _ReadLines(ReadFiles):
+class _ReadLines(ReadFiles[PCollection]):
     """Read lines as rows with one column."""
 
     source_type = TextSource

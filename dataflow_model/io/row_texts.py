@@ -102,6 +102,10 @@ class RowTexts:
         places = tuple(place - start for place in self.unclosed if start <= place < stop)
         return attrs.evolve(self, starts=self.starts[start:stop], ends=self.ends[start:stop], unclosed=places)
 
+    def chosen(self, places: NDArray[np.int64]) -> Self:
+        """Return the rows at some places, in order; none of them may have a quote that is not closed."""
+        return attrs.evolve(self, starts=self.starts[places], ends=self.ends[places], unclosed=(), has_gaps=True)
+
     def text(self, start: int = 0, stop: int | None = None) -> bytes:
         """Return the text of the rows `[start, stop)` of these."""
         last = (len(self) if stop is None else stop) - 1

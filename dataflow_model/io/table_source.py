@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 
 import attrs
 import numpy as np
@@ -12,14 +12,14 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.file_source import BATCH_ROWS, checked_time
-from dataflow_model.io.read import ReadRows, checked_watermark
+from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
 from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
 from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.sources import ColumnSource, Origin
 from dataflow_model.plan.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
+from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Explicit, check_estimator
-from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.tables import arrow_table
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["ReadTable", "TableSource"]
 
@@ -138,7 +139,7 @@ class TableSource(ColumnSource):
 
 
 @with_label_hints()
-class ReadTable(ReadRows[PCollection]):
+class ReadTable(ReadRows[ResultT]):
     """Read the rows of a table that the program holds, as named tuples, on every runner.
 
     The rows keep their order. They travel to workers with the pipeline; write large tables to Parquet files first.
@@ -146,7 +147,8 @@ class ReadTable(ReadRows[PCollection]):
     Args:
         table: a pandas or Polars DataFrame, a table, batches or a reader of Arrow, or anything else with Arrow's
             PyCapsule interface. None of the libraries is imported. A pandas index with a name is a column.
-        event_time, event_time_unit, processing_time, watermark, options: as in `ReadParquet`, without those for files.
+        event_time, event_time_unit, processing_time, watermark, row_type, options: as in `ReadParquet`, without those
+            for files.
 
     Raises:
         InvalidType: for what is no table, or has a column that Arrow cannot hold.
@@ -167,6 +169,32 @@ class ReadTable(ReadRows[PCollection]):
         [('delays', 4), ('delays', 6)]
     """
 
+    @overload
+    def __init__(
+        self: ReadTable[PCollection],
+        table: Any,
+        *,
+        event_time: str | Arrival | None,
+        event_time_unit: TimeUnit | None = None,
+        processing_time: str | None = None,
+        watermark: WatermarkEstimator | None = None,
+        row_type: None = None,
+        **options: Unpack[WatermarkOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: ReadTable[PCollection[ElementT]],
+        table: Any,
+        *,
+        event_time: str | Arrival | None,
+        event_time_unit: TimeUnit | None = None,
+        processing_time: str | None = None,
+        watermark: WatermarkEstimator | None = None,
+        row_type: type[ElementT],
+        **options: Unpack[WatermarkOptions],
+    ) -> None: ...
+
     def __init__(
         self,
         table: Any,
@@ -175,9 +203,11 @@ class ReadTable(ReadRows[PCollection]):
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
         watermark: WatermarkEstimator | None = None,
+        row_type: type[Any] | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
+        typed_rows = None if row_type is None else checked_row_type(row_type)
         columns = arrow_table(table, "ReadTable")
         if columns is None:
             raise InvalidType(
@@ -205,7 +235,11 @@ class ReadTable(ReadRows[PCollection]):
             watermark=checked_watermark(event_time, watermark, origins),
             watermark_origins=origins,
         )
+        if typed_rows is not None:
+            typed_rows.check_columns(source.schema())
+            source = source.project(typed_rows.names)
         super().__init__(source, element_type=source.row_type())
+        self.typed_rows = typed_rows
 
 
 def _digest_of(table: pa.Table) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, SourceError, shown
 from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.csv_parsing import parser, problem_of_row
+from dataflow_model.io.csv_parsing import bad_rows, parser, problem_of_row
 from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.inference import csv_schema
 from dataflow_model.io.json_source import JsonSource
@@ -25,7 +25,7 @@ from dataflow_model.io.unpacking import as_in_file, blocks, checked_encoding, pr
 from dataflow_model.plan.columns import BAD_FIELD, bad_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from dataflow_model.io.row_texts import RowTexts
     from dataflow_model.plan.columns import BadRow
@@ -42,6 +42,10 @@ _GIVE: Final = (
 _SEPARATOR: Final = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([ -!#-~\t])"?(?:[\r\n]|\Z)')
 _THOUSANDS: Final = re.compile(
     r" is (?:u?int|float|double|decimal)\S* and cannot hold '[+-]?\d{1,3}(?:([,.' ])\d{3})+\b"
+)
+
+_WITHOUT_OFFSET: Final = re.compile(
+    r" is timestamp\[\w+, tz=\S+\] and cannot hold '\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?'"
 )
 
 
@@ -107,10 +111,12 @@ class CsvSource(LinesOfRows):
         return super().zone_text(schema) if zone is None else f"times without an offset are in {zone}"
 
     def advice(self, bad: BadRow) -> str:
-        """Return which option helps with a bad row: `thousands`, or `timestamp_formats` for a time column of text."""
+        """Return which option helps with a bad row: `thousands`, `zone`, or `timestamp_formats` for times as text."""
         separated = _THOUSANDS.search(bad.reason)
         if separated is not None and self.options.thousands is None:
             return f"pass thousands={separated[1]!r} if it separates thousands; otherwise "
+        if self.options.zone is None and _WITHOUT_OFFSET.search(bad.reason) is not None:
+            return "pass zone='UTC', or the zone of times that are written without an offset; otherwise "
         schema = self.schema()
         texts = [name for name in self._times() if pa.types.is_string(schema.field(name).type)]
         if not any(f"column {name!r} holds" in bad.reason for name in texts):
@@ -178,8 +184,11 @@ class CsvSource(LinesOfRows):
         def explain(data: bytes, problem: str) -> str:
             return problem_of_row(data, names, columns, options, problem, keeps_zeros=keeps_zeros)
 
+        def find(texts: RowTexts) -> Mapping[int, str]:
+            return bad_rows(texts, names, columns, options)
+
         for texts in parts:
-            yield from parse_rows(texts, parse, columns, explain)
+            yield from parse_rows(texts, parse, columns, explain, find)
 
 
 @attrs.frozen(kw_only=True)

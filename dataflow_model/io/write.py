@@ -178,6 +178,9 @@ class WriteCsv(WriteColumns):
         delimiter: between two values, one ASCII character.
         null: the text for null, never quoted.
         quoting: `"needed"`, or `"all"` to quote all values except nulls.
+        escape_formulas: whether text that a spreadsheet may take for a formula gets an apostrophe (`'`) in front: text,
+            also as the name of a column, that begins with `=`, `+`, `-`, `@` (or their wide forms), a tab or a line
+            break. Numbers are written as they are. What reads the file back as data reads the apostrophe too.
         suffix: how the names of the files end; they are compressed if it ends in `.gz`, `.bz2` or `.zst`.
 
     Raises:
@@ -213,12 +216,19 @@ class WriteCsv(WriteColumns):
         delimiter: str = ",",
         null: str = "",
         quoting: Literal["needed", "all"] = "needed",
+        escape_formulas: bool = False,
         suffix: str = ".csv",
         if_exists: Literal["error", "add", "replace"] = "error",
     ) -> None:
         if quoting not in {"needed", "all"}:
             raise InvalidArgument(
                 f"`quoting` must be 'needed' or 'all', got {quoting!r}", hint="use quoting='needed', for example"
+            )
+        escapes: Any = escape_formulas
+        if not isinstance(escapes, bool):
+            raise InvalidType(
+                f"`escape_formulas` must be true or false, got {escapes!r}",
+                hint="use escape_formulas=True for files that people open in a spreadsheet",
             )
         sink = CsvSink(
             path=path,
@@ -228,6 +238,7 @@ class WriteCsv(WriteColumns):
             delimiter=delimiter,
             null=null,
             quotes_all=quoting == "all",
+            escapes_formulas=escapes,
             suffix=suffix,
             if_exists=if_exists,
             label="WriteCsv",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -210,9 +211,10 @@ def split_columns(
     bad_column = bad_place(batch.schema)
     if bad_column is not None:
         marks = batch.column(bad_column)
-        for place in np.flatnonzero(marks.is_valid()).tolist():
-            mark = marks[place].as_py()
-            texts[place], reasons[place] = mark["text"], mark["reason"]
+        marked = np.flatnonzero(marks.is_valid()).tolist()
+        found = marks.take(pa.array(marked, pa.int64()))
+        texts = dict(zip(marked, found.field("text").to_pylist(), strict=True))
+        reasons = dict(zip(marked, found.field("reason").to_pylist(), strict=True))
         batch = batch.remove_column(bad_column)
     clock: NDArray[np.int64] | None = None
     clock_from = 0
@@ -236,16 +238,17 @@ def split_columns(
     places = sorted(reasons)
     valid = np.ones(batch.num_rows, np.bool_)
     valid[places] = False
-    rows = batch.take(pa.array(places, pa.int64()))
-    columns = list(map(_held, rows.columns))
+    held: dict[int, str | dict[str, Any]] = {**texts}
+    parsed = [place for place in places if place not in texts]
+    if parsed:
+        columns = list(map(_held, batch.take(pa.array(parsed, pa.int64())).columns))
+        for place, values in zip(parsed, zip(*columns, strict=True), strict=True):
+            held[place] = dict(zip(batch.schema.names, values, strict=True))
+    is_clocked = clock is not None and clock_from < batch.num_rows
+    clocks = clock[places].tolist() if clock is not None and is_clocked else itertools.repeat(None, len(places))
     bad = tuple(
-        BadRow(
-            place,
-            texts[place] if place in texts else dict(zip(batch.schema.names, values, strict=True)),
-            reason,
-            None if clock is None or clock_from == batch.num_rows else int(clock[place]),
-        )
-        for place, values in zip(places, zip(*columns, strict=True), strict=True)
+        BadRow(place, held[place], reason, at)
+        for place, at in zip(places, clocks, strict=True)
         if (reason := reasons[place]) is not None
     )
     return Columns(batch, event_times, clock, valid, bad, clock_from)

@@ -30,6 +30,7 @@ __all__ = [
     "check_names",
     "field_getter",
     "kind_of",
+    "kind_of_column",
     "named_row_type",
     "no_attribute",
     "no_field",
@@ -76,7 +77,7 @@ def row_type(schema: pa.Schema) -> type[Any]:
         >>> row_type(pa.schema({"user-id": pa.int64()}))(7)["user-id"]
         7
     """
-    return named_row_type(tuple((field.name, _kind(field.type)) for field in schema))
+    return named_row_type(tuple((field.name, kind_of_column(field.type)) for field in schema))
 
 
 @functools.cache
@@ -348,7 +349,13 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _kind(type_: pa.DataType) -> str:
+def kind_of_column(type_: pa.DataType) -> str:
+    """Return the kind of the Python values of a column for `named_row_type`.
+
+    Example:
+        >>> kind_of_column(pa.int32()), kind_of_column(pa.dictionary(pa.int8(), pa.string()))
+        ('int', 'str')
+    """
     is_ = pa.types
     tests = (
         ("bool", is_.is_boolean),
@@ -365,5 +372,5 @@ def _kind(type_: pa.DataType) -> str:
         ("dict", is_.is_struct),
     )
     if is_.is_dictionary(type_):
-        return _kind(type_.value_type)
+        return kind_of_column(type_.value_type)
     return next((kind for kind, test in tests if test(type_)), "Any")

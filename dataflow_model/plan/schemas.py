@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataflow_model.time import Duration, EventTime, ProcessingTime
 
-__all__ = ["schema_from_type"]
+__all__ = ["column_type", "fields_of", "schema_from_type"]
 
 _MICROS: Final = pa.timestamp("us", "UTC")
 _SCALARS: Final[dict[Any, pa.DataType]] = {
@@ -51,16 +51,16 @@ def schema_from_type(element_type: Any) -> pa.Schema | None:
         >>> schema_from_type(object) is None
         True
     """
-    fields = _fields(element_type)
+    fields = fields_of(element_type)
     if fields is None and _is_pair(element_type):
         key, value = typing.get_args(element_type)
-        inner = _fields(value)
+        inner = fields_of(value)
         fields = {"key": key, **({"value": value} if inner is None else inner)}
         if inner is not None and "key" in inner:
             return None
     if fields is None:
         fields = {"value": element_type}
-    types = {name: _arrow_type(hint, (element_type,)) for name, hint in fields.items()}
+    types = {name: column_type(hint, element_type) for name, hint in fields.items()}
     if any(kind is None for kind in types.values()):
         return None
     return pa.schema([pa.field(name, kind) for name, kind in types.items()])
@@ -71,7 +71,24 @@ def _is_pair(hint: Any) -> bool:
     return typing.get_origin(hint) is tuple and len(arguments) == 2 and ... not in arguments  # noqa: PLR2004
 
 
-def _fields(hint: Any) -> dict[str, Any] | None:
+def column_type(hint: Any, within: Any) -> pa.DataType | None:
+    """Return the type of the column for a field of a record, or `None` if its type hint does not determine one.
+
+    Example:
+        >>> column_type(str | None, object), column_type(complex, object)
+        (DataType(string), None)
+    """
+    return _arrow_type(hint, (within,))
+
+
+def fields_of(hint: Any) -> dict[str, Any] | None:
+    """Return the type hints of a named tuple, typed dict, attrs class or dataclass by field; `None` for other types.
+
+    Example:
+        >>> import typing
+        >>> fields_of(typing.NamedTuple("Delay", [("carrier", str)])), fields_of(str)
+        ({'carrier': <class 'str'>}, None)
+    """
     if not isinstance(hint, type):
         return None
     named = issubclass(hint, tuple) and hasattr(hint, "_fields")
@@ -114,7 +131,7 @@ def _arrow_type(hint: Any, within: tuple[Any, ...]) -> pa.DataType | None:
     if origin is dict:
         key, value = (_arrow_type(argument, within) for argument in arguments)
         return None if key is None or value is None else pa.map_(key, value)
-    fields = None if hint in within else _fields(hint)
+    fields = None if hint in within else fields_of(hint)
     return _struct(fields, (*within, hint)) if fields else None
 
 

@@ -7,12 +7,17 @@ import datetime as dt
 import decimal
 import gzip
 import json
+import math
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SinkError, SourceError
@@ -23,7 +28,6 @@ from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 SCHEMA = pa.schema({"n": pa.int64(), "share": pa.float64(), "text": pa.string()})
 ROWS = [
@@ -69,6 +73,25 @@ def test_a_csv_file_is_what_the_csv_module_reads(tmp_path: Path) -> None:
     assert rows[0] == ["n", "share", "text"]
     assert rows[1] == ["1", "0.5", 'a "word", and\ntwo lines']
     assert rows[2] == ["null", "null", "null"]
+
+
+@given(st.lists(st.text("=+-@\t\r\n'a\uff1d", max_size=3), min_size=1, max_size=5), st.sampled_from([",", ";", "\t"]))
+def test_no_text_begins_as_a_formula_where_these_are_escaped(texts: list[str], delimiter: str) -> None:
+    rows = [{"=n": -1, "x": -math.inf, "text": text, "kind": text} for text in texts]
+    kinds = {"=n": pa.int64(), "x": pa.float64(), "text": pa.string(), "kind": pa.dictionary(pa.int8(), pa.string())}
+    with tempfile.TemporaryDirectory() as folder:
+        write(rows, dm.io.WriteCsv(folder, schema=pa.schema(kinds), delimiter=delimiter, escape_formulas=True))
+        with only(Path(folder)).open(newline="") as file:
+            header, *written = csv.reader(file, delimiter=delimiter)
+    assert header == ["'=n", "x", "text", "kind"]
+    for text, cells in zip(texts, written, strict=True):
+        assert cells[:2] == ["-1", "-Infinity"]
+        assert cells[2] == cells[3] == (f"'{text}" if text[:1] in {*"=+-@\t\r\n\uff1d"} else text)
+
+
+def test_formulas_are_written_as_they_are_by_default(tmp_path: Path) -> None:
+    write([("UA", "=1+1")], dm.io.WriteCsv(tmp_path))
+    assert only(tmp_path).read_text() == "key,value\nUA,=1+1\n"
 
 
 def test_values_of_every_type_have_a_text(tmp_path: Path) -> None:
@@ -134,12 +157,13 @@ def test_files_of_one_commit_have_the_same_columns(tmp_path: Path) -> None:
         ({"delimiter": "||"}, "`delimiter` must be one ASCII character"),
         ({"null": "a,b"}, "`null` must be text without delimiters, quotes and line breaks, got 'a,b'"),
         ({"quoting": "none"}, "`quoting` must be 'needed' or 'all', got 'none'"),
+        ({"escape_formulas": "yes"}, "`escape_formulas` must be true or false, got 'yes'"),
         ({"suffix": "csv"}, "`suffix` must begin with a dot, got 'csv'"),
         ({"suffix": ".csv.xz"}, r"`suffix` names a compression .* got '\.csv\.xz'"),
     ],
 )
 def test_options_that_cannot_be_written_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidArgument, match=message):
+    with pytest.raises((InvalidArgument, InvalidType), match=message):
         dm.io.WriteCsv(tmp_path, **options)
 
 
