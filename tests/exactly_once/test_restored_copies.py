@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import sqlite3
 from typing import TYPE_CHECKING
@@ -139,21 +138,6 @@ def everywhere(*numbers: int) -> dict[str, list[int]]:
 
 def files_of(stream: Restored) -> list[str]:
     return sorted(path.name for path in (stream.folder / "files").glob("part-*"))
-
-
-def test_a_commit_that_an_earlier_version_left_pending_keeps_its_id(stream: Restored) -> None:
-    stream.read(0)
-    put_rows(stream.folder / "rows", "001", [(1, "", 1)])
-    with stream.opened() as opened:
-        opened.program = attrs.evolve(opened.program, sequencer=0)  # ids of earlier versions do not contain the start
-        opened.feed.sequencer = 0
-        stream.broken = True
-        with pytest.raises(dm.UserCodeError):
-            opened.step()
-        assert re.search(r"^part-\w+-00000001-", "\n".join(files_of(stream)), re.MULTILINE)
-    stream.broken = False
-    stream.read(2)
-    assert stream.output() == everywhere(0, 1, 2)
 
 
 def test_what_a_killed_start_has_left_pending_is_removed_by_the_next_one(stream: Restored) -> None:
