@@ -430,7 +430,10 @@ def _widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _is_too_long(leaf: pa.Array) -> bool:
     """Return whether a column has a text or bytes of 2 GiB or more."""
     has_bytes = pa.types.is_large_string(leaf.type) or pa.types.is_large_binary(leaf.type)
-    return has_bytes and (pc.max(pc.binary_length(leaf)).as_py() or 0) >= _PARQUET_BYTES
+    if not has_bytes:
+        return False
+    lengths = pc.call_function("binary_length", [leaf])
+    return (pc.call_function("max", [lengths]).as_py() or 0) >= _PARQUET_BYTES
 
 
 def _not_text(value: object) -> str:
