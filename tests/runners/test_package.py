@@ -1,0 +1,152 @@
+"""Which copy of the package, and which build of the core, workers in an environment of their own import."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.serializers import CloudPickleSerializer
+
+from dataflow_model.runners.engine.core.build import RECORD, CoreBuild, build_of_core
+from dataflow_model.runners.spark import executors, package
+from dataflow_model.runners.spark.package import INSTALLED, Package, share_package, ship_package
+from tests.support.cluster.standalone import environment
+
+needs_extensions = pytest.mark.skipif(build_of_core() is not CoreBuild.COMPILED, reason="the core is not compiled here")
+
+FIND = """
+import os, sys
+from pyspark.serializers import CPickleSerializer
+
+find = CPickleSerializer().loads(sys.stdin.buffer.read())
+print(find()().name)
+print(sys.modules["dataflow_model"].__file__)
+again = find()
+assert again is find()
+"""
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """An environment without the package."""
+    environment(tmp_path / "bare", has_package=False)
+    return tmp_path / "bare"
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """An environment with the package."""
+    environment(tmp_path / "full", has_package=True)
+    return tmp_path / "full"
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+    """The package as a session on a cluster shares it."""
+    monkeypatch.setattr(package, "is_local", lambda _: False)
+    session: Any = None
+    return share_package(session, tmp_path / "shared")
+
+
+def installed(environment: Path) -> Path:
+    (folder,) = environment.glob("lib/python*/site-packages/dataflow_model")
+    return folder
+
+
+def found_in(environment: Path, shared: Package, tmp_path: Path) -> tuple[str, str]:
+    """Return the build that a process in an environment finds, and the file of the package."""
+    serializer: Any = CloudPickleSerializer  # it has no types
+    command = serializer().dumps(shared.finder(build_of_core))
+    ran = subprocess.run(
+        [environment / "bin/python", "-c", FIND], input=command, capture_output=True, check=False, cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    build, file = ran.stdout.decode().split()
+    return build, file
+
+
+@needs_extensions
+def test_a_worker_without_the_package_runs_the_compiled_core_of_the_driver(
+    bare: Path, shared: Package, tmp_path: Path
+) -> None:
+    build, file = found_in(bare, shared, tmp_path)
+    assert build == "COMPILED"
+    assert "dataflow_model-package-" in file
+    assert not Path(file).exists()  # the copy of a process that is no worker ends with it
+
+
+@needs_extensions
+def test_a_worker_on_another_platform_runs_the_core_of_the_driver_as_python(
+    bare: Path, shared: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suffix, _ = package._build() or ("", ())
+    monkeypatch.setattr(package, "_build", lambda: (suffix, ("glibc", "2.99")))
+    assert found_in(bare, shared, tmp_path)[0] == "PYTHON"
+
+
+@needs_extensions
+def test_a_worker_with_the_same_package_uses_its_own_although_the_driver_s_is_sent(
+    full: Path, shared: Package, tmp_path: Path
+) -> None:
+    build, file = found_in(full, shared, tmp_path)
+    assert build == "COMPILED"
+    assert Path(file).parent == installed(full)
+
+
+@needs_extensions
+def test_a_worker_with_the_same_package_on_another_platform_uses_its_own(
+    full: Path, shared: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "_build", lambda: ("another", ("glibc", "2.99")))
+    build, file = found_in(full, shared, tmp_path)
+    assert build == "COMPILED"
+    assert Path(file).parent == installed(full)
+
+
+@needs_extensions
+def test_a_worker_whose_own_core_is_not_compiled_uses_the_driver_s(full: Path, shared: Package, tmp_path: Path) -> None:
+    (installed(full) / "runners/engine/core" / RECORD).unlink()
+    build, file = found_in(full, shared, tmp_path)
+    assert build == "COMPILED"
+    assert Path(file).parent != installed(full)
+
+
+def test_a_worker_with_another_version_uses_the_driver_s(full: Path, shared: Package, tmp_path: Path) -> None:
+    with (installed(full) / "micros.py").open("a") as file:
+        file.write("\n# another version\n")
+    assert Path(found_in(full, shared, tmp_path)[1]).parent != installed(full)
+
+
+def test_a_worker_that_does_not_reach_the_shared_folder_says_so(bare: Path, shared: Package, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "shared")
+    with pytest.raises(AssertionError, match=r"errors\.SourceError: an executor on .* cannot read the package in .*\n"):
+        found_in(bare, shared, tmp_path)
+
+
+def test_a_local_session_has_the_package() -> None:
+    class Session:
+        conf = {"spark.master": "local[2]"}  # noqa: RUF012
+
+    session: Any = Session()
+    assert ship_package(session) == share_package(session, Path("nowhere")) == INSTALLED
+    assert executors.check_executors(session, INSTALLED) == ()
+
+
+def test_executors_that_run_the_core_uncompiled_are_named_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = [
+        executors._Executor(host, "/usr/bin/python3", build) for host, build in [("a", "PYTHON"), ("b", "COMPILED")]
+    ]
+    monkeypatch.setattr(executors, "_looked_at", lambda *_: found)
+    session: Any = None
+    with caplog.at_level(logging.WARNING, "dataflow_model"):
+        (note,) = executors.check_executors(session, Package("archive.zip"))
+    assert caplog.messages == [note]
+    assert note.startswith("executors run the core of dataflow_model uncompiled, about 30 times slower: a (/usr/bin/")
+    assert "install this version of dataflow_model there" in note
+    assert "b (" not in note
