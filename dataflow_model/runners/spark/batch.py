@@ -79,7 +79,7 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
         schema = getattr(write.sink, "schema", None)
         if isinstance(write.sink, DataFrameSink) and schema is not None:
             spark_columns(write.label, schema)
-    notes = check_executors(runner.spark, ship_package(runner.spark))
+    notes = check_executors(runner.spark, ship_package(runner.spark), staged)
     ahead = run_ahead_on_spark(runner, staged)
     return BatchResult(runner.spark, _Job.of(runner, staged, ahead), ahead.counted, notes)
 

@@ -127,9 +127,9 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_progress(runner.checkpoint, progress, latest, last_committed(checkpoint.host_part))
     Publication.expect(checkpoint.common_part, progress, is_new=started is None)
     check_signals(checkpoint.requests, (checkpoint.begins if started is None else started[1])["signalled"])
-    claim_sinks(program, runner.checkpoint)
     package = share_package(spark, programs)
-    notes = check_executors(spark, package)
+    notes = check_executors(spark, package, staged, is_stream=True)
+    claim_sinks(program, runner.checkpoint)
     packed = ship_program(spark, program.pack(), programs, shared=True)
     query = _start_query(runner, checkpoint, program, packed, package)
     try:
