@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -116,13 +118,21 @@ def test_an_executor_and_a_worker_that_are_killed_under_way_change_nothing(  # t
     cluster: Cluster, bare: str, rows: Path, tmp_path: Path
 ) -> None:
     job = cluster.start(cluster.master, "streaming", rows, tmp_path, PYSPARK_PYTHON=bare)
-    assert job.stdout is not None
-    kills = [cluster.kill_executor, cluster.kill_worker]
-    for line in job.stdout:
-        if line.startswith("commit") and kills:
-            kills.pop(0)()
-        if not kills:
-            break
+    commits = tmp_path / "checkpoint/spark/commits"
+    killed = []
+
+    def kill() -> None:
+        for number, victim in enumerate([cluster.kill_executor, cluster.kill_worker]):
+            while not (commits / str(number)).exists():
+                if job.poll() is not None:
+                    return
+                time.sleep(0.1)
+            victim()
+            killed.append(victim)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
     outcome = outcome_of(job)
-    assert not kills
+    killing.join()
+    assert len(killed) == 2
     check(outcome, "streaming", bare, place="/worker")

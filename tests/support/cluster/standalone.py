@@ -70,12 +70,14 @@ class Cluster:
         folder: where its processes write.
         workers: the processes of its workers.
         environment: the environment variables of its programs.
+        jobs: the programs that were started, which end with the cluster.
     """
 
     master: str
     folder: Path
     workers: list[subprocess.Popen[bytes]]
     environment: dict[str, str]
+    jobs: list[subprocess.Popen[str]] = attrs.field(factory=list)
 
     def executors(self) -> list[int]:
         """Return the process ids of the executors."""
@@ -112,7 +114,7 @@ class Cluster:
             settings = {**SETTINGS, "spark.pyspark.driver.python": sys.executable, "spark.pyspark.python": python}
             options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
             command = [SPARK_HOME / "bin/spark-submit", "--master", self.master, *options, JOB]
-        return subprocess.Popen(
+        job = subprocess.Popen(
             [*command, *arguments],
             cwd=self.folder,
             env={**self.environment, **more},
@@ -120,6 +122,8 @@ class Cluster:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.jobs.append(job)
+        return job
 
     @contextlib.contextmanager
     def connect_server(self, python: str) -> Iterator[str]:
@@ -165,7 +169,12 @@ def standalone(folder: Path, java_home: str, workers: int = 2) -> Iterator[Clust
             processes.append(process)
         for number, process in enumerate(processes):
             _said(folder / f"worker{number}.log", "Successfully registered", process)
-        yield Cluster(url, folder, processes, {**kept, **own})
+        cluster = Cluster(url, folder, processes, {**kept, **own})
+        try:
+            yield cluster
+        finally:
+            for job in cluster.jobs:
+                job.kill()
 
 
 def _started(log: Path, variables: dict[str, str], script: str, *arguments: str) -> subprocess.Popen[bytes]:
