@@ -17,7 +17,7 @@ SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all test-uncompiled test-versions check format bench bench-check docs docs-serve docs-external wheel mutation set-up spark-classes
+.PHONY: help demo test test-all test-uncompiled test-versions test-cluster check format bench bench-check docs docs-serve docs-external wheel mutation set-up spark-classes
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ test-uncompiled: set-up ## run the tests that need no Spark with the core as Pyt
 
 test-versions: set-up ## run the quick Spark tests on each older PySpark that is supported (downloads 450 MB for each)
 	@scripts/test_versions.sh $(ARGS)
+
+test-cluster: set-up ## run a standalone cluster of Spark's, whose executors have their own Python, and the flights on it
+	@scripts/java.sh run $(VENV)/python -m pytest -m cluster $(ARGS)
 
 check: set-up ## lint and type-check everything, including tests, and check the layers
 	$(VENV)/ruff check $(CODE)

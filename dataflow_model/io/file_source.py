@@ -151,6 +151,12 @@ class FileSource(ColumnSource):
         """What `explain()` calls the source."""
         return f"{self.kind} files"
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The first file; if files may come and go, the directory of all."""
+        root = root_of(self.paths)
+        return (root if self.follow else os.path.join(root, self._files()[0]),)  # noqa: PTH118 - text is enough
+
     def __attrs_post_init__(self) -> None:
         """Check the options."""
         check_estimator(self.watermark)

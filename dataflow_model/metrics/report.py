@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING
 
 import attrs
@@ -173,6 +174,7 @@ class RunReport:
         system_lag: the age of the oldest input whose results are not committed yet; 0 if all results are.
         transforms: the transforms, by label.
         stages: the keyed stages, by number.
+        notes: what is remarkable about where the run runs, such as executors of Spark without the compiled core.
     """
 
     at: ProcessingTime
@@ -181,9 +183,11 @@ class RunReport:
     system_lag: Duration
     transforms: Mapping[str, TransformReport]
     stages: Mapping[int, StageReport]
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"RunReport at {format_instant(int(self.at))}\n{board_of(self)!r}"
+        notes = "".join(f"\nnote: {note}" for note in self.notes)
+        return f"RunReport at {format_instant(int(self.at))}\n{board_of(self)!r}{notes}"
 
     def _repr_html_(self) -> str:
-        return board_of(self)._repr_html_()
+        return board_of(self)._repr_html_() + "".join(f"<p>note: {html.escape(note)}</p>" for note in self.notes)

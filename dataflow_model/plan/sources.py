@@ -173,6 +173,11 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
         return None
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """Paths that workers must be able to read, which Spark's executors are asked for when a run starts."""
+        return ()
+
+    @property
     def as_dataframe(self) -> DataFrameSource | None:
         """The source, if Spark reads it as a DataFrame; else `None`."""
         return None

@@ -115,13 +115,16 @@ def test_a_fork_leaves_the_copy_of_the_package_to_the_process_that_has_unpacked_
     ended = ran(
         tmp_path,
         """
-        import importlib.util, pathlib, zlib
-        from dataflow_model.runners.spark.shipping import _finder
+        import importlib.util, pathlib, shutil, tempfile
+        from dataflow_model.runners.spark import package
 
-        find = _finder(dm.Sum, zlib.compress(b"a zip"))
+        package.is_local = lambda spark: False
+        shared = tempfile.mkdtemp()
+        find = package.share_package(None, pathlib.Path(shared)).finder(dm.Sum)
         importlib.util.find_spec = lambda name: None  # as if the package were not installed
         find()
-        folder = pathlib.Path(sys.path[0]).parent
+        folder = pathlib.Path(sys.path[0])
+        shutil.rmtree(shared)
         child = os.fork()
         if child:
             os.waitpid(child, 0)

@@ -24,12 +24,12 @@ from dataflow_model.runners.sharded.program import PackedProgram, Program
 from dataflow_model.runners.sharded.task import ProcessCache, Task
 from dataflow_model.runners.spark import shipping
 from dataflow_model.runners.spark.job import do_work, plan_work
+from dataflow_model.runners.spark.package import INSTALLED, share_package, ship_package
 from dataflow_model.runners.spark.shipping import (
     MOST_ALONG,
     processor,
     register_sink,
     register_source,
-    ship_package,
     ship_program,
 )
 from dataflow_model.runners.spark.sink import StreamWriter
@@ -73,9 +73,10 @@ def test_no_command_is_so_large_that_spark_broadcasts_it(session: Any, tmp_path:
     along = []
     for size in range(0, 1_100_000, 20_000):
         packed = ship_program(session, program_with(b"x" * size).pack(), tmp_path, shared=True)
-        assert len(serializer().dumps(processor(session, KeyedStage, packed, 1))) < 1_000_000
+        package = share_package(session, tmp_path)
+        assert len(serializer().dumps(processor(package, KeyedStage, packed, 1))) < 1_000_000
         along.append(bool(packed.blob))
-    assert along[:4] == [True] * 4  # on a cluster, the package takes the rest
+    assert along[:4] == [True] * 4
     assert not along[-1]
 
 
@@ -139,13 +140,13 @@ def test_a_session_that_did_not_get_the_package_gets_it_for_the_next_run(
         def __init__(self) -> None:
             self.archives: list[str] = []
 
-        def addArtifacts(self, archive: str, *, pyfile: bool) -> None:  # noqa: N802 - Spark's name
-            assert pyfile
+        def addArtifacts(self, archive: str, *, file: bool) -> None:  # noqa: N802 - Spark's name
+            assert file
             self.archives.append(archive)
             if len(self.archives) == 1:
                 raise OSError("connection reset")
 
-    monkeypatch.setattr("dataflow_model.runners.spark.shipping.is_local", lambda _: False)
+    monkeypatch.setattr("dataflow_model.runners.spark.package.is_local", lambda _: False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     session: Any = Session()
     with pytest.raises(OSError, match="connection reset"):
@@ -377,8 +378,8 @@ def test_a_process_that_only_plans_sources_and_sinks_does_not_import_the_package
     registered: list[Any] = []
     spark: Any = LocalSession()
     spark.dataSource = types.SimpleNamespace(register=registered.append)
-    register_source(spark, "a source", StructType().add("shard", IntegerType()), StreamReader)
-    register_sink(spark, "a sink", StreamWriter)
+    register_source(spark, INSTALLED, "a source", StructType().add("shard", IntegerType()), StreamReader)
+    register_sink(spark, INSTALLED, "a sink", StreamWriter)
     command = serializer().dumps(registered)
     ran = subprocess.run([sys.executable, "-c", PLANS], input=command, capture_output=True, check=True)
     *planned, leaves_out = ran.stdout.decode().splitlines()
@@ -387,9 +388,8 @@ def test_a_process_that_only_plans_sources_and_sinks_does_not_import_the_package
 
 
 def test_a_process_that_only_asks_for_state_variables_does_not_import_the_package() -> None:
-    spark: Any = LocalSession()
     serializer: Any = CloudPickleSerializer  # it has no types
-    command = serializer().dumps(processor(spark, KeyedStage, program_with(b"").pack(), 1))
+    command = serializer().dumps(processor(INSTALLED, KeyedStage, program_with(b"").pack(), 1))
     ran = subprocess.run([sys.executable, "-c", PRE_INIT], input=command, capture_output=True, check=True)
     schemas = ["struct<sequence:bigint,part:int>", "struct<payload:binary>"]
     variables = [["head", "struct<records:binary>"], ["log", *schemas]]

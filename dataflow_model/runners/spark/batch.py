@@ -29,11 +29,13 @@ from dataflow_model.runners.sharded.rows import Kind, arrow_batches, rows_of_bat
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.ahead import run_ahead_on_spark
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, spark_columns, with_dataframes
+from dataflow_model.runners.spark.executors import check_executors
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, lost_worker, reported, session_stopped
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
+from dataflow_model.runners.spark.package import ship_package
 from dataflow_model.runners.spark.shard_ids import shard_ids
-from dataflow_model.runners.spark.shipping import ship_package, ship_program
+from dataflow_model.runners.spark.shipping import ship_program, travelling
 from dataflow_model.runners.spark.support import BATCH
 from dataflow_model.runners.spark.tasks import this_task
 from dataflow_model.values.pickles import load
@@ -77,9 +79,9 @@ def start(runner: SparkRunner, staged: StagedPlan) -> BatchResult:
         schema = getattr(write.sink, "schema", None)
         if isinstance(write.sink, DataFrameSink) and schema is not None:
             spark_columns(write.label, schema)
-    ship_package(runner.spark)
+    notes = check_executors(runner.spark, ship_package(runner.spark), staged)
     ahead = run_ahead_on_spark(runner, staged)
-    return BatchResult(runner.spark, _Job.of(runner, staged, ahead), ahead.counted)
+    return BatchResult(runner.spark, _Job.of(runner, staged, ahead), ahead.counted, notes)
 
 
 def start_pass(runner: SparkRunner, staged: StagedPlan, ahead: Ahead) -> BatchResult:
@@ -90,7 +92,6 @@ def start_pass(runner: SparkRunner, staged: StagedPlan, ahead: Ahead) -> BatchRe
         staged: the stages of the pass.
         ahead: what the passes before it have computed.
     """
-    ship_package(runner.spark)
     return BatchResult(runner.spark, _Job.of(runner, staged, ahead), CountedAhead())
 
 
@@ -133,17 +134,20 @@ class _Job:
             lifts(staged, streaming=False),
             wall=wall_clock(),
         )
+        package = ship_package(spark)
         folder = RunFolder()
         packed = ship_program(spark, program.pack(), folder.path, shared=False)
         works = plan_work(program, 2 * shards)
         # One row for each task, which reads by itself: for a source of its own Spark would start two more processes.
         tasks = spark.range(0, len(works), 1, len(works))
-        frame = with_dataframes(tasks.mapInArrow(_reading(packed, works), ROW_TYPE), staged.sources, packed)
+        read = tasks.mapInArrow(travelling(package, _reading, packed, works), ROW_TYPE)
+        frame = with_dataframes(read, staged.sources, packed, package)
         for ref in (ref for read in staged.sources for ref in outputs_of(read) if ref in frames):
-            frame = frame.union(frames[ref].mapInArrow(_reading_kept(packed, ref), ROW_TYPE))
+            kept = frames[ref].mapInArrow(travelling(package, _reading_kept, packed, ref), ROW_TYPE)
+            frame = frame.union(kept)
         for depth in range(1, len(staged.stages) + 1):
             shuffled = frame.repartition(shards, "shard").sortWithinPartitions("stage", "bucket")
-            frame = shuffled.mapInArrow(_stage(packed, depth), ROW_TYPE)
+            frame = shuffled.mapInArrow(travelling(package, _stage, packed, depth), ROW_TYPE)
         return cls(program, frame, folder, rows, frames)
 
 
@@ -193,11 +197,13 @@ class BatchResult(BackgroundRun):
         spark: the session.
         job: the job.
         counted: what was counted ahead of it.
+        notes: what the report says about the executors.
     """
 
-    def __init__(self, spark: SparkSession, job: _Job, counted: CountedAhead) -> None:
+    def __init__(self, spark: SparkSession, job: _Job, counted: CountedAhead, notes: tuple[str, ...] = ()) -> None:
         super().__init__(job.program.staged, "SparkRunner, batch")
         self._counted = counted
+        self._notes = notes
         self._spark = spark
         self._job = job  # its folder is deleted with this result
         self._directory = str(job.folder.path)
@@ -228,7 +234,7 @@ class BatchResult(BackgroundRun):
 
     def report(self) -> RunReport:
         """Return the report of the run; before the end it contains only the duration so far."""
-        return make_report(self._staged, self.measured())
+        return attrs.evolve(make_report(self._staged, self.measured()), notes=self._notes)
 
     def measured(self) -> Measured:
         """Return the current measurements of the run."""

@@ -25,6 +25,7 @@ from dataflow_model.runners.sharded.stage0 import pack_arrivals
 from dataflow_model.runners.sharded.tallies import counting
 from dataflow_model.runners.spark.collected import numbered_columns
 from dataflow_model.runners.spark.failures import reported
+from dataflow_model.runners.spark.shipping import travelling
 from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.runners.spark.tasks import CachedFunctions, this_task
 from dataflow_model.time import MAX_TIMESTAMP
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.program import PackedProgram
     from dataflow_model.runners.sharded.task import Task
     from dataflow_model.runners.sharded.task_metrics import TaskMetrics
+    from dataflow_model.runners.spark.package import Package
 
 __all__ = ["ROW_TYPE", "check_streaming", "frame_rows", "spark_columns", "with_dataframes"]
 
@@ -100,13 +102,14 @@ def spark_columns(label: str, schema: pa.Schema) -> StructType:
     return StructType(columns)
 
 
-def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgram) -> DataFrame:
+def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgram, package: Package) -> DataFrame:
     """Return the rows of our source together with those of the DataFrame sources.
 
     Args:
         frame: the rows of our source.
         reads: the user's sources; a stream that is started again must have its DataFrames in the same order.
         packed: the program, whose sources have no DataFrames.
+        package: how executors get the package.
     """
     from pyspark.sql import functions
 
@@ -119,7 +122,7 @@ def with_dataframes(frame: DataFrame, reads: Sequence[Read], packed: PackedProgr
         if rows.isStreaming:
             rows = rows.withColumn(_ARRIVED, functions.current_timestamp())
             names = [*names, _ARRIVED]
-        frame = frame.union(rows.mapInArrow(_stage_0(packed, read.label, names), ROW_TYPE))
+        frame = frame.union(rows.mapInArrow(travelling(package, _stage_0, packed, read.label, names), ROW_TYPE))
     return frame
 
 

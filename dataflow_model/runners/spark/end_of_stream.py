@@ -12,6 +12,7 @@ from dataflow_model.plan.dofn import DoFn
 from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo
 from dataflow_model.plan.state import CombiningStateSpec
 from dataflow_model.runners.spark.failures import reported
+from dataflow_model.runners.spark.shipping import travelling
 from dataflow_model.runners.spark.tasks import CACHE
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.runners.spark.package import Package
 
 __all__ = ["has_teardown", "tear_down_workers"]
 
@@ -34,16 +36,19 @@ def has_teardown(plan: Plan) -> bool:
     return any(type(owner).teardown not in bases for fn in _functions(plan) for owner in owners_of(fn))
 
 
-def tear_down_workers(spark: SparkSession, digest: str, shards: int) -> None:
+def tear_down_workers(spark: SparkSession, package: Package, digest: str, shards: int) -> None:
     """Tear down the functions of a program in the idle workers of a session; errors of `teardown` are logged.
 
     Args:
         spark: the session, whose stream has ended.
+        package: how executors get the package.
         digest: identifies the program.
         shards: the number of shards of the stream.
     """
     tasks = max(_LEAST_TASKS, _TASKS_A_SHARD * shards)
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(_forgetting(digest), "error string").collect()
+    rows = (
+        spark.range(0, tasks, 1, tasks).mapInArrow(travelling(package, _forgetting, digest), "error string").collect()
+    )
     for row in rows:
         LOG.error("a function could not be torn down after a stream:\n%s", row.error)
 

@@ -8,7 +8,6 @@ import pathlib
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
 from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
@@ -56,12 +55,12 @@ def value_of(options: Any, name: str) -> Any:
     return load(base64.b64decode(options[name]))
 
 
-class _Part(InputPartition):
+@attrs.frozen
+class _Part:
     """One task of stage 0 in a stream."""
 
-    def __init__(self, number: int, work: Work) -> None:
-        self.number = number
-        self.work = work
+    number: int
+    work: Work
 
 
 class StreamReader:
@@ -120,9 +119,8 @@ class StreamReader:
         return [_Part(number, work) for number, work in enumerate(plan_work(self._feed(), start, end))]
 
     @reported
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: _Part) -> Iterator[pa.RecordBatch]:
         """Return the rows of a task for the first keyed stage or the sink."""
-        assert isinstance(partition, _Part)  # noqa: S101 - `partitions` creates it
         task = attrs.evolve(this_task(self.packed), part=partition.number)
         with returning_memory(), torn_down_if_failed(CachedFunctions(task)):
             yield from arrow_batches(counting(task, read_work(task, partition.work)))

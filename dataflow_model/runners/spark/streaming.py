@@ -29,14 +29,15 @@ from dataflow_model.runners.spark.ahead import run_ahead_on_spark
 from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, check_streaming, with_dataframes
 from dataflow_model.runners.spark.end_of_stream import has_teardown, tear_down_workers
+from dataflow_model.runners.spark.executors import check_executors
 from dataflow_model.runners.spark.failures import find_our_error, is_stopped, lost_worker, session_stopped
+from dataflow_model.runners.spark.package import share_package
 from dataflow_model.runners.spark.session import SHUFFLE_PARTITIONS, settings_of, stream_settings
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.shipping import (
     processor,
     register_sink,
     register_source,
-    ship_package,
     ship_program,
 )
 from dataflow_model.runners.spark.sink import OUR_SINK, StreamWriter
@@ -62,9 +63,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.reporting import CountedAhead
     from dataflow_model.runners.sharded.program import PackedProgram, Program
+    from dataflow_model.runners.spark.package import Package
     from dataflow_model.runners.spark.runner import SparkRunner
 
 __all__ = ["StreamingResult", "start"]
@@ -78,7 +81,7 @@ _LEAST_REPORTS: Final = 2
 _NAME: Final = "dataflow_model"
 """The name of our source in the checkpoint: other sources can be added later only if it has one."""
 _PROGRAMS: Final = "programs"
-"""The folder of the checkpoint for the program, if that is large."""
+"""The folder of the checkpoint for the program, if that is large, and on a cluster for this package."""
 _POLL_SECONDS: Final = 0.05
 _SOON_SECONDS: Final = 0.01
 _PUBLISHING_SECONDS: Final = 60.0
@@ -93,7 +96,6 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     assert runner.checkpoint is not None  # noqa: S101 - checked at construction
     check_trust(runner.checkpoint, is_trusted=runner.trust_checkpoint)
     checkpoint = Checkpoint.open(runner.checkpoint, staged, runner.shards(), HOST, is_input_over)
-    ship_package(spark)
     request_end(checkpoint, staged, until)
     plan = collect_bounded(staged.whole, checkpoint.common_part)
     staged = cut_into_stages(plan, changing_sides(plan))
@@ -112,7 +114,8 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
         weak=runner.productions == "weak",
         max_state_memory=runner.max_state_memory,
     )
-    shutil.rmtree(pathlib.Path(checkpoint.common_part, _PROGRAMS), ignore_errors=True)  # those of earlier starts
+    programs = pathlib.Path(checkpoint.common_part, _PROGRAMS)
+    shutil.rmtree(programs, ignore_errors=True)  # those of earlier starts
     started = last_started(checkpoint.host_part)
     latest = None
     if started is not None:
@@ -124,18 +127,22 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     check_progress(runner.checkpoint, progress, latest, last_committed(checkpoint.host_part))
     Publication.expect(checkpoint.common_part, progress, is_new=started is None)
     check_signals(checkpoint.requests, (checkpoint.begins if started is None else started[1])["signalled"])
+    package = share_package(spark, programs)
+    notes = check_executors(spark, package, staged, is_stream=True)
     claim_sinks(program, runner.checkpoint)
-    packed = ship_program(spark, program.pack(), pathlib.Path(checkpoint.common_part, _PROGRAMS), shared=True)
-    query = _start_query(runner, checkpoint, program, packed)
+    packed = ship_program(spark, program.pack(), programs, shared=True)
+    query = _start_query(runner, checkpoint, program, packed, package)
     try:
-        return StreamingResult(spark, query, checkpoint, attrs.evolve(program, digest=packed.digest), ahead.counted)
+        return StreamingResult(
+            spark, query, checkpoint, attrs.evolve(program, digest=packed.digest), ahead.counted, package, notes
+        )
     except BaseException:  # Ctrl-C too: nobody has a result that could stop the query
         query.stop()
         raise
 
 
 def _start_query(
-    runner: SparkRunner, checkpoint: Checkpoint, program: Program, packed: PackedProgram
+    runner: SparkRunner, checkpoint: Checkpoint, program: Program, packed: PackedProgram, package: Package
 ) -> StreamingQuery:
     """Build the query from source to sink, with a stateful processor for each stage, and start it."""
     spark = runner.spark
@@ -154,12 +161,12 @@ def _start_query(
         settings[_NAMES] = "true"
     dataframes = [staged.read(label) for label in checkpoint.record.dataframes or ()]
     with settings_of(spark, settings):
-        register_source(spark, OUR_SOURCE, ROW_TYPE, StreamReader)
-        register_sink(spark, OUR_SINK, StreamWriter)
+        register_source(spark, package, OUR_SOURCE, ROW_TYPE, StreamReader)
+        register_sink(spark, package, OUR_SINK, StreamWriter)
         ours = spark.readStream.format(OUR_SOURCE).options(**options)
-        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), dataframes, packed)
+        frame = with_dataframes((ours.name(_NAME) if named else ours).load(), dataframes, packed, package)
         for depth in range(1, len(staged.stages) + 1):
-            stage = processor(spark, KeyedStage, packed, depth)
+            stage = processor(package, KeyedStage, packed, depth)
             frame = frame.groupBy("shard").transformWithStateInPandas(stage, ROW_TYPE, "Append", "None")
         return (
             frame.writeStream.format(OUR_SINK)
@@ -180,15 +187,23 @@ class StreamingResult(StreamResult):
         checkpoint: Checkpoint,
         program: Program,
         counted: CountedAhead,
+        package: Package,
+        notes: tuple[str, ...],
     ) -> None:
         super().__init__(checkpoint, program.staged, "SparkRunner, stream", counted)
         self.query = query
         self._spark = spark
+        self._package = package
+        self._notes = notes
         self._is_stopping = False
         self._program = program
         self._mark = RunningMark(checkpoint.common_part)
         self._mark.start()
         self._start()
+
+    def report(self) -> RunReport:
+        """Return a report of the run so far."""
+        return attrs.evolve(super().report(), notes=self._notes)
 
     def stop(self) -> None:
         """Stop the run; starting it again resumes from the checkpoint.
@@ -249,7 +264,7 @@ class StreamingResult(StreamResult):
         self._mark.end(superseded=isinstance(self._error, SupersededRun))
         if has_teardown(self._staged.plan) and not is_stopped(self._spark):
             with settings_of(self._spark, _OF_WORKERS), quick_workers(self._spark):
-                tear_down_workers(self._spark, self._program.digest, self._checkpoint.shards)
+                tear_down_workers(self._spark, self._package, self._program.digest, self._checkpoint.shards)
 
     def _pending_since(self) -> int | None:
         """Return when the current micro-batch started, which is when Spark logged its offsets."""
