@@ -150,7 +150,7 @@ def fitted_columns(
     for rows in _ranges(lists, count):
         arrays = []
         for field in schema:
-            values = columns.get(field.name)
+            values: Any = columns.get(field.name)
             if isinstance(values, pa.Array):
                 arrays.append(values[rows])
                 continue

@@ -213,7 +213,7 @@ def test_values_of_other_kinds_are_bad_rows_without_it(tmp_path: Path) -> None:
     rows, [reason] = read(source_of(tmp_path, b'{"g": "B12"}\n{"g": 1}\n').bound())
     assert (rows, reason) == ([{"g": "B12"}], "column 'g' is string and cannot hold 1")
     with pytest.raises(dm.InvalidArgument, match=r"`mixed` must be 'text' or None, got 'json'\nHint: "):
-        dm.io.ReadJson(tmp_path, event_time=None, mixed="json")  # type: ignore[arg-type]
+        dm.io.ReadJson(tmp_path, event_time=None, mixed="json")  # type: ignore[call-overload]
 
 
 DOCUMENTS = st.sampled_from(["array", "pretty array", "pretty objects", "objects", "arrays"])

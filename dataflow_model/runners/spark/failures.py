@@ -326,7 +326,7 @@ def _is_cut_off(error: BaseException) -> bool:
 def _status_of_jvm(spark: SparkSession, seconds: float) -> int | None:
     """Return the exit status of the JVM that this process has started; `None` if there is none, or it does not end."""
     try:
-        process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - PySpark has no public API
+        process: Any = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - no public API
         return int(process.wait(timeout=seconds))
     except Exception:  # noqa: BLE001 - a session of Spark Connect has no gateway, and that of a program no process
         return None
