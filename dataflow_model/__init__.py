@@ -33,6 +33,7 @@ from dataflow_model.errors import (
 )
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.imports import explain_imports as _explain_imports
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.spellings import unknown as _unknown
@@ -362,3 +363,4 @@ def _local_runner() -> Runner:
 
 
 _set_default_runner(_local_runner)
+_explain_imports()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.plan.typevars import KeyT, TypeVar, ValueT
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.elementwise import Map
@@ -26,6 +27,7 @@ _LABELS: Final = ("Flatten", "GroupByKey")
 """The labels that no input may have: those of the transforms that follow, except the last, which avoids conflicts."""
 
 
+@calls_explained({"pipeline": "leave it out; of no collection, write p | dm.Create([])"})
 class CoGroupByKey(PTransform):
     """Group several collections of pairs by key and window together.
 

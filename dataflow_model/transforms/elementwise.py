@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, overload
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, VectorizedFilterFn, VectorizedMapFn
 from dataflow_model.plan.parameters import filled_by_default
@@ -91,6 +92,7 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
         return typehints.unwrapped(typehints.return_type(self.fn.user_function()))
 
 
+@calls_explained({"fn": "for elements that are iterables themselves, pass dm.FlatMap(lambda parts: parts)"})
 class FlatMap(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
     """Turn each element into any number of outputs; the function returns an iterable, or `None` for no output.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
@@ -93,6 +94,7 @@ class Read(PTransform[PBegin, ResultT]):
         return result
 
 
+@calls_explained({"reshuffle": "leave it out, or write … | dm.Reshuffle() after it"})
 class Create(Read[PCollection[ElementT]], Generic[ElementT]):
     """Create a bounded collection from values of the program; their event time is −∞ unless they have their own.
 

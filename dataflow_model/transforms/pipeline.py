@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
+from dataflow_model.plan.beam_names import OPTIONS
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn
@@ -18,7 +19,7 @@ from dataflow_model.plan.nodes import MAIN, Ref
 from dataflow_model.plan.refinements import check_refinements
 from dataflow_model.plan.runner import as_run, check_runner, wait_or_stop
 from dataflow_model.plan.side_panes import check_side_inputs
-from dataflow_model.plan.spellings import SPELLINGS
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 from dataflow_model.plan.triggering import warn_about_sorting
 from dataflow_model.transforms import ptransform
@@ -52,7 +53,8 @@ def set_default_runner(factory: Callable[[], Runner]) -> None:
     _default_runner[:] = [factory]
 
 
-@calls_explained({"options": SPELLINGS["dataflow_model"]["options"]})
+@with_spellings
+@calls_explained({"options": OPTIONS, "argv": OPTIONS})
 class Pipeline:
     """A graph of transforms over collections, built with `|` and run by a runner.
 
@@ -226,6 +228,7 @@ class Pipeline:
     def _repr_html_(self) -> str:
         return self.draw("svg") if self._nodes else "an empty pipeline"
 
+    @calls_explained({"test_runner_api": "leave it out: a plan is not translated"})
     def run(self, until: Literal["drained"] | None = None) -> PipelineResult:
         """Start the pipeline and return immediately; the result reports its progress.
 

@@ -187,6 +187,14 @@ def each_reported(items: Iterable[_T], label: str) -> Iterator[_T]:
         yield item
 
 
+_PARTS: Final = {
+    str: "; list(text) for its characters, text.split() for its words",
+    bytes: "; list(data) for its bytes",
+    dict: "; list(mapping.items()) for its pairs",
+}
+"""How to return the parts of what could be meant as one output or as several."""
+
+
 def listed(results: Any, label: str, hint: str) -> list[Any]:
     """Return the outputs of a DoFn as a list; a generator is exhausted here, where its errors are caught."""
     if type(results) in _ITERABLES:
@@ -196,7 +204,7 @@ def listed(results: Any, label: str, hint: str) -> list[Any]:
     if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
         raise InvalidType(
             f"{label!r} must return an iterable of outputs, got {results!r} of type {type(results).__name__}",
-            hint=hint,
+            hint=hint + _PARTS.get(type(results), ""),
         )
     return list(results)
 
