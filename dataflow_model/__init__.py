@@ -93,6 +93,7 @@ from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
 from dataflow_model.transforms.composite_functions import ptransform_fn
 from dataflow_model.transforms.computations import Computation, ComputationState
+from dataflow_model.transforms.dead_letters import WithDeadLetters
 from dataflow_model.transforms.deduplicate import Deduplicate
 from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
 from dataflow_model.transforms.endpoints import Create, Read, Write
@@ -312,6 +313,7 @@ __all__ = [
     "WindowFn",
     "WindowInto",
     "WindowingStrategy",
+    "WithDeadLetters",
     "WithKeys",
     "WithTimestamps",
     "WorkerLost",

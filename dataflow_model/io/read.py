@@ -15,9 +15,9 @@ from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
 from dataflow_model.time import Duration
+from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Read
-from dataflow_model.transforms.pardo import check_dead_letters
 from dataflow_model.transforms.pcollection import PBegin, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.file_source import FileSource
     from dataflow_model.io.paths import PathLike
-    from dataflow_model.plan.dofn import DeadLetter
 
 __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadText", "checked_watermark"]
 
@@ -69,7 +68,7 @@ class ReadRows(Read[ResultT]):
 
         def with_output_types(self, element_type: Any) -> Any: ...  # noqa: D102 - see `PTransform`
 
-    def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[ResultT, PCollection[DeadLetter]]]:
+    def with_exception_handling(self, dead_letter_tag: str = "dead_letters") -> Read[WithDeadLetters[ResultT]]:
         """Send rows that do not parse or have no event time to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the rows and the dead letters. The element of a dead letter is the
@@ -77,11 +76,11 @@ class ReadRows(Read[ResultT]):
         the run with an error that names the file, row, column and value.
 
         Raises:
-            InvalidArgument: if `tag` is that of the main output.
+            InvalidArgument: if `dead_letter_tag` is that of the main output.
             InvalidType: for a tag that is not text.
         """
-        check_dead_letters(tag)
-        return cast("Read[tuple[ResultT, PCollection[DeadLetter]]]", self._but(dead_letters=tag))
+        check_dead_letters(dead_letter_tag)
+        return cast("Read[WithDeadLetters[ResultT]]", self._but(dead_letters=dead_letter_tag))
 
 
 class ReadFiles(ReadRows[PCollection]):
@@ -373,8 +372,8 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         self._lines: Any = _ReadLines(path, event_time=event_time, follow=follow, encoding=encoding)
 
     def with_exception_handling(
-        self, tag: str = "dead_letters"
-    ) -> PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]:
+        self, dead_letter_tag: str = "dead_letters"
+    ) -> PTransform[PBegin, WithDeadLetters[PCollection[str]]]:
         """Send lines that are not in the encoding to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the lines and the dead letters.
@@ -383,14 +382,18 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
             InvalidArgument: for the tag of the main output.
             InvalidType: for a tag that is not text.
         """
-        changed: Any = self._but(_lines=self._lines.with_exception_handling(tag))
-        return cast("PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]", changed)
+        changed: Any = self._but(_lines=self._lines.with_exception_handling(dead_letter_tag))
+        return cast("PTransform[PBegin, WithDeadLetters[PCollection[str]]]", changed)
 
     def expand(self, pcoll: PBegin, /) -> PCollection[str]:
         """Read rows with one column, and take the text out of each."""
         rows = pcoll | "Read" >> self._lines
         text = "Text" >> Map(_line)
-        lines: Any = rows | text if self._lines.dead_letters is None else (rows[0] | text, rows[1])
+        lines: Any = (
+            rows | text
+            if self._lines.dead_letters is None
+            else WithDeadLetters(rows[0] | text, rows[1], tag=self._lines.dead_letters)
+        )
         return cast("PCollection[str]", lines)
 
 

@@ -73,7 +73,6 @@ _INSTANTS: Final = {
     "from_rfc3339": "use dm.event_time('2013-01-01T05:00Z')",
     "from_utc_datetime": "use dm.event_time(datetime)",
     "micros": "use int(time)",
-    "now": "use dm.processing_time(time.time())",
     "predecessor": "use time - dm.Duration(micros=1)",
     "seconds": "use time // dm.duration(1), the number of whole seconds since the epoch",
     "successor": "use time + dm.Duration(micros=1)",
@@ -296,7 +295,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "seconds": "use length // dm.duration(1), the number of whole seconds",
         "total_seconds": "use length / dm.duration(1)",
     },
-    "EventTime": {**_INSTANTS, "of": "use dm.event_time(value)"},
+    "EventTime": {**_INSTANTS, "now": "use dm.event_time(time.time())", "of": "use dm.event_time(value)"},
     "GroupBy": {
         "agg": "write .aggregate_field('field', sum, 'total'), once for each field",
         "count": "write .aggregate_field('field', dm.Count(), 'count')",
@@ -410,6 +409,7 @@ class _Elsewhere:
 def with_spellings(kind: ClassT) -> ClassT:
     """Make a class raise an error with a hint for other systems' names; for `hasattr` they are missing."""
     for name in SPELLINGS[kind.__name__]:
+        assert not hasattr(kind, name), f"{kind.__name__} has the name {name!r} itself"  # noqa: S101 - when imported
         setattr(kind, name, _Elsewhere(kind.__name__, name))
     return kind
 

@@ -277,6 +277,7 @@ class Timer:
             output_timestamp: the event time of its function's outputs, which holds the watermark until the timer fires.
                 By default, for event time the timer's own time, for processing time that of the element or timer that
                 sets it; never outside the window.
+            others: nothing; an argument of another name raises.
 
         Raises:
             InvalidArgument: for an event time after the window's expiry, when the timer would be cleared, or an output

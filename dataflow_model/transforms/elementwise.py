@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Concatenate
 
-    from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
+    from dataflow_model.plan.dofn import TimestampedValue
+    from dataflow_model.transforms.dead_letters import WithDeadLetters
     from dataflow_model.transforms.functions import Function, LongerFunction, SpreadFunction, Unknown
 
 __all__ = ["Filter", "FlatMap", "FlatMapTuple", "Map", "MapTuple"]
@@ -176,8 +177,8 @@ class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
     if TYPE_CHECKING:
 
         def with_exception_handling(  # noqa: D102 - see `ParDo`
-            self, tag: str = "dead_letters"
-        ) -> ParDo[Any, tuple[PCollection[ElementT_contra], PCollection[DeadLetter]]]: ...
+            self, *args: Any, **kwargs: Any
+        ) -> ParDo[Any, WithDeadLetters[PCollection[ElementT_contra]]]: ...
 
 
 class MapTuple(Map[Any, OutputT]):

@@ -11,9 +11,9 @@ from dataflow_model.plan.rows import field_getter, named_row_type
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
+from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey, GroupByKey
-from dataflow_model.transforms.pardo import check_dead_letters
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted
 from dataflow_model.transforms.together import SideBySide
@@ -109,21 +109,21 @@ class GroupBy(PTransform):
         combiner = as_combine_fn(combine, f"GroupBy.aggregate_field({dest!r})")
         return self._but(_aggregates={**self._aggregates, dest: (field, combiner)})
 
-    def with_exception_handling(self, tag: str = "dead_letters") -> Self:
+    def with_exception_handling(self, dead_letter_tag: str = "dead_letters") -> Self:
         """Send elements that an aggregate refuses, or whose fields cannot be read, to a separate output.
 
         Applying the grouping then returns a pair: the rows, and the dead letters. See
         `CombinePerKey.with_exception_handling`.
 
         Args:
-            tag: the dead letters' tag, as it appears in metrics.
+            dead_letter_tag: the dead letters' tag, as it appears in metrics.
 
         Raises:
             InvalidArgument: for the tag of the main output, or, when it is applied, without an aggregate.
             InvalidType: for a tag that is not text.
         """
-        check_dead_letters(tag)
-        return self._but(_dead_letters=tag)
+        check_dead_letters(dead_letter_tag)
+        return self._but(_dead_letters=dead_letter_tag)
 
     def force_tuple_keys(self) -> Self:
         """Return the grouping whose key is always a row, even if there is only one expression."""
@@ -164,7 +164,7 @@ class GroupBy(PTransform):
         values, combine = self._combined()
         key = _Key(tuple(self._keys.values()), tuple)
         kept, refused = accepted(pcoll, combine, lambda element: _Pair(key, values)(element)[1], tag)
-        return self._but(_dead_letters=None).expand(kept), refused
+        return WithDeadLetters(self._but(_dead_letters=None).expand(kept), refused, tag=tag)
 
 
 def _add(

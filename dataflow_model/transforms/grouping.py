@@ -11,10 +11,10 @@ from dataflow_model.plan.typevars import ElementT, InputT, InputT_contra, KeyT, 
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
+from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.hot_keys import checked_fanout, combine_in_parts
 from dataflow_model.transforms.pairs import Values
-from dataflow_model.transforms.pardo import check_dead_letters
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Concatenate, Self
 
     from dataflow_model.plan.combine import CombineFn
-    from dataflow_model.plan.dofn import DeadLetter
 
     class _Sum(Protocol):
         """The builtin `sum` without the int 0 in its result type, which it returns only for no inputs."""
@@ -91,8 +90,8 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
         otherwise="it takes only the tag of the dead letters, and returns a pair: the results, and the dead letters"
     )
     def with_exception_handling(
-        self, tag: str = "dead_letters"
-    ) -> PTransform[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]]:
+        self, dead_letter_tag: str = "dead_letters"
+    ) -> PTransform[InputT_contra, WithDeadLetters[OutputT_co]]:
         """Send elements that the combiner refuses to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the results, and the dead letters. An element is refused if the
@@ -105,7 +104,7 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
         grouping is not lifted.
 
         Args:
-            tag: the dead letters' tag, as it appears in metrics.
+            dead_letter_tag: the dead letters' tag, as it appears in metrics.
 
         Raises:
             InvalidArgument: for the tag of the main output.
@@ -125,9 +124,9 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
             >>> [record.value.element for record in p.result.collected("refused")]
             [('a', None)]
         """
-        check_dead_letters(tag)
-        changed: Any = self._but(_dead_letters=tag)
-        handled: PTransform[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]] = changed
+        check_dead_letters(dead_letter_tag)
+        changed: Any = self._but(_dead_letters=dead_letter_tag)
+        handled: PTransform[InputT_contra, WithDeadLetters[OutputT_co]] = changed
         return handled
 
     def label_by_code(self) -> str | None:
@@ -242,7 +241,7 @@ class CombinePerKey(_Combining, Generic[InputT, OutputT]):
         if self._dead_letters is not None:
             _check_input(pcoll, self.fn)
             kept, refused = accepted(pcoll, self.fn, _value_of_pair, self._dead_letters)
-            both: Any = (self._but(_dead_letters=None).expand(kept), refused)
+            both: Any = WithDeadLetters(self._but(_dead_letters=None).expand(kept), refused, tag=self._dead_letters)
             pair: PCollection[tuple[KeyT, OutputT]] = both
             return pair
         _, value = typehints.pair_types(pcoll.element_type)
@@ -364,7 +363,7 @@ class CombineGlobally(_Combining[PCollection[InputT], PCollection[OutputT]], Gen
         if self._dead_letters is not None:
             typehints.check_combiner_input(self.fn, pcoll.element_type, pcoll.pipeline.scope)
             kept, refused = accepted(pcoll, self.fn, _itself, self._dead_letters)
-            both: Any = (self._but(_dead_letters=None).expand(kept), refused)
+            both: Any = WithDeadLetters(self._but(_dead_letters=None).expand(kept), refused, tag=self._dead_letters)
             pair: PCollection[OutputT] = both
             return pair
         per_key: CombinePerKey[Any, Any] = CombinePerKey[Any, Any](self.fn)._but(_has_one_key=True)  # noqa: SLF001 - of this module

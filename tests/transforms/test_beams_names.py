@@ -23,7 +23,9 @@ PLACES = {
 }
 """Where programs look first for what a module of Beam has; for all others, in the package itself."""
 
-NUMBERS = dm.Pipeline() | dm.Create([1])
+ANY: Any = dm
+"""The package, of which type checkers do not know what calls take."""
+NUMBERS: Any = dm.Pipeline() | dm.Create([1])
 OBJECTS: dict[str, Any] = {
     "ApproximateQuantiles": dm.ApproximateQuantiles, "ApproximateUnique": dm.ApproximateUnique,
     "CombineFn": dm.CombineFn, "CombineGlobally": dm.CombineGlobally(sum), "Count": dm.Count, "DoFn": dm.DoFn,
@@ -123,28 +125,34 @@ print(sum(finder.__module__ == "dataflow_model.plan.imports" for finder in sys.m
 @pytest.mark.parametrize(
     ("call", "hint"),
     [
-        (lambda: NUMBERS | dm.FlatMap(), "for elements that are iterables themselves, pass dm.FlatMap(lambda parts"),
-        (lambda: dm.AfterCount(countdown=1), "use `n`"),
-        (lambda: dm.ApproximateQuantiles.globally(3, weighted=True), "leave it out, and repeat an element"),
-        (lambda: dm.AsSingleton(NUMBERS, default_value=1), "use `default`"),
-        (lambda: dm.BagStateSpec(name="a", coder=None), "the attribute that holds a spec is its name"),
-        (lambda: dm.CoGroupByKey(pipeline=NUMBERS.pipeline), "leave it out; of no collection, write p | dm.Create"),
-        (lambda: dm.Create([1], reshuffle=False), "leave it out, or write … | dm.Reshuffle() after it"),
-        (lambda: dm.Flatten(pipeline=NUMBERS.pipeline), "leave it out; of no collection, write p | dm.Create"),
-        (lambda: dm.LogElements(with_pane_info=True), "use `with_pane`"),
-        (lambda: dm.LogElements(label="seen"), "write 'name' >> dm.LogElements(…)"),
-        (lambda: dm.Pipeline(argv=[]), "there are no options of a pipeline"),
-        (lambda: dm.Repeatedly(underlying=dm.AfterCount(1)), "use `trigger`"),
-        (lambda: dm.Reshuffle(num_buckets=3), "leave it out: the runner decides"),
-        (lambda: dm.Reshuffle(3), "leave it out$"),
-        (lambda: dm.Sessions(gap_size=5), "use `gap`"),
-        (lambda: dm.TimerSpec("t", time_domain=dm.TimeDomain.WATERMARK), "the attribute that holds a spec is its name"),
-        (lambda: dm.Top.globally(2, compare=len), "use key=…"),
-        (lambda: dm.io.PeriodicImpulse(start_timestamp=0, fire_interval=60), "use `start`"),
-        (lambda: dm.io.ReadText(file_pattern="x"), "use `path`"),
-        (lambda: dm.io.WriteText("x", file_name_suffix=".txt"), "use `suffix`"),
-        (lambda: dm.testing.TestStream(coder=None), "leave it out: elements are pickled"),
-        (lambda: dm.testing.assert_that(NUMBERS, dm.testing.equal_to([]), reify_windows=True), "put dm.Map(lambda el"),
+        (lambda: NUMBERS | ANY.FlatMap(), "for elements that are iterables themselves, pass dm.FlatMap(lambda parts"),
+        (lambda: ANY.AfterCount(countdown=1), "use `n`"),
+        (lambda: ANY.ApproximateQuantiles.globally(3, weighted=True), "leave it out, and repeat an element"),
+        (lambda: ANY.AsSingleton(NUMBERS, default_value=1), "use `default`"),
+        (lambda: ANY.BagStateSpec(name="a", coder=None), "the attribute that holds a spec is its name"),
+        (lambda: ANY.CoGroupByKey(pipeline=NUMBERS.pipeline), "leave it out; of no collection, write p | dm.Create"),
+        (lambda: ANY.Create([1], reshuffle=False), "leave it out, or write … | dm.Reshuffle() after it"),
+        (lambda: ANY.Flatten(pipeline=NUMBERS.pipeline), "leave it out; of no collection, write p | dm.Create"),
+        (lambda: ANY.LogElements(with_pane_info=True), "use `with_pane`"),
+        (lambda: ANY.LogElements(label="seen"), "write 'name' >> dm.LogElements(…)"),
+        (lambda: ANY.Pipeline(argv=[]), "there are no options of a pipeline"),
+        (lambda: ANY.Repeatedly(underlying=ANY.AfterCount(1)), "use `trigger`"),
+        (lambda: ANY.Reshuffle(num_buckets=3), "leave it out: the runner decides"),
+        (lambda: ANY.Reshuffle(3), "leave it out$"),
+        (lambda: ANY.Sessions(gap_size=5), "use `gap`"),
+        (
+            lambda: ANY.TimerSpec("t", time_domain=ANY.TimeDomain.WATERMARK),
+            "the attribute that holds a spec is its name",
+        ),
+        (lambda: ANY.Top.globally(2, compare=len), "use key=…"),
+        (lambda: ANY.io.PeriodicImpulse(start_timestamp=0, fire_interval=60), "use `start`"),
+        (lambda: ANY.io.ReadText(file_pattern="x"), "use `path`"),
+        (lambda: ANY.io.WriteText("x", file_name_suffix=".txt"), "use `suffix`"),
+        (lambda: ANY.testing.TestStream(coder=None), "leave it out: elements are pickled"),
+        (
+            lambda: ANY.testing.assert_that(NUMBERS, ANY.testing.equal_to([]), reify_windows=True),
+            "put dm.Map(lambda el",
+        ),
         (lambda: NUMBERS.pipeline.run(test_runner_api=False), "leave it out: a plan is not translated"),
     ],
 )

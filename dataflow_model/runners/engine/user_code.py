@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.forks import end_fork
 from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from types import FrameType, TracebackType
 
     import numpy as np
@@ -187,7 +187,7 @@ def each_reported(items: Iterable[_T], label: str) -> Iterator[_T]:
         yield item
 
 
-_PARTS: Final = {
+_PARTS: Final[Mapping[type[Any], str]] = {
     str: "; list(text) for its characters, text.split() for its words",
     bytes: "; list(data) for its bytes",
     dict: "; list(mapping.items()) for its pairs",
