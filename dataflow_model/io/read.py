@@ -13,8 +13,8 @@ from dataflow_model.io.paths import absolute_paths
 from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
 from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
-from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.time import Duration
+from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator, check_estimator
+from dataflow_model.time import Duration, DurationLike
 from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Read
@@ -33,7 +33,7 @@ __all__ = ["ReadCsv", "ReadFiles", "ReadJson", "ReadParquet", "ReadRows", "ReadT
 
 
 def checked_watermark(
-    event_time: str | Arrival | None, estimator: WatermarkEstimator | None, origins: WatermarkOrigins
+    event_time: str | Arrival | None, estimator: WatermarkEstimator | DurationLike | None, origins: WatermarkOrigins
 ) -> WatermarkEstimator:
     """Return the estimator of a source that reads rows.
 
@@ -51,7 +51,7 @@ def checked_watermark(
             hint="leave `watermark` out, or name the column of the event times",
         )
     if estimator is not None:
-        return estimator
+        return check_estimator(estimator)
     return AtTheEnd() if event_time is None else BoundedOutOfOrderness(Duration(0))
 
 
@@ -94,7 +94,7 @@ class ReadFiles(ReadRows[PCollection]):
         *,
         event_time: str | Arrival | None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         follow: bool = False,
         schema: pa.Schema | None = None,
         **options: Unpack[WatermarkOptions],
@@ -133,7 +133,8 @@ class ReadParquet(ReadFiles):
             offset). With `None`, rows are at −∞ until a `dm.WithTimestamps(…)` assigns their times; not with `follow`.
         processing_time: the column of the replay clock, in the same forms; each file must be sorted by it. By default
             the source uses the wall clock.
-        watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
+        watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`, for which its delay is short:
+            `"30 minutes"`; by default `BoundedOutOfOrderness(0)`.
         follow: also read files that appear later, which makes the collection unbounded. A file must appear complete:
             write it elsewhere on the same file system and rename it into place.
         schema: the names and types of the columns, for when there is no file yet or the first file is not typical.
@@ -176,7 +177,7 @@ class FileOptions(WatermarkOptions, total=False):
     """The further arguments of a transform that reads files; see `ReadParquet`."""
 
     processing_time: str | None
-    watermark: WatermarkEstimator | None
+    watermark: WatermarkEstimator | DurationLike | None
     follow: bool
     schema: pa.Schema | None
 
