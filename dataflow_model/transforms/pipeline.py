@@ -7,7 +7,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from dataflow_model.arguments import calls_explained
-from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
+from dataflow_model.errors import DataflowError, InvalidArgument, InvalidType, PlanError, without_own_frames
 from dataflow_model.plan.beam_names import OPTIONS
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
@@ -107,6 +107,12 @@ class Pipeline:
             InvalidType: for a value that is not a transform, or an input that the transform does not accept.
             InvalidArgument: for a label that already exists in its scope, or collections of another pipeline.
         """
+        try:
+            return self._apply(transform, pvalue, label)
+        except DataflowError as error:  # the lines of the user lead to it, and the message says the rest
+            raise error.with_traceback(without_own_frames(error.__traceback__))  # noqa: B904 - the same error
+
+    def _apply(self, transform: object, pvalue: Any, label: str | None) -> Any:
         if not isinstance(transform, PTransform):
             raise InvalidType(f"`|` applies only transforms, got {transform!r}", hint=_way_out(transform))
         name = transform.label if label is None else label

@@ -117,7 +117,8 @@ def _report(error: BaseException, place: str, hint: str | None) -> UserCodeError
     if not isinstance(error, Exception):
         hint = _EXIT_HINT
     reported = UserCodeError(f"{text}\n{place}", hint=own_hint or hint)
-    reported.__cause__ = error.with_traceback(_from_user_code(error.__traceback__))
+    trace = _from_user_code(error.__traceback__)
+    reported.__cause__ = error.with_traceback(None if isinstance(error, DataflowError) and _all_ours(trace) else trace)
     return reported
 
 
@@ -279,6 +280,10 @@ def _from_user_code(trace: TracebackType | None) -> TracebackType | None:
     while called is not None and _is_ours(called.tb_frame):
         called = called.tb_next
     return called or trace
+
+
+def _all_ours(trace: TracebackType | None) -> bool:
+    return all(_is_ours(frame) for frame, _ in traceback.walk_tb(trace))
 
 
 def _is_ours(frame: FrameType) -> bool:
