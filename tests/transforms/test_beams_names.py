@@ -147,6 +147,9 @@ print(sum(finder.__module__ == "dataflow_model.plan.imports" for finder in sys.m
         (lambda: ANY.Top.globally(2, compare=len), "use key=…"),
         (lambda: ANY.io.PeriodicImpulse(start_timestamp=0, fire_interval=60), "use `start`"),
         (lambda: ANY.io.ReadText(file_pattern="x"), "use `path`"),
+        (lambda: ANY.io.ReadText("x", skip_header_lines=1), "drop such lines with dm.Filter(lambda line: …)"),
+        (lambda: ANY.io.WriteText("x", header="a"), "write columns with dm.io.WriteCsv(folder)"),
+        (lambda: ANY.io.WriteText("x", num_shards=1), "leave it out: each worker writes files of its own"),
         (lambda: ANY.io.WriteText("x", file_name_suffix=".txt"), "use `suffix`"),
         (lambda: ANY.testing.TestStream(coder=None), "leave it out: elements are pickled"),
         (
@@ -196,3 +199,14 @@ def test_a_text_from_a_flat_map_is_split_only_by_the_user() -> None:
         dm.Pipeline() as p,
     ):
         _ = p | dm.Create(["ab"]) | dm.FlatMap(lambda text: text)
+
+
+def test_cancelling_a_run_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([1])
+    result = p.run()
+    result.wait_until_finish()
+    stopped: list[bool] = []
+    monkeypatch.setattr(result, "stop", lambda: stopped.append(True))
+    result.cancel()
+    assert stopped == [True]
