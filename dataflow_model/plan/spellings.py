@@ -422,4 +422,4 @@ def _missing_in_metrics(name: str) -> Any:
     raise unknown(metrics.__name__, name, metrics)
 
 
-vars(metrics)["__getattr__"] = _missing_in_metrics  # a module below this layer too
+setattr(metrics, "__getattr__", _missing_in_metrics)  # noqa: B010 - a module below this layer too
