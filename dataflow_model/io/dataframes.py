@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.time_units import TimeUnit
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.time import DurationLike
 
 __all__ = ["ReadDataFrame"]
 
@@ -39,7 +40,7 @@ class ReadDataFrame(ReadRows[PCollection]):
         event_time: the column of the rows' event times, or `dm.ARRIVAL`; forms as in `ReadParquet`.
         event_time_unit: as in `ReadParquet`, except that a missing one is not noticed.
         processing_time: the column of the replay clock; on a stream, it also requires `origin` and `sequence`.
-        watermark: an estimator; by default `BoundedOutOfOrderness(0)`.
+        watermark: an estimator, or the delay of a `BoundedOutOfOrderness`; by default `BoundedOutOfOrderness(0)`.
         origin: the column that says where a row comes from (topic and partition, file).
         sequence: the column that numbers the rows of an origin, such as Kafka's offset.
         id_columns: the columns that together name a row, for `record_id` and `Deduplicate`: Kafka's
@@ -59,7 +60,7 @@ class ReadDataFrame(ReadRows[PCollection]):
         event_time: str | Arrival,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         origin: str | None = None,
         sequence: str | None = None,
         id_columns: Sequence[str] = (),

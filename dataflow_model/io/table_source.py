@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.time import DurationLike
 
 __all__ = ["ReadTable", "TableSource"]
 
@@ -174,7 +175,7 @@ class ReadTable(ReadRows[PCollection]):
         event_time: str | Arrival | None,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
