@@ -111,7 +111,8 @@ class Pipeline:
         try:
             return self._apply(transform, pvalue, label)
         except DataflowError as error:  # the lines of the user lead to it, and the message says the rest
-            raise error.with_traceback(without_own_frames(error.__traceback__))  # noqa: B904 - the same error
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
 
     def _apply(self, transform: object, pvalue: Any, label: str | None) -> Any:
         if not isinstance(transform, PTransform):
