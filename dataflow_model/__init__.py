@@ -34,6 +34,7 @@ from dataflow_model.errors import (
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
 from dataflow_model.plan.dropped import Dropped, DropReason
+from dataflow_model.plan.imports import explain_imports as _explain_imports
 from dataflow_model.plan.oldest_file import OldestFile
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.spellings import unknown as _unknown
@@ -93,6 +94,7 @@ from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
 from dataflow_model.transforms.composite_functions import ptransform_fn
 from dataflow_model.transforms.computations import Computation, ComputationState
+from dataflow_model.transforms.dead_letters import WithDeadLetters
 from dataflow_model.transforms.deduplicate import Deduplicate
 from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
 from dataflow_model.transforms.endpoints import Create, Read, Write
@@ -314,6 +316,7 @@ __all__ = [
     "WindowFn",
     "WindowInto",
     "WindowingStrategy",
+    "WithDeadLetters",
     "WithKeys",
     "WithTimestamps",
     "WorkerLost",
@@ -365,3 +368,4 @@ def _local_runner() -> Runner:
 
 
 _set_default_runner(_local_runner)
+_explain_imports()

@@ -39,7 +39,9 @@ OTHER_CHECKPOINTS: Final = ("checkpointLocation", "checkpoint_location", "checkp
 _OTHER_NAMES: Final = {
     "decimal": "decimal_point",
     "file_path_prefix": "path",
+    "file_name_suffix": "suffix",
     "file_path_suffix": "suffix",
+    "file_pattern": "path",
     "names": "columns",
     "na_rep": "null",
     "na_values": "null_values",
@@ -237,8 +239,10 @@ def _explained(
     otherwise: str | None,
 ) -> InvalidType | None:
     """Return the error for a call with arguments that the function does not take; `None` if it takes them."""
-    parameters = [*inspect.signature(function).parameters.values()]
-    if parameters and parameters[0].name in {"self", "cls"}:
+    parameters = [] if function is object.__init__ else [*inspect.signature(function).parameters.values()]
+    if function is object.__init__:
+        args = args[1:]
+    elif parameters and parameters[0].name in {"self", "cls"}:
         parameters, args = parameters[1:], args[1:]
     by_place = [parameter for parameter in parameters if parameter.kind in _BY_PLACE]
     named = [parameter.name for parameter in parameters if parameter.kind not in {_ANY_PLACE, _ANY_NAME}]
@@ -260,7 +264,11 @@ def _explained(
         return InvalidType(
             f"{owner} takes {count} by position, got {shown(value)}",
             hint=_filled(hints.get(EXTRA), value)
-            or (f"pass {missing[0]}={shown(value)}" if missing else f"pass it by name: {way_out('', named)}"),
+            or (
+                f"pass {missing[0]}={shown(value)}"
+                if missing
+                else f"{'pass it by name: ' * bool(named)}{way_out('', named)}"
+            ),
         )
     if missing:
         own = hints.get(missing[0]) or otherwise

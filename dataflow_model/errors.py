@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import reprlib
+from types import TracebackType
 from typing import Any, Final
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "is_interrupt",
     "refuse_async",
     "shown",
+    "without_own_frames",
 ]
 
 
@@ -68,6 +70,24 @@ def chain_of(error: BaseException) -> list[BaseException]:
         chain.append(link)
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     return chain
+
+
+def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of this package, of which an error in a user's call needs none.
+
+    Example:
+        >>> without_own_frames(None) is None
+        True
+    """
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "dataflow_model":
+            kept.append(trace)
+        trace = trace.tb_next
+    following: TracebackType | None = None
+    for frame in reversed(kept):
+        following = TracebackType(following, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return following
 
 
 def encodable(text: str) -> str:

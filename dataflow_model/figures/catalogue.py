@@ -11,7 +11,7 @@ from dataflow_model.figures.book import BOOK
 from dataflow_model.figures.paper import PAPER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from dataflow_model.figures.figure import Figure
 
@@ -48,12 +48,26 @@ def find(name: str) -> Figure:
     if wanted in figures:
         return figures[wanted]
     near = [known for known in figures if wanted and known.startswith(f"{wanted}_")]
-    near = near or difflib.get_close_matches(wanted, figures, n=4, cutoff=0.5)
+    alike = difflib.get_close_matches(wanted, figures, n=4, cutoff=0.5)
+    near = near or list(dict.fromkeys([*_nearest(wanted, figures), *alike]))
     names = [
         figures[folded].number if folded == _folded(figures[folded].number) else figures[folded].name for folded in near
     ]
     question = f"did you mean {' or '.join(names)}? " if names else ""
     raise InvalidArgument(f"there is no figure {name!r}", hint=f"{question}The figures are: {_names()}")
+
+
+def _nearest(wanted: str, figures: Iterable[str]) -> list[str]:
+    """Return the number that is nearest to a number of no figure; nothing for a name.
+
+    Example:
+        >>> _nearest("99", ["6", "6j", "14", "2_10"]), _nearest("bars", ["6"])
+        (['14'], [])
+    """
+    numbers = [number for number in figures if number.isdecimal()]
+    if not (wanted.isdecimal() and numbers):
+        return []
+    return [min(numbers, key=lambda number: abs(int(number) - int(wanted)))]
 
 
 def _names() -> str:

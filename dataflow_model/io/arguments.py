@@ -47,6 +47,31 @@ def _arguments_of(reader: type) -> list[str]:
     return [*dict.fromkeys([*named, *WatermarkOptions.__annotations__])]
 
 
+_ONE_FILE: Final = "leave it out: each worker writes files of its own, which readers of the folder take together"
+_SKIPPED: Final = "drop such lines with dm.Filter(lambda line: …), or read columns with dm.io.ReadCsv(…)"
+_HEADER: Final = "write columns with dm.io.WriteCsv(folder), which has a header; text is written as it is"
+_NEVER: Final = "leave it out"
+_BEAMS: Final = {
+    "ReadText": {
+        "skip_header_lines": _SKIPPED,
+        "coder": "use encoding='latin-1', for example; elements are text",
+        "compression_type": "leave it out: the ending of a file's name tells",
+        "strip_trailing_newlines": "leave it out: lines have no line breaks",
+        "validate": _NEVER,
+        "min_bundle_size": _NEVER,
+    },
+    "WriteText": {
+        "header": _HEADER,
+        "footer": _HEADER,
+        "num_shards": _ONE_FILE,
+        "shard_name_template": _ONE_FILE,
+        "append_trailing_newlines": "leave it out: each element is a line",
+        "coder": "leave it out: elements are text, written as UTF-8",
+    },
+}
+"""The hints for Beam's arguments, by the transform."""
+
+
 def with_label_hints(*, takes_path: bool = True) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator of a transform: its error for a label given as an argument says where labels stand.
 
@@ -57,7 +82,7 @@ def with_label_hints(*, takes_path: bool = True) -> Callable[[FunctionT], Functi
     def decorate(kind: Any) -> Any:
         written = f"dm.io.{kind.__name__}({'…' if takes_path else ''})"
         label = f"write {{value}} >> {written}"
-        hints = {"label": label, "name": label, "event_time": _EVENT_TIME}
+        hints = {"label": label, "name": label, "event_time": _EVENT_TIME, **_BEAMS.get(kind.__name__, {})}
         if takes_path and "if_exists" in inspect.signature(kind.__init__).parameters:
             hints |= dict.fromkeys(("mode", "overwrite", "append", "save_mode"), _IF_EXISTS)
         if not takes_path:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.time_units import TimeUnit
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.time import DurationLike
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["ReadDataFrame"]
@@ -40,7 +41,7 @@ class ReadDataFrame(ReadRows[ResultT]):
         event_time: the column of the rows' event times, or `dm.ARRIVAL`; forms as in `ReadParquet`.
         event_time_unit: as in `ReadParquet`, except that a missing one is not noticed.
         processing_time: the column of the replay clock; on a stream, it also requires `origin` and `sequence`.
-        watermark: an estimator; by default `BoundedOutOfOrderness(0)`.
+        watermark: an estimator, or the delay of a `BoundedOutOfOrderness`; by default `BoundedOutOfOrderness(0)`.
         origin: the column that says where a row comes from (topic and partition, file).
         sequence: the column that numbers the rows of an origin, such as Kafka's offset.
         id_columns: the columns that together name a row, for `record_id` and `Deduplicate`: Kafka's
@@ -62,7 +63,7 @@ class ReadDataFrame(ReadRows[ResultT]):
         event_time: str | Arrival,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         origin: str | None = None,
         sequence: str | None = None,
         id_columns: Sequence[str] = (),
@@ -78,7 +79,7 @@ class ReadDataFrame(ReadRows[ResultT]):
         event_time: str | Arrival,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         origin: str | None = None,
         sequence: str | None = None,
         id_columns: Sequence[str] = (),
@@ -93,7 +94,7 @@ class ReadDataFrame(ReadRows[ResultT]):
         event_time: str | Arrival,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         origin: str | None = None,
         sequence: str | None = None,
         id_columns: Sequence[str] = (),

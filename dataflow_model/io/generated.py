@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.sources import Changes, ColumnSource, Origin
 from dataflow_model.time import Duration, EventTime, duration, duration_text, event_time, format_instant
@@ -214,6 +215,16 @@ class GenerateSequence(Read[PCollection]):
         super().__init__(source, element_type=source.row_type())
 
 
+@calls_explained(
+    {
+        "start_timestamp": "use `start`",
+        "stop_timestamp": "use `stop`",
+        "fire_interval": "use `interval`",
+        "apply_windowing": "write … | dm.Window.into(dm.FixedWindows(60)) after it",
+        "rebase": "leave it out: the instants of `start`, `stop` and `interval` do not move",
+        "data": "add what belongs to an instant with dm.Map(lambda row: …) after it",
+    }
+)
 class PeriodicImpulse(Read[PCollection]):
     """Generate a row at regular instants: `start`, `start + interval`, and so on.
 

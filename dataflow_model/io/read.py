@@ -18,11 +18,11 @@ from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSou
 from dataflow_model.plan.typed_rows import TypedRows
 from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
-from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator
-from dataflow_model.time import Duration, duration
+from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator, check_estimator
+from dataflow_model.time import Duration, DurationLike, duration
+from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Read
-from dataflow_model.transforms.pardo import check_dead_letters
 from dataflow_model.transforms.pcollection import PBegin, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.file_source import FileSource, OnMissing
     from dataflow_model.io.paths import PathLike
-    from dataflow_model.plan.dofn import DeadLetter
     from dataflow_model.plan.time_units import TimeUnit
     from dataflow_model.time import DurationLike
 
@@ -66,7 +65,7 @@ def _checked_timeout(value: DurationLike | None) -> Duration | None:
 
 
 def checked_watermark(
-    event_time: str | Arrival | None, estimator: WatermarkEstimator | None, origins: WatermarkOrigins
+    event_time: str | Arrival | None, estimator: WatermarkEstimator | DurationLike | None, origins: WatermarkOrigins
 ) -> WatermarkEstimator:
     """Return the estimator of a source that reads rows.
 
@@ -84,7 +83,7 @@ def checked_watermark(
             hint="leave `watermark` out, or name the column of the event times",
         )
     if estimator is not None:
-        return estimator
+        return check_estimator(estimator)
     return AtTheEnd() if event_time is None else BoundedOutOfOrderness(Duration(0))
 
 
@@ -104,7 +103,7 @@ class ReadRows(Read[ResultT]):
 
         def with_output_types(self, element_type: Any) -> Any: ...  # noqa: D102 - see `PTransform`
 
-    def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[ResultT, PCollection[DeadLetter]]]:
+    def with_exception_handling(self, dead_letter_tag: str = "dead_letters") -> Read[WithDeadLetters[ResultT]]:
         """Send rows that do not parse or have no event time to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the rows and the dead letters. The element of a dead letter is the
@@ -112,11 +111,11 @@ class ReadRows(Read[ResultT]):
         the run with an error that names the file, row, column and value.
 
         Raises:
-            InvalidArgument: if `tag` is that of the main output.
+            InvalidArgument: if `dead_letter_tag` is that of the main output.
             InvalidType: for a tag that is not text.
         """
-        check_dead_letters(tag)
-        return cast("Read[tuple[ResultT, PCollection[DeadLetter]]]", self._but(dead_letters=tag))
+        check_dead_letters(dead_letter_tag)
+        return cast("Read[WithDeadLetters[ResultT]]", self._but(dead_letters=dead_letter_tag))
 
     def expand(self, pcoll: PBegin, /) -> ResultT:
         """Read the rows, and turn each into an instance of the class if there is one."""
@@ -130,7 +129,8 @@ class ReadRows(Read[ResultT]):
             return cast("ResultT", rows | label >> typed)
         rows, bad = rows
         instances, unfit = rows | label >> typed.with_exception_handling(self.dead_letters)
-        return cast("ResultT", (instances, (bad, unfit) | "Bad rows" >> Flatten()))
+        letters = (bad, unfit) | "Bad rows" >> Flatten()
+        return cast("ResultT", WithDeadLetters(instances, letters, tag=self.dead_letters))
 
 
 class ReadFiles(ReadRows[ResultT]):
@@ -146,7 +146,7 @@ class ReadFiles(ReadRows[ResultT]):
         event_time: str | Arrival | None,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         follow: bool = False,
         on_missing: OnMissing | None = None,
         schema: pa.Schema | None = None,
@@ -181,9 +181,9 @@ class ReadFiles(ReadRows[ResultT]):
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
         self.typed_rows = typed_rows
 
-    def with_exception_handling(self, tag: str = "dead_letters") -> Read[tuple[ResultT, PCollection[DeadLetter]]]:
+    def with_exception_handling(self, dead_letter_tag: str = "dead_letters") -> Read[WithDeadLetters[ResultT]]:
         """Send rows that cannot be read, and Parquet files as a whole, to a separate output; see `ReadRows`."""
-        read = super().with_exception_handling(tag)
+        read = super().with_exception_handling(dead_letter_tag)
         read.source = attrs.evolve(cast("FileSource", self.source), sets_aside=True)
         return read
 
@@ -212,7 +212,7 @@ class FileOptions(WatermarkOptions, total=False):
 
     event_time_unit: TimeUnit | None
     processing_time: str | None
-    watermark: WatermarkEstimator | None
+    watermark: WatermarkEstimator | DurationLike | None
     follow: bool
     on_missing: OnMissing | None
 
@@ -244,7 +244,8 @@ class ReadParquet(ReadFiles[ResultT]):
             `processing_time`; microseconds by default. The rows keep the integers.
         processing_time: the column of the replay clock, in the same forms; each file must be sorted by it. By default
             the source uses the wall clock.
-        watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`; by default `BoundedOutOfOrderness(0)`.
+        watermark: an estimator such as `dm.BoundedOutOfOrderness("30 minutes")`, for which its delay is short:
+            `"30 minutes"`; by default `BoundedOutOfOrderness(0)`.
         follow: also read files that appear later, which makes the collection unbounded. A file must appear complete:
             write it elsewhere on the same file system and rename it into place.
         on_missing: `"fail"` or `"skip"`: what happens if a file disappears between being listed and being read. By
@@ -650,8 +651,8 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         )
 
     def with_exception_handling(
-        self, tag: str = "dead_letters"
-    ) -> PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]:
+        self, dead_letter_tag: str = "dead_letters"
+    ) -> PTransform[PBegin, WithDeadLetters[PCollection[str]]]:
         """Send lines that are not in the encoding to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the lines and the dead letters.
@@ -660,14 +661,18 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
             InvalidArgument: for the tag of the main output.
             InvalidType: for a tag that is not text.
         """
-        changed: Any = self._but(_lines=self._lines.with_exception_handling(tag))
-        return cast("PTransform[PBegin, tuple[PCollection[str], PCollection[DeadLetter]]]", changed)
+        changed: Any = self._but(_lines=self._lines.with_exception_handling(dead_letter_tag))
+        return cast("PTransform[PBegin, WithDeadLetters[PCollection[str]]]", changed)
 
     def expand(self, pcoll: PBegin, /) -> PCollection[str]:
         """Read rows with one column, and take the text out of each."""
         rows = pcoll | "Read" >> self._lines
         text = "Text" >> Map(_line)
-        lines: Any = rows | text if self._lines.dead_letters is None else (rows[0] | text, rows[1])
+        lines: Any = (
+            rows | text
+            if self._lines.dead_letters is None
+            else WithDeadLetters(rows[0] | text, rows[1], tag=self._lines.dead_letters)
+        )
         return cast("PCollection[str]", lines)
 
 

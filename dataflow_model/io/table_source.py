@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns import Columns
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.time import DurationLike
     from dataflow_model.transforms.pcollection import PCollection
 
 __all__ = ["ReadTable", "TableSource"]
@@ -177,7 +178,7 @@ class ReadTable(ReadRows[ResultT]):
         event_time: str | Arrival | None,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         row_type: None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None: ...
@@ -190,7 +191,7 @@ class ReadTable(ReadRows[ResultT]):
         event_time: str | Arrival | None,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         row_type: type[ElementT],
         **options: Unpack[WatermarkOptions],
     ) -> None: ...
@@ -202,7 +203,7 @@ class ReadTable(ReadRows[ResultT]):
         event_time: str | Arrival | None,
         event_time_unit: TimeUnit | None = None,
         processing_time: str | None = None,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         row_type: type[Any] | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:

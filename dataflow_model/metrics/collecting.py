@@ -25,6 +25,7 @@ __all__ = [
     "SlowestKeys",
     "collecting",
     "count_emitted",
+    "count_passed",
     "count_received",
     "count_received_bundles",
     "counted_rows",
@@ -135,6 +136,15 @@ def count_emitted(label: str, elements: int) -> None:
     tally = _CURRENT.get()
     if tally is not None and elements:
         tally.of_transform(label).count(ELEMENTS_OUT, elements)
+
+
+def count_passed(label: str, elements: int) -> None:
+    """Count elements that have gone through a transform as columns, one out for each one in."""
+    tally = _CURRENT.get()
+    if tally is not None and elements:
+        of_transform = tally.of_transform(label)
+        of_transform.observe(BUNDLE_SIZE, elements)
+        of_transform.count(ELEMENTS_OUT, elements)
 
 
 class KeyTimes:

@@ -10,6 +10,7 @@ import attrs
 from dataflow_model.errors import InvalidArgument, refuse_async
 from dataflow_model.plan.kernels import Kernel, kernel_of
 from dataflow_model.plan.parameters import check_method
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import AccumT, InputT, OutputT
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class KernelForm:
         return any(kernel.compares for kernel in self.kernels)
 
 
+@with_spellings
 class CombineFn(Generic[InputT, AccumT, OutputT]):
     """The base class of combiners, which work in four steps: create, add, merge, extract.
 

@@ -34,6 +34,8 @@ _GROUPING: Final = re.compile(r"(?:memoised )?grouping of (?P<input>.*?) with (?
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _SINK: Final = re.compile(r"^sink (\w+?)Sink of ")
 _MODES: Final = {"clear_always": "discarding", "accumulate_always": "accumulating"}
+_OF_A_GROUPING: Final = 3
+"""How many parts the line of a grouping has at least: windows, trigger and mode."""
 _ANY: Final = "…"
 """Replaces a node's inputs where they do not matter."""
 
@@ -127,20 +129,45 @@ def added_sources(before: Mapping[str, str], plan: Plan) -> frozenset[str]:
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return how two fingerprints differ, a line for each label.
+    """Return how two fingerprints differ, a line for each label; of two groupings that are alike, only what differs.
 
     Example:
         >>> differences({"Sum": "grouping"}, {"Count": "grouping"})
         ["'Count' is new: grouping", "'Sum' is gone; it was: grouping"]
+        >>> under = "grouping of hours.main with {} under FixedWindows('1 hour'), DefaultTrigger(), clear_always"
+        >>> differences({"Mean.PerKey": under.format("Mean")}, {"Sum.PerKey": under.format("Sum")})
+        ["'Sum.PerKey' takes the place of 'Mean.PerKey', which was: combiner Mean; it is: combiner Sum"]
     """
-    lines = [f"{label!r} is new: {line}" for label, line in after.items() if label not in before]
-    lines += [f"{label!r} is gone; it was: {line}" for label, line in before.items() if label not in after]
+    gone = {label: line for label, line in before.items() if label not in after}
+    replaced = {}
+    for label, line in after.items():
+        old = None if label in before else _alike(line, gone)
+        if old is not None:
+            replaced[label] = old, gone.pop(old)
+    lines = [
+        f"{label!r} takes the place of {old!r}, which {changed(line, after[label])}"
+        if line != after[label]
+        else f"{old!r} is called {label!r} now"
+        for label, (old, line) in replaced.items()
+    ]
+    lines += [f"{label!r} is new: {line}" for label, line in after.items() if label not in {**before, **replaced}]
+    lines += [f"{label!r} is gone; it was: {line}" for label, line in gone.items()]
     lines += [
         f"{label!r} {changed(before[label], line)}"
         for label, line in after.items()
         if label in before and before[label] != line
     ]
     return lines
+
+
+def _alike(line: str, gone: Mapping[str, str]) -> str | None:
+    """Return the label of the grouping that has most in common with a grouping, and more than half."""
+    parts = _parts(line)
+    if len(parts) < _OF_A_GROUPING:
+        return None
+    shared = {label: len({*parts} & {*_parts(other)}) for label, other in gone.items()}
+    best = max(shared, key=shared.__getitem__, default=None)
+    return None if best is None or 2 * shared[best] <= len(parts) else best
 
 
 def changed(before: str, after: str) -> str:
@@ -184,7 +211,7 @@ def _parts(line: str) -> list[str]:
             start = place + 2
     parts.append(line[start:])
     grouping = _GROUPING.fullmatch(parts[0])
-    if grouping is not None and len(parts) > 2:  # noqa: PLR2004 - windows, trigger and mode
+    if grouping is not None and len(parts) >= _OF_A_GROUPING:
         named = [f"input {grouping['input']}", f"combiner {grouping['combine']}", f"windows {grouping['windows']}"]
         mode, _, retracting = parts[2].partition(" ")
         parts = [*named, f"trigger {parts[1]}", f"{_MODES.get(mode, mode)} {retracting}".strip(), *parts[3:]]

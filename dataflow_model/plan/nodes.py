@@ -98,6 +98,7 @@ class ParDo:
     Attributes:
         tags: the tags of the outputs besides the main one.
         dead_letters: the tag of the output for elements for which the DoFn raised an error, or `None`.
+        rescued: the classes of exceptions for which an element goes there; any other one stops the run.
         args, kwargs: further arguments, including `SideInput`s.
         retractable: whether the DoFn may run on retractions, or its outputs are kept for them; by default the DoFn's.
         late_data_horizon: how far an output's event time may be before its input's; by default the DoFn's.
@@ -112,10 +113,15 @@ class ParDo:
     kwargs: Mapping[str, Any] = attrs.field(factory=dict)
     tags: tuple[str, ...] = ()
     dead_letters: str | None = None
+    rescued: tuple[type[Exception], ...] = (Exception,)
     retractable: bool | Literal["memoised"] = attrs.Factory(lambda node: node.fn.retractable, takes_self=True)
     late_data_horizon: Duration | None = attrs.Factory(lambda node: node.fn.late_data_horizon, takes_self=True)
     columns: pa.Schema | None = None
     dropped: str | None = None
+
+    def rescues(self, error: BaseException) -> bool:
+        """Return whether an element for which the DoFn raised this error becomes a dead letter."""
+        return self.dead_letters is not None and isinstance(error, self.rescued)
 
     @property
     def side_inputs(self) -> tuple[SideInput, ...]:

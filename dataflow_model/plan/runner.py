@@ -102,6 +102,10 @@ class PipelineResult(Protocol):
         """
         ...
 
+    def cancel(self) -> None:
+        """Do what `stop` does, under the name that it has in Beam."""
+        ...
+
     def drain(self) -> None:
         """Stop reading, advance the watermark to +∞, emit what is pending, and end the run for good."""
         ...

@@ -5,15 +5,22 @@ Using one of them raises an `AttributeError` that names ours.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from dataflow_model import metrics
 from dataflow_model.errors import explain
+from dataflow_model.plan.beam_names import IN_BEAM, IN_BEAMS_CLASSES, IN_BEAMS_IO, IN_BEAMS_TESTING, OPTIONS
 from dataflow_model.time import Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SPELLINGS", "unknown", "with_spellings"]
+__all__ = ["SPELLINGS", "hint_in_package", "unknown", "with_spellings"]
+
+_ROOT: Final = "dataflow_model"
+_IO: Final = "dataflow_model.io"
+_TESTING: Final = "dataflow_model.testing"
 
 ClassT = TypeVar("ClassT", bound=type)
 
@@ -23,9 +30,6 @@ _WATERMARK: Final = (
 _COMBINERS: Final = "the combiners are names of the package: dm.Count, dm.Mean, dm.Top, dm.Sample, dm.ToList, …"
 _DISTINCT: Final = (
     "use … | dm.Distinct() for equal elements, dm.Deduplicate(id_fn, horizon='1 hour') for records with an id"
-)
-_OPTIONS: Final = (
-    "there are no options of a pipeline; a runner takes its own: dm.SparkRunner(spark, mode='streaming', checkpoint=…)"
 )
 _SORTED: Final = "a collection has no order: use … | dm.Top.globally(10), or sort the list after dm.ToList.globally()"
 _EXPRESSIONS: Final = (
@@ -66,9 +70,12 @@ _INSTANTS: Final = {
     **{name: f"use time.to_datetime().{name}" for name in _PARTS},
     **{name: f"use time.to_datetime().{name}()" for name in ("date", "isoformat", "timestamp", "weekday")},
     "astimezone": "use time.to_datetime().astimezone(zone)",
+    "from_rfc3339": "use dm.event_time('2013-01-01T05:00Z')",
+    "from_utc_datetime": "use dm.event_time(datetime)",
     "micros": "use int(time)",
     "predecessor": "use time - dm.Duration(micros=1)",
     "seconds": "use time // dm.duration(1), the number of whole seconds since the epoch",
+    "successor": "use time + dm.Duration(micros=1)",
     "strftime": "use f'{time:%H:%M}', which is in UTC, or time.to_datetime().strftime(format)",
     "to_rfc3339": "use time.to_datetime().isoformat()",
     "to_utc_datetime": "use time.to_datetime()",
@@ -154,6 +161,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         **{name: hint for name, hint in _METHODS.items() if name != "values"},  # which is a subpackage
         **{name: f"use dm.{module}.{name}" for module, names in _IN_MODULES.items() for name in names.split()},
         **_INPUT_AND_OUTPUT,
+        **IN_BEAM,
         "AfterEndOfWindow": "use dm.AfterWatermark()",
         "AfterFirst": "use dm.AfterAny(first, second)",
         "AggregateFunction": "use dm.CombineFn",
@@ -183,7 +191,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "Percentile": _QUANTILES,
         "Percentiles": _QUANTILES,
         "PeriodicSequence": "use dm.io.PeriodicImpulse(start, stop, interval=…)",
-        "PipelineOptions": _OPTIONS,
+        "PipelineOptions": OPTIONS,
         "PortableRunner": "use dm.SparkRunner(spark), or dm.LocalRunner()",
         "Quantile": _QUANTILES,
         "Quantiles": _QUANTILES,
@@ -208,7 +216,8 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "ToDictCombineFn": "use dm.ToDict()",
         "ToListCombineFn": "use dm.ToList()",
         "ToSetCombineFn": "use dm.ToSet()",
-        "ToString": "use dm.Map(str)",
+        "ToString": "use dm.Map(str) for Element(), dm.MapTuple(lambda key, value: f'{key},{value}') for Kvs(), and "
+        "dm.Map(lambda parts: ','.join(map(str, parts))) for Iterables()",
         "TopCombineFn": "use dm.Top(n)",
         "TriggerFn": "use dm.Trigger",
         "TumblingEventTimeWindows": "use dm.FixedWindows(size)",
@@ -224,7 +233,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "expr": _EXPRESSIONS,
         "functions": _EXPRESSIONS,
         "lit": _EXPRESSIONS,
-        "options": _OPTIONS,
+        "options": OPTIONS,
         "pvalue": "use dm.AsSingleton, dm.AsIter, dm.AsList, dm.AsDict and dm.TaggedOutput",
         "readStream": "read a folder with follow=True, or a stream of Spark's with dm.io.ReadDataFrame(…)",
         "trigger": "triggers are names of the package: dm.AfterWatermark, dm.Repeatedly, dm.AccumulationMode, …",
@@ -234,6 +243,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "dataflow_model.io": {
         **_INPUT_AND_OUTPUT,
+        **IN_BEAMS_IO,
         "Read": "use dm.Read(source)",
         "Write": "use dm.Write(sink)",
         "ReadPandas": "use dm.io.ReadTable(frame, event_time=…)",
@@ -244,6 +254,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "scan_parquet": "use dm.io.ReadParquet(…)",
     },
     "dataflow_model.testing": {
+        **IN_BEAMS_TESTING,
         "TestPipeline": "use dm.Pipeline(), which runs in process",
         "equal_to_per_window": "use … | dm.Map(lambda x, window: (window, x)) and dm.testing.equal_to",
         "is_empty": "use dm.testing.equal_to([])",
@@ -251,13 +262,17 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "test_stream": "use dm.testing.TestStream",
         "util": "use dm.testing.assert_that and dm.testing.equal_to",
     },
-    "PCollection": _METHODS,
+    "CombineFn": IN_BEAMS_CLASSES["CombineFn"],
+    "PCollection": {**_METHODS, "windowing": "look at pcoll.strategy"},
     "PTransform": {
+        "with_error_handler": "use .with_exception_handling(), whose second result is the dead letters",
         "with_input_types": "annotate the first parameter of the function; .with_output_types(T) is there",
         "with_resource_hints": "leave it out: the cluster's resources are those of the Spark session",
         "without_defaults": "leave it out: a window without elements has no pane",
     },
     "DoFn": {
+        "with_input_types": "annotate the parameter: def process(self, element: T)",
+        "with_output_types": "annotate process with what it returns, or write dm.ParDo(MyDoFn()).with_output_types(T)",
         "BundleContextParam": "set up in setup() or start_bundle(), and keep it as an attribute of self",
         "BundleFinalizerParam": "use a sink that publishes with the commit: dm.io.ForeachBundle(fn)",
         "RestrictionParam": _SPLITTABLE,
@@ -280,7 +295,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "seconds": "use length // dm.duration(1), the number of whole seconds",
         "total_seconds": "use length / dm.duration(1)",
     },
-    "EventTime": {**_INSTANTS, "of": "use dm.event_time(value)"},
+    "EventTime": {**_INSTANTS, "now": "use dm.event_time(time.time())", "of": "use dm.event_time(value)"},
     "GroupBy": {
         "agg": "write .aggregate_field('field', sum, 'total'), once for each field",
         "count": "write .aggregate_field('field', dm.Count(), 'count')",
@@ -293,8 +308,10 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "right": "write (right, left) | dm.Join.left(), which swaps the sides",
     },
     "Latest": {"Globally": "write dm.Latest.globally()", "PerKey": "write dm.Latest.per_key()"},
+    "Pipeline": IN_BEAMS_CLASSES["Pipeline"],
     "ProcessingTime": {**_INSTANTS, "of": "use dm.processing_time(value)"},
     "Sample": {
+        **IN_BEAMS_CLASSES["Sample"],
         "FixedSizeGlobally": "write dm.Sample.globally(n)",
         "FixedSizePerKey": "write dm.Sample.per_key(n)",
     },
@@ -335,6 +352,23 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
 """The hints, by the object on which a name is looked up and the name that it does not have."""
 
 
+def hint_in_package(place: str, name: str) -> str | None:
+    """Return what to write for a name or a module that a module of the package does not have, if it is known.
+
+    Example:
+        >>> import dataflow_model
+        >>> hint_in_package("dataflow_model.transforms", "userstate")
+        'the specs are names of the package: dm.BagStateSpec(), dm.TimerSpec(…), dm.on_timer, …'
+        >>> hint_in_package("dataflow_model.io", "ParDo")
+        'use dm.ParDo'
+    """
+    if hint := SPELLINGS.get(place, {}).get(name) or SPELLINGS[_ROOT].get(name):
+        return hint
+    if name in getattr(sys.modules.get(_ROOT), "__all__", ()):
+        return f"use dm.{name}"
+    return next((hint for lower in (_IO, _TESTING) if (hint := SPELLINGS[lower].get(name))), None)
+
+
 def unknown(owner: str, name: str, of: Any, *, table: str | None = None) -> AttributeError:
     """Return the error for a missing attribute, with our spelling if the table has one.
 
@@ -353,6 +387,8 @@ def unknown(owner: str, name: str, of: Any, *, table: str | None = None) -> Attr
         Hint: write dm.Count.per_element()
     """
     hint = SPELLINGS.get(table or owner, {}).get(name)
+    if hint is None and owner.startswith(f"{_ROOT}."):
+        hint = hint_in_package(owner, name)
     text = explain(f"{owner!r} has no attribute {name!r}", hint=hint and hint.replace("{owner}", owner))
     # Python suggests a similar name if it knows the name and the object. With a hint it must not, so they are None:
     # Python would fill them in if they were left out.
@@ -373,9 +409,17 @@ class _Elsewhere:
 def with_spellings(kind: ClassT) -> ClassT:
     """Make a class raise an error with a hint for other systems' names; for `hasattr` they are missing."""
     for name in SPELLINGS[kind.__name__]:
+        assert not hasattr(kind, name), f"{kind.__name__} has the name {name!r} itself"  # noqa: S101 - when imported
         setattr(kind, name, _Elsewhere(kind.__name__, name))
     return kind
 
 
 for _kind in (EventTime, ProcessingTime, Duration):  # which are below this layer
     with_spellings(_kind)
+
+
+def _missing_in_metrics(name: str) -> Any:
+    raise unknown(metrics.__name__, name, metrics)
+
+
+setattr(metrics, "__getattr__", _missing_in_metrics)  # noqa: B010 - a module below this layer too

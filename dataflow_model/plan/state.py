@@ -47,6 +47,9 @@ FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 TIMER_OF: Final = "_dataflow_model_timer"
 """The attribute in which `on_timer` stores the timer of a function."""
 
+_BEAMS_ARGUMENTS: Final = frozenset({"name", "coder", "time_domain", "combine_fn", "element_coder"})
+"""The arguments of Beam's specs."""
+
 
 @with_spellings
 class _Spec:
@@ -62,8 +65,9 @@ class _Spec:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Self:
             """Reject Beam's arguments, a name and a coder."""
-            del kwargs
-            if len(args) > cls._places:
+            beams = [value for argument, value in kwargs.items() if argument in _BEAMS_ARGUMENTS]
+            args = (*args, *beams)
+            if beams or len(args) > cls._places:
                 name = args[0] if isinstance(args[0], str) and args[0].isidentifier() else "state"
                 given = ", ".join(map(repr, args))
                 domains = [f"dm.{domain}" for domain in args if isinstance(domain, TimeDomain)]

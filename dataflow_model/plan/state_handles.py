@@ -6,9 +6,10 @@ A handle is valid only during the call of a function; do not keep it.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Never, Protocol
 
-from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.arguments import way_out
+from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.plan.combine import output_of
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.typevars import InputT, OutputT, TypeVar
@@ -240,6 +241,15 @@ class TimerBoard(Protocol):
         ...
 
 
+def _not_taken(arguments: Mapping[str, object]) -> InvalidType:
+    """Return the error for arguments that a timer's methods do not take."""
+    name = next(iter(arguments))
+    return InvalidType(
+        f"a timer has no argument {name!r}",
+        hint=f"write tag={shown(arguments[name])}" if name == "dynamic_timer_tag" else way_out(name, ["tag"]),
+    )
+
+
 class Timer:
     """A timer of one key and window; with tags, a family of timers.
 
@@ -253,7 +263,9 @@ class Timer:
         self._name = name
         self._domain = domain
 
-    def set(self, time: InstantLike, *, tag: str = "", output_timestamp: InstantLike | None = None) -> None:
+    def set(
+        self, time: InstantLike, *, tag: str = "", output_timestamp: InstantLike | None = None, **others: Never
+    ) -> None:
         """Set the timer to an instant of its own domain.
 
         Args:
@@ -265,12 +277,15 @@ class Timer:
             output_timestamp: the event time of its function's outputs, which holds the watermark until the timer fires.
                 By default, for event time the timer's own time, for processing time that of the element or timer that
                 sets it; never outside the window.
+            others: nothing; an argument of another name raises.
 
         Raises:
             InvalidArgument: for an event time after the window's expiry, when the timer would be cleared, or an output
                 timestamp before that of the element or timer that sets it, or after the timer's own event time.
             InvalidType: for an instant of the other domain, or a tag that is not a string.
         """
+        if others:
+            raise _not_taken(others)
         at = event_time(time) if self._domain is TimeDomain.EVENT_TIME else processing_time(time)
         self._set(int(at), tag, output_timestamp)
 
@@ -287,8 +302,10 @@ class Timer:
         """
         self._set(self._board.after(self._domain, int(duration(delay))), tag, output_timestamp)
 
-    def clear(self, tag: str = "") -> None:
+    def clear(self, tag: str = "", **others: Never) -> None:
         """Clear the timer, if it is set."""
+        if others:
+            raise _not_taken(others)
         self._board.clear_timer(self._name, self._domain, _text(tag))
 
     def _set(self, time: int, tag: str, output_timestamp: InstantLike | None) -> None:

@@ -5,9 +5,11 @@ Source: the MillWheel paper, section 4.4 (injectors), and the Dataflow Model pap
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import attrs
+import numpy as np
 
 from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
@@ -62,16 +64,28 @@ class WatermarkEstimator(Protocol):
 
 
 def check_estimator(value: object) -> WatermarkEstimator:
-    """Return `value` if it is an estimator; raise `InvalidType` otherwise."""
+    """Return `value` if it is an estimator, and `BoundedOutOfOrderness(value)` for a duration.
+
+    Raises:
+        InvalidArgument: for a negative duration, or text that is none.
+        InvalidType: for anything else.
+
+    Example:
+        >>> check_estimator("1 hour")
+        BoundedOutOfOrderness(delay=Duration(3600s))
+    """
+    if isinstance(value, _DURATIONS) and not isinstance(value, bool):
+        return BoundedOutOfOrderness(value)
     if not isinstance(value, WatermarkEstimator) or isinstance(value, type):
         raise InvalidType(
-            f"`watermark` must be an estimator, got {value!r}",
+            f"`watermark` must be an estimator or a duration, got {value!r}",
             hint="pass watermark=dm.BoundedOutOfOrderness('30 minutes'), for example",
         )
     max_ahead_of(value)
     return value
 
 
+_DURATIONS: Final = (Duration, datetime.timedelta, np.timedelta64, int, float, str)
 _AHEAD_HINT: Final = "pass a duration such as '1 day', or leave `max_ahead` out"
 
 

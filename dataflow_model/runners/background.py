@@ -124,6 +124,10 @@ class BackgroundRun(abc.ABC):
     def stop(self) -> None:
         """Stop the run, and wait for its end; in a function of the run itself it returns at once."""
 
+    def cancel(self) -> None:
+        """Stop the run, as `stop` does."""
+        self.stop()
+
     @abc.abstractmethod
     def report(self) -> RunReport:
         """Return a report of the run so far."""

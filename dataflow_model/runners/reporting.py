@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.engine.machine import KeyedMachine
 
-__all__ = ["CountedAhead", "Measured", "make_report", "state_sizes"]
+__all__ = ["CountedAhead", "Measured", "all_counters", "make_report", "state_sizes"]
 
 _PANES: Final = "panes_"
 _DROPPED: Final = "dropped_"
@@ -107,6 +107,20 @@ class CountedAhead:
         watermarks = {**measured.watermarks, **self.watermarks}
         counters = self.added_to(measured.counters)
         return attrs.evolve(measured, counters=counters, tally=tally, watermarks=watermarks)
+
+
+def all_counters(measured: Measured) -> dict[str, dict[str, Any]]:
+    """Return the counters by transform, with those of transforms that have none of their own: elements in and out.
+
+    Element-wise transforms are counted by bundle, in the tally, which reports show.
+    """
+    counted = {}
+    for label, counters in measured.counters.items():
+        own = _NOTHING if counters else measured.tally.own.get(label, _NOTHING)
+        if (sizes := own.distributions.get(BUNDLE_SIZE)) is not None:
+            counters = {"elements_in": int(sizes.sum), ELEMENTS_OUT: int(own.counters.get(ELEMENTS_OUT, 0))}  # noqa: PLW2901
+        counted[label] = dict(counters)
+    return counted
 
 
 def make_report(staged: StagedPlan, measured: Measured, at: int | None = None) -> RunReport:

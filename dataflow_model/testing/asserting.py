@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType, explain, refuse_async
 from dataflow_model.testing.comparing import identical
 from dataflow_model.transforms import CoGroupByKey, Create, Map, PCollection, PTransform, Window
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["assert_that", "equal_to"]
 
 
+@calls_explained(
+    {
+        "reify_windows": "put dm.Map(lambda element, window: (window, element)) in front",
+        "use_global_window": "put dm.WindowInto(dm.GlobalWindows()) in front",
+    }
+)
 def assert_that(actual: PCollection, matcher: Callable[[list[Any]], Any], label: str = "assert_that") -> None:
     """Add a check of a whole collection to its pipeline: the run fails if the matcher raises.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from dataflow_model.arguments import factory
+from dataflow_model.arguments import calls_explained, factory
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import element_time
 from dataflow_model.plan.nodes import Read
@@ -34,6 +34,7 @@ _PARTS: Final = 2
 
 
 @with_spellings
+@calls_explained({"coder": "leave it out: elements are pickled"})
 class TestStream(PTransform[PBegin, PCollection]):
     """A scripted source: each step is an event of its own, in the order written, on every runner.
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from dataflow_model.plan.spellings import unknown
 from dataflow_model.transforms.approximate import ApproximateQuantiles, ApproximateUnique
 from dataflow_model.transforms.batches import BatchElements, GroupIntoBatches
 from dataflow_model.transforms.cogroup import CoGroupByKey
@@ -90,3 +94,9 @@ __all__ = [
     "ptransform_fn",
     "set_default_runner",
 ]
+
+if not TYPE_CHECKING:  # type checkers would take every name for one that exists
+
+    def __getattr__(name: str) -> NoReturn:
+        """Raise the error for a name that is missing, with our spelling of a well-known one."""
+        raise unknown(__name__, name, sys.modules[__name__])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsFloat
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.transforms.combiner_forms import Combiner, takes_an_element
 from dataflow_model.transforms.element_bytes import SPACE, hash_of, later_of
@@ -137,6 +138,12 @@ class _Bucket:
 _Buckets = dict[int, _Bucket]
 
 
+@calls_explained(
+    {
+        "weighted": "leave it out, and repeat an element as often as it counts",
+        "input_batched": "leave it out, and put dm.FlatMap(lambda batch: batch) in front",
+    }
+)
 @attrs.frozen
 class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
     """Return quantiles in a list: the smallest element, elements at equal distances in rank, and the greatest element.

@@ -32,6 +32,7 @@ _LABELS: Final = ("Flatten", "GroupByKey")
 """The labels that no input may have: those of the transforms that follow, except the last, which avoids conflicts."""
 
 
+@calls_explained({"pipeline": "leave it out; of no collection, write p | dm.Create([])"})
 class CoGroupByKey(PTransform):
     """Group several collections of pairs by key and window together.
 

@@ -38,6 +38,7 @@ def _at_least_one(_top: object, _attribute: object, value: Any) -> None:
 
 
 @with_spellings
+@calls_explained({"compare": "use key=…, a function of an element whose result is compared"})
 @attrs.frozen
 class Top(Combiner[Any, list[Any], list[Any]]):
     """Keep the n greatest elements, in a list in descending order.

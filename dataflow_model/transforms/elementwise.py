@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, overload
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan.dofn import FilterFn, FlatMapFn, MapFn, VectorizedFilterFn, VectorizedMapFn
 from dataflow_model.plan.parameters import filled_by_default
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Concatenate
 
-    from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
+    from dataflow_model.plan.dofn import TimestampedValue
     from dataflow_model.plan.dropped import Dropped
+    from dataflow_model.transforms.dead_letters import WithDeadLetters
     from dataflow_model.transforms.functions import Function, LongerFunction, SpreadFunction, Unknown
 
 __all__ = ["Filter", "FlatMap", "FlatMapTuple", "Map", "MapTuple"]
@@ -92,6 +94,7 @@ class Map(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
         return typehints.unwrapped(typehints.return_type(self.fn.user_function()))
 
 
+@calls_explained({"fn": "for elements that are iterables themselves, pass dm.FlatMap(lambda parts: parts)"})
 class FlatMap(ParDo[InputT, PCollection[OutputT]], Generic[InputT, OutputT]):
     """Turn each element into any number of outputs; the function returns an iterable, or `None` for no output.
 
@@ -175,8 +178,8 @@ class Filter(ParDo[Never, PCollection], KeepsElements[ElementT_contra]):
     if TYPE_CHECKING:
 
         def with_exception_handling(  # noqa: D102 - see `ParDo`
-            self, tag: str = "dead_letters"
-        ) -> ParDo[Any, tuple[PCollection[ElementT_contra], PCollection[DeadLetter]]]: ...
+            self, *args: Any, **kwargs: Any
+        ) -> ParDo[Any, WithDeadLetters[PCollection[ElementT_contra]]]: ...
 
         def with_dropped_output(  # noqa: D102 - see `ParDo`
             self, tag: str = "dropped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import DeadLetter, TimestampedValue
@@ -13,6 +14,7 @@ from dataflow_model.plan.typevars import ElementT, KeyT, ResultT, ValueT
 from dataflow_model.plan.watermarks import check_ahead
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.transforms import typehints
+from dataflow_model.transforms.dead_letters import WithDeadLetters
 from dataflow_model.transforms.pcollection import PBegin, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.tables import rows_of_table
@@ -88,11 +90,12 @@ class Read(PTransform[PBegin, ResultT]):
             applied = pipeline.add(node, element_types=types)[nodes.MAIN]
         else:
             outputs = pipeline.add(node, element_types={**types, self.dead_letters: DeadLetter})
-            applied = outputs[nodes.MAIN], outputs[self.dead_letters]
+            applied = WithDeadLetters(outputs[nodes.MAIN], outputs[self.dead_letters], tag=self.dead_letters)
         result: ResultT = applied
         return result
 
 
+@calls_explained({"reshuffle": "leave it out, or write … | dm.Reshuffle() after it"})
 class Create(Read[PCollection[ElementT]], Generic[ElementT]):
     """Create a bounded collection from values of the program; their event time is −∞ unless they have their own.
 

@@ -13,10 +13,11 @@ from dataflow_model.plan.rows import field_getter, named_row_type
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
+from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
 from dataflow_model.transforms.dropped import restored, value_alone
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey, GroupByKey
-from dataflow_model.transforms.pardo import check_dead_letters, check_dropped
+from dataflow_model.transforms.pardo import check_dropped
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted
 from dataflow_model.transforms.together import SideBySide
@@ -114,21 +115,21 @@ class GroupBy(PTransform):
         combiner = as_combine_fn(combine, f"GroupBy.aggregate_field({dest!r})")
         return self._but(_aggregates={**self._aggregates, dest: (field, combiner)})
 
-    def with_exception_handling(self, tag: str = "dead_letters") -> Self:
+    def with_exception_handling(self, dead_letter_tag: str = "dead_letters") -> Self:
         """Send elements that an aggregate refuses, or whose fields cannot be read, to a separate output.
 
         Applying the grouping then returns a pair: the rows, and the dead letters. See
         `CombinePerKey.with_exception_handling`.
 
         Args:
-            tag: the dead letters' tag, as it appears in metrics.
+            dead_letter_tag: the dead letters' tag, as it appears in metrics.
 
         Raises:
             InvalidArgument: for the tag of the main output, or, when it is applied, without an aggregate.
             InvalidType: for a tag that is not text.
         """
-        check_dead_letters(tag, [*filter(None, [self._dropped])])
-        return self._but(_dead_letters=tag)
+        check_dead_letters(dead_letter_tag, [*filter(None, [self._dropped])])
+        return self._but(_dead_letters=dead_letter_tag)
 
     def with_dropped_output(self, tag: str = "dropped") -> Self:
         """Send elements that are dropped to a separate output, as `Dropped` records.
@@ -217,9 +218,9 @@ class GroupBy(PTransform):
         kept, refused = accepted(pcoll, combine, lambda element: _Pair(key, values)(element)[1], tag)
         grouped: Any = self._but(_dead_letters=None).expand(kept)
         if self._dropped is None or self._drops_first:
-            return grouped, refused
+            return WithDeadLetters(grouped, refused, tag=tag)
         rows, dropped = grouped
-        return (rows, refused), dropped
+        return WithDeadLetters(rows, refused, tag=tag), dropped
 
 
 def _add(

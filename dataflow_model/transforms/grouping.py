@@ -11,11 +11,12 @@ from dataflow_model.plan.typevars import ElementT, InputT, InputT_contra, KeyT, 
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
+from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
 from dataflow_model.transforms.dropped import restored, value_alone
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.hot_keys import checked_fanout, combine_in_parts
 from dataflow_model.transforms.pairs import Values
-from dataflow_model.transforms.pardo import check_dead_letters, check_dropped, with_further
+from dataflow_model.transforms.pardo import check_dropped, with_further
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Concatenate, Self
 
     from dataflow_model.plan.combine import CombineFn
-    from dataflow_model.plan.dofn import DeadLetter
     from dataflow_model.plan.dropped import Dropped
     from dataflow_model.transforms.dropped import GroupedAndDropped
 
@@ -168,17 +168,18 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
 
     def _with_refused(self, combined: Any, refused: Any) -> Any:
         """Return the result of a combiner that refuses values, as users get it."""
+        tag = self._dead_letters or ""
         if self._dropped is None or self._drops_first:
-            return combined, refused
+            return WithDeadLetters(combined, refused, tag=tag)
         results, dropped = combined
-        return (results, refused), dropped
+        return WithDeadLetters(results, refused, tag=tag), dropped
 
     @calls_explained(
         otherwise="it takes only the tag of the dead letters, and returns a pair: the results, and the dead letters"
     )
     def with_exception_handling(
-        self, tag: str = "dead_letters"
-    ) -> _Combining[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]]:
+        self, dead_letter_tag: str = "dead_letters"
+    ) -> _Combining[InputT_contra, WithDeadLetters[OutputT_co]]:
         """Send elements that the combiner refuses to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the results, and the dead letters. An element is refused if the
@@ -191,7 +192,7 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
         grouping is not lifted.
 
         Args:
-            tag: the dead letters' tag, as it appears in metrics.
+            dead_letter_tag: the dead letters' tag, as it appears in metrics.
 
         Raises:
             InvalidArgument: for the tag of the main output.
@@ -211,9 +212,9 @@ class _Combining(PTransform[InputT_contra, OutputT_co], Generic[InputT_contra, O
             >>> [record.value.element for record in p.result.collected("refused")]
             [('a', None)]
         """
-        check_dead_letters(tag, [*filter(None, [self._dropped])])
-        changed: Any = self._but(_dead_letters=tag)
-        handled: _Combining[InputT_contra, tuple[OutputT_co, PCollection[DeadLetter]]] = changed
+        check_dead_letters(dead_letter_tag, [*filter(None, [self._dropped])])
+        changed: Any = self._but(_dead_letters=dead_letter_tag)
+        handled: _Combining[InputT_contra, WithDeadLetters[OutputT_co]] = changed
         return handled
 
     def label_by_code(self) -> str | None:

@@ -53,7 +53,7 @@ class Injector(Read[ResultT]):
         self,
         read: Read[ResultT],
         *,
-        watermark: WatermarkEstimator | None = None,
+        watermark: WatermarkEstimator | DurationLike | None = None,
         partition_by: str | None = None,
         partitions: Iterable[object] | None = None,
         idle_after: DurationLike | None = None,

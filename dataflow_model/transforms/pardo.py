@@ -17,6 +17,7 @@ from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name, shown_arguments
+from dataflow_model.transforms.dead_letters import DeadLetters, WithDeadLetters, check_dead_letters, limit
 from dataflow_model.transforms.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
@@ -30,26 +31,9 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.dropped import Dropped
     from dataflow_model.time import DurationLike
+    from dataflow_model.windowing import WindowFn
 
-__all__ = ["ParDo", "check_dead_letters", "check_dropped", "checked_function", "checked_horizon", "with_further"]
-
-
-def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
-    """Raise unless dead letters can have a tag beside the main output and the others.
-
-    Raises:
-        InvalidArgument: for the tag of another output.
-        InvalidType: for a tag that is not text.
-    """
-    if not isinstance(tag, str):
-        raise InvalidType(
-            f"the tag of dead letters must be text, got {tag!r}", hint="use .with_exception_handling('failed')"
-        )
-    if tag == nodes.MAIN or tag in others:
-        raise InvalidArgument(
-            f"the dead letters need a tag that no other output has, got {tag!r}",
-            hint="use .with_exception_handling('failed'), for example",
-        )
+__all__ = ["ParDo", "check_dropped", "checked_function", "checked_horizon", "with_further"]
 
 
 def check_dropped(tag: object, others: Collection[str] = ()) -> None:
@@ -115,7 +99,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
     input_kind = "collection"
     _tags: tuple[str, ...] | None = None
     _main: str = nodes.MAIN
-    _dead_letters: str | None = None
+    _dead_letters: DeadLetters | None = None
     _dropped: str | None = None
     _further: tuple[str, ...] = ()
     """The tags of the outputs that calls have added, in the order of the calls."""
@@ -176,10 +160,10 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
 
     @overload
     def with_outputs(
-        self: ParDo[ElementT, tuple[PCollection[OutputT], PCollection[DeadLetter]]],
+        self: ParDo[ElementT, WithDeadLetters[PCollection[OutputT]]],
         *tags: str,
         main: str = nodes.MAIN,
-    ) -> ParDo[ElementT, tuple[OutputTuple[OutputT], PCollection[DeadLetter]]]: ...
+    ) -> ParDo[ElementT, WithDeadLetters[OutputTuple[OutputT]]]: ...
 
     def with_outputs(self, *tags: str, main: str = nodes.MAIN) -> Any:
         """Name the outputs for `TaggedOutput`s; applying the transform then gives an `OutputTuple`.
@@ -202,42 +186,63 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
                 hint="use with_outputs('late', main='on_time'), for example",
             )
         if self._dead_letters is not None:
-            check_dead_letters(self._dead_letters, tags)
+            check_dead_letters(self._dead_letters.tag, tags)
         if self._dropped is not None:
             check_dropped(self._dropped, tags)
         return self._but(_tags=tags, _main=main)
 
     @calls_explained(
-        otherwise="it takes only the tag of the dead letters, and returns a pair: the outputs, and the dead letters"
+        {
+            "partial": "leave it out: the outputs of an element that fails are discarded",
+            "error_handler": "use the second part of the result, which is a collection",
+            "on_failure_callback": "use the second part of the result, as in … | dm.Map(fn)",
+            "timeout": "leave it out, and let the function end by itself, as with the timeout of what it calls",
+            "use_subprocess": "use dm.LocalRunner(workers=2), whose functions run in processes of their own",
+        }
     )
     def with_exception_handling(
-        self, tag: str = "dead_letters"
-    ) -> ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]:
+        self,
+        dead_letter_tag: str = "dead_letters",
+        *,
+        main_tag: str = "good",
+        exc_class: type[Exception] | tuple[type[Exception], ...] = Exception,
+        threshold: float = 1,
+        threshold_windowing: WindowFn | None = None,
+    ) -> ParDo[InputT, WithDeadLetters[ResultT]]:
         """Send elements for which the function raises an error to a separate output, as `DeadLetter`s.
 
-        Applying the transform then returns a pair: the previous result, and the dead letters. If the function had
-        already returned outputs for such an element before it raised the error, they are discarded.
+        Applying the transform then returns a pair: the previous result, and the dead letters, which are also its
+        attributes `good` and `bad`. If the function had already returned outputs for such an element before it raised
+        the error, they are discarded.
 
         Args:
-            tag: the dead letters' tag, as it appears in metrics.
+            dead_letter_tag: the dead letters' tag, as it appears in metrics, and as an attribute of the result.
+            main_tag: a name of the previous result, as an attribute of the result.
+            exc_class: the classes of exceptions that make a dead letter; any other exception stops the run.
+            threshold: the share of elements, from 0 to 1, that may become dead letters: the run fails if there are
+                more in a window. It is computed once for each window, when the watermark passes the end of the window,
+                and does not depend on bundles or micro-batches. A bounded run that fails writes nothing; a stream has
+                already written the output of earlier micro-batches. Late elements are not counted.
+            threshold_windowing: the windows in which the share is computed; by default those of the input. A stream in
+                the global window, which never ends, needs other ones here.
 
         Raises:
-            InvalidArgument: for the tag of another output.
-            InvalidType: for a tag that is not text.
+            InvalidArgument: for the tag of another output, or a threshold that is not between 0 and 1.
+            InvalidType: for a tag that is not text, or for an argument of another type.
 
-        Source: Beam's `with_exception_handling`.
+        Source: Beam's `with_exception_handling`, whose first argument is the main tag.
 
         Example:
             >>> import dataflow_model as dm
             >>> p = dm.Pipeline()
-            >>> numbers, failed = p | dm.Create(["1", "?"]) | dm.Map(int).with_exception_handling()
+            >>> numbers, failed = p | dm.Create(["1", "?"]) | dm.Map(int).with_exception_handling(exc_class=ValueError)
             >>> failed.element_type
             <class 'dataflow_model.plan.dofn.DeadLetter'>
         """
-        check_dead_letters(tag, (*(self._tags or ()), *filter(None, [self._dropped])))
-        further = (*(other for other in self._further if other != self._dead_letters), tag)
-        changed = self._but(_dead_letters=tag, _further=further)
-        return cast("ParDo[InputT, tuple[ResultT, PCollection[DeadLetter]]]", changed)
+        check_dead_letters(dead_letter_tag, (*(self._tags or ()), *filter(None, [self._dropped])))
+        how = DeadLetters(dead_letter_tag, main_tag, exc_class, threshold, threshold_windowing)
+        further = (*(other for other in self._further if other == self._dropped), dead_letter_tag)
+        return cast("ParDo[InputT, WithDeadLetters[ResultT]]", self._but(_dead_letters=how, _further=further))
 
     @calls_explained(
         otherwise="it takes only the tag of the dropped elements, and returns a pair: the outputs, and what was dropped"
@@ -278,7 +283,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             >>> [record.value.element for record in p.result.collected("Collect")]
             [('UA', 8)]
         """
-        check_dropped(tag, (*(self._tags or ()), *filter(None, [self._dead_letters])))
+        check_dropped(tag, (*(self._tags or ()), *(() if self._dead_letters is None else [self._dead_letters.tag])))
         further = (*(other for other in self._further if other != self._dropped), tag)
         changed = self._but(_dropped=tag, _further=further)
         return cast("ParDo[InputT, tuple[ResultT, PCollection[Dropped]]]", changed)
@@ -364,7 +369,8 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
             args=tuple(resolve(value, pcoll, label) for value in self.args),
             kwargs={name: resolve(value, pcoll, label) for name, value in self.kwargs.items()},
             tags=self._tags or (),
-            dead_letters=self._dead_letters,
+            dead_letters=None if self._dead_letters is None else self._dead_letters.tag,
+            rescued=(Exception,) if self._dead_letters is None else self._dead_letters.errors,
             retractable=self.fn.retractable if self._retractable is None else self._retractable,
             late_data_horizon=self.fn.late_data_horizon if self._late_data_horizon is None else self._late_data_horizon,
             dropped=self._dropped,
@@ -377,12 +383,20 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         known = self._output_type if self._output_type is not None else self.output_type(pcoll.element_type)
         types: dict[str, Any] = {nodes.MAIN: known}
         if self._dead_letters is not None:
-            types[self._dead_letters] = DeadLetter
+            types[self._dead_letters.tag] = DeadLetter
         outputs = pipeline.add(node, strategy=pcoll.strategy, element_types=types)
         result: Any = outputs[nodes.MAIN]
         if self._tags is not None:
             result = OutputTuple({self._main: outputs[nodes.MAIN], **{tag: outputs[tag] for tag in self._tags}})
-        applied: ResultT = with_further(result, map(outputs.__getitem__, self._further))
+        for tag in self._further:
+            how = self._dead_letters
+            if how is None or tag != how.tag:
+                result = result, outputs[tag]
+                continue
+            if how.threshold < 1:
+                limit(pcoll, outputs[tag], how)
+            result = how.pair(result, outputs[tag])
+        applied: ResultT = result
         return applied
 
 

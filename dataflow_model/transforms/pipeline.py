@@ -7,7 +7,8 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from dataflow_model.arguments import calls_explained
-from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
+from dataflow_model.errors import DataflowError, InvalidArgument, InvalidType, PlanError, without_own_frames
+from dataflow_model.plan.beam_names import OPTIONS
 from dataflow_model.plan.checks import check
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter, DoFn
@@ -19,7 +20,7 @@ from dataflow_model.plan.nodes import MAIN, Ref
 from dataflow_model.plan.refinements import check_refinements
 from dataflow_model.plan.runner import as_run, check_runner, wait_or_stop
 from dataflow_model.plan.side_panes import check_side_inputs
-from dataflow_model.plan.spellings import SPELLINGS
+from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.plan.strategy import DEFAULT_STRATEGY, LateData, WindowingStrategy
 from dataflow_model.plan.triggering import warn_about_sorting
 from dataflow_model.transforms import ptransform
@@ -53,7 +54,8 @@ def set_default_runner(factory: Callable[[], Runner]) -> None:
     _default_runner[:] = [factory]
 
 
-@calls_explained({"options": SPELLINGS["dataflow_model"]["options"]})
+@with_spellings
+@calls_explained({"options": OPTIONS, "argv": OPTIONS})
 class Pipeline:
     """A graph of transforms over collections, built with `|` and run by a runner.
 
@@ -106,6 +108,13 @@ class Pipeline:
             InvalidType: for a value that is not a transform, or an input that the transform does not accept.
             InvalidArgument: for a label that already exists in its scope, or collections of another pipeline.
         """
+        try:
+            return self._apply(transform, pvalue, label)
+        except DataflowError as error:  # the lines of the user lead to it, and the message says the rest
+            error.__traceback__ = without_own_frames(error.__traceback__)
+            raise
+
+    def _apply(self, transform: object, pvalue: Any, label: str | None) -> Any:
         if not isinstance(transform, PTransform):
             raise InvalidType(f"`|` applies only transforms, got {transform!r}", hint=_way_out(transform))
         name = transform.label if label is None else label
@@ -230,6 +239,7 @@ class Pipeline:
     def _repr_html_(self) -> str:
         return self.draw("svg") if self._nodes else "an empty pipeline"
 
+    @calls_explained({"test_runner_api": "leave it out: a plan is not translated"})
     def run(self, until: Literal["drained"] | None = None) -> PipelineResult:
         """Start the pipeline and return immediately; the result reports its progress.
 

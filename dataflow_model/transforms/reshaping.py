@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan import nodes
 from dataflow_model.plan.dofn import CallableDoFn, TaggedOutput
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Flatten", "Partition", "Reshuffle"]
 
 
+@calls_explained({"pipeline": "leave it out; of no collection, write p | dm.Create([])"})
 class Flatten(PTransform):
     """Merge collections; elements keep their windows.
 
@@ -155,6 +157,7 @@ class _PartitionFn(CallableDoFn):
         yield TaggedOutput(str(number), element)
 
 
+@calls_explained({"num_buckets": "leave it out: the runner decides by its workers or shards"})
 class Reshuffle(PTransform):
     """Redistribute the elements over the workers, so that later transforms are not fused with earlier ones.
 

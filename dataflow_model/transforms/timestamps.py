@@ -11,11 +11,11 @@ from dataflow_model.plan.parameters import check_takes_element
 from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
-from dataflow_model.transforms.pardo import ParDo, check_dead_letters, checked_horizon
+from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
+from dataflow_model.transforms.pardo import ParDo, checked_horizon
 from dataflow_model.transforms.ptransform import KeepsElements, PTransform
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.dofn import DeadLetter
     from dataflow_model.time import DurationLike, EventTime, InstantLike
     from dataflow_model.transforms.functions import Function
     from dataflow_model.transforms.pcollection import PCollection
@@ -67,15 +67,15 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
         return f"{self.default_label()}({code_name(self.fn)})"
 
     def with_exception_handling(
-        self, tag: str = "dead_letters"
-    ) -> PTransform[PCollection, tuple[PCollection, PCollection[DeadLetter]]]:
+        self, dead_letter_tag: str = "dead_letters"
+    ) -> PTransform[PCollection, WithDeadLetters[PCollection]]:
         """Send elements for which the function raises an error, or returns no instant, to a separate output.
 
         Applying the transform then returns a pair: the elements, and the `DeadLetter`s. With sources that are read with
         `event_time=None`, this handles rows whose times cannot be read by code of your own.
 
         Args:
-            tag: the dead letters' tag, as it appears in metrics.
+            dead_letter_tag: the dead letters' tag, as it appears in metrics.
 
         Raises:
             InvalidArgument: for the tag of the main output.
@@ -92,9 +92,9 @@ class WithTimestamps(KeepsElements[ElementT_contra]):
             >>> [record.value for record in result.collected("Collect")]
             [{'at': 'never'}]
         """
-        check_dead_letters(tag)
-        changed: Any = self._but(_dead_letters=tag)
-        return cast("PTransform[PCollection, tuple[PCollection, PCollection[DeadLetter]]]", changed)
+        check_dead_letters(dead_letter_tag)
+        changed: Any = self._but(_dead_letters=dead_letter_tag)
+        return cast("PTransform[PCollection, WithDeadLetters[PCollection]]", changed)
 
     def expand(self, pcoll: PCollection[Never], /) -> Any:
         """Add the node."""

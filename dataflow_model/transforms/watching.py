@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import LOG, InvalidType
 from dataflow_model.time import format_instant
 from dataflow_model.transforms.elementwise import Map
@@ -64,6 +65,13 @@ class Tee(PTransform):
         return pcoll
 
 
+@calls_explained(
+    {
+        "label": "write 'name' >> dm.LogElements(…)",
+        "with_pane_info": "use `with_pane`",
+        "use_epoch_time": "leave it out: event times are shown in UTC",
+    }
+)
 class LogElements(PTransform):
     """Print or log each element, and pass it on.
 

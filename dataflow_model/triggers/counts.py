@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType, KeyEncodingError
 from dataflow_model.triggers.base import Trigger
 from dataflow_model.values import encode_key
@@ -62,6 +63,7 @@ class _Sum(Trigger):
         return f"{type(self).__name__}({self.n})"
 
 
+@calls_explained({"countdown": "use `n`"})
 @attrs.frozen(repr=False)
 class AfterCount(_Sum):
     """Fire once `n` elements have arrived since the trigger's turn began.

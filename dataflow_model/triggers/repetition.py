@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from dataflow_model.arguments import calls_explained
 from dataflow_model.triggers.base import (
     BuiltInTree,
     CompositeTrigger,
@@ -52,6 +53,7 @@ class _Repetition(CompositeTrigger, BuiltInTree):
         raise NotImplementedError
 
 
+@calls_explained({"underlying": "use `trigger`"})
 @attrs.frozen(repr=False)
 class Repeatedly(NeverFinishing, _Repetition):
     """Fire whenever the child fires, and restart the child whenever it finishes; never finish.

@@ -137,3 +137,10 @@ def test_running_a_figure_needs_neither_pyspark_nor_matplotlib() -> None:
         "assert not {'pyspark', 'matplotlib'} & set(sys.modules), 'imported too much'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_number_of_no_figure_names_the_nearest_one() -> None:
+    with pytest.raises(dm.InvalidArgument, match=r"there is no figure 'figure 99'\nHint: did you mean 14 or 9\? "):
+        find("figure 99")
+    with pytest.raises(dm.InvalidArgument, match=r"there is no figure '1'\nHint: did you mean 6[? ]"):
+        find("1")

@@ -144,7 +144,7 @@ ANY: Any = dm
             r"Distinct takes no argument by position, got .*\nHint: it compares whole elements",
         ),
         (
-            lambda: ANY.Map(str).with_exception_handling(exc_class=ValueError),
+            lambda: ANY.Sum.per_key().with_exception_handling(exc_class=ValueError),
             r"with_exception_handling has no argument 'exc_class'\nHint: it takes only the tag",
         ),
         (lambda: ANY.Sessions(gap_size=3), r"Sessions has no argument 'gap_size'\nHint: use `gap`"),

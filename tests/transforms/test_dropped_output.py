@@ -147,19 +147,59 @@ def test_records_are_written_as_rows(tmp_path: Path) -> None:
     ]
 
 
-def test_dead_letters_and_dropped_elements_come_in_the_order_of_the_calls() -> None:
-    p = dm.Pipeline()
-    pairs = p | SCRIPT | MINUTES
-    (sums, refused), dropped = pairs | "a" >> dm.Sum.per_key().with_exception_handling().with_dropped_output("late")
-    assert [each.ref.tag for each in (sums, refused, dropped)] == ["main", "dead_letters", "late"]
-    (sums, dropped), refused = pairs | "b" >> dm.Sum.per_key().with_dropped_output().with_exception_handling()
-    assert [each.ref.tag for each in (sums, refused, dropped)] == ["main", "dead_letters", "dropped"]
-    state = dm.ParDo(Remember())
-    (kept, refused), dropped = pairs | "c" >> state.with_exception_handling().with_dropped_output()
-    assert [each.ref.tag for each in (kept, refused, dropped)] == ["main", "dead_letters", "dropped"]
-    (kept, dropped), refused = pairs | "d" >> state.with_dropped_output().with_exception_handling()
-    assert [each.ref.tag for each in (kept, refused, dropped)] == ["main", "dead_letters", "dropped"]
-    assert dropped.element_type is dm.Dropped
+@pytest.mark.parametrize(
+    "transform",
+    [
+        dm.Sum.per_key(),
+        dm.Sum.per_key().with_hot_key_fanout(2),
+        dm.CombineGlobally(dm.Count()),
+        dm.GroupBy(lambda pair: pair[0]).aggregate_field(lambda pair: pair[1], sum, "total"),
+        dm.ParDo(Remember()),
+        dm.ParDo(Remember()).with_outputs("other"),
+    ],
+)
+def test_dead_letters_and_dropped_elements_come_in_the_order_of_the_calls(transform: Any) -> None:
+    pairs = dm.Pipeline() | SCRIPT | MINUTES
+    handled, dropped = pairs | "a" >> transform.with_exception_handling("failed").with_dropped_output("late")
+    assert handled.good is handled[0]
+    assert handled.bad is handled.failed is handled[1]
+    assert (handled.bad.element_type, dropped.element_type) == (dm.DeadLetter, dm.Dropped)
+    handled = pairs | "b" >> transform.with_dropped_output("late").with_exception_handling("failed")
+    results, dropped = handled.good
+    assert handled.bad is handled.failed is handled[1]
+    assert (handled.bad.element_type, dropped.element_type) == (dm.DeadLetter, dm.Dropped)
+    assert isinstance(results, dm.PCollection | dm.OutputTuple)
+
+
+class Numbers(dm.DoFn):
+    seen = dm.ValueStateSpec[int](default=0)
+
+    def process(self, pair: Any, seen: dm.ValueState[int]) -> Any:
+        seen.write(int(pair[1]))
+        yield pair
+
+
+@on_hosts("local", "workers", "process", slow=("streaming",))
+@pytest.mark.parametrize("threshold", [0.5, 0.4])
+def test_the_share_of_dead_letters_is_kept_beside_dropped_elements(
+    host: str, threshold: float, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    script = TestStream().add(4, 30, key="UA").add("?", 35, key="UA").watermark(60).add(8, 40, key="UA")
+    failing = dm.ParDo(Numbers()).with_exception_handling(threshold=threshold)
+
+    def build(p: dm.Pipeline) -> None:
+        handled, dropped = p | script | MINUTES | "numbers" >> failing.with_dropped_output()
+        for name, part in {"kept": handled.good, "failed": handled.bad, "dropped": dropped}.items():
+            _ = part | name >> dm.io.Collect()
+
+    if threshold < 0.5:
+        with pytest.raises(dm.UserCodeError, match=r"1 of 2 elements of 'numbers' in .* are dead letters"):
+            run(runner_on(host, request, tmp_path / "state"), build)
+        return
+    result = run(runner_on(host, request, tmp_path / "state"), build)
+    assert [record.value for record in result.collected("kept")] == [("UA", 4)]
+    assert [record.value.element for record in result.collected("failed")] == [("UA", "?")]
+    assert [record.value.element for record in result.collected("dropped")] == [("UA", 8)]
 
 
 def test_a_function_that_never_drops_anything_has_no_such_output() -> None:
@@ -174,6 +214,9 @@ def test_the_tag_must_be_a_text_that_no_other_output_has(tag: Any) -> None:
             transform.with_dropped_output(tag)
     with pytest.raises(dm.InvalidArgument, match="a tag that no other output has"):
         dm.Sum.per_key().with_exception_handling("x").with_dropped_output("x")
+    for transform in (dm.Sum.per_key(), dm.ParDo(Remember())):
+        with pytest.raises(dm.InvalidArgument, match="a tag that no other output has"):
+            transform.with_dropped_output("x").with_exception_handling("x")
 
 
 def test_explanations_name_the_output(capsys: pytest.CaptureFixture[str]) -> None:

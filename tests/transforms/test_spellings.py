@@ -19,6 +19,7 @@ CLASSES: dict[str, Any] = {
     "dataflow_model": dm, "dataflow_model.io": dm.io, "dataflow_model.testing": dm.testing,
     "PCollection": dm.Pipeline() | dm.Create([1]), "GroupIntoBatches": dm.GroupIntoBatches, "_Spec": dm.BagStateSpec(),
     "EventTime": dm.event_time(0), "ProcessingTime": dm.ProcessingTime, "Duration": dm.duration(0),
+    "CombineFn": dm.CombineFn, "Pipeline": dm.Pipeline(),
     "ValueState": dm.ValueState, "BagState": dm.BagState, "CombiningState": dm.CombiningState,
 }  # fmt: skip
 
@@ -90,8 +91,9 @@ def test_no_name_of_ours_is_in_the_table() -> None:
 def test_each_hint_says_what_to_do() -> None:
     for names in SPELLINGS.values():
         for name, hint in names.items():
-            verbs = "use|write|leave|there|give|set|annotate|read|the|triggers|windows|elements|a|look"
-            assert re.match(rf"({verbs}) ", hint), name
+            verbs = "use|write|leave|there|give|set|annotate|read|look|put|build|call|pass"
+            others = "the|triggers|windows|elements|a|its"
+            assert re.match(rf"({verbs}|{others}) ", hint), name
 
 
 def test_beams_names_of_the_timestamp_combiners_are_the_same_combiners() -> None:

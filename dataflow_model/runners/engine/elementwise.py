@@ -297,7 +297,7 @@ class Fragment:
                     times = list(seen.times) if times is None else times
                     add_outputs(node, outputs, results, row, times[row])
             except BaseException as error:
-                if node.dead_letters is None:
+                if node.dead_letters is None or not node.rescues(error):
                     raise user_error(error, node.label, value) from error
                 outputs[node.dead_letters].add(dead_letter(error, node.label, value), row)
         return self._finish_bundle(node, flow, {tag: output.flow(seen) for tag, output in outputs.items()})

@@ -299,7 +299,7 @@ class UserCalls:
             UserCodeError: without dead letters, for what is no `Exception`, and for state that cannot be copied.
         """
         node, call = self._node, self.call
-        if node.dead_letters is None or journal is None or not isinstance(error, Exception):
+        if node.dead_letters is None or journal is None or not node.rescues(error):
             raise user_error(error, node.label, value) from error
         if journal.uncopied is not None:
             problem = InvalidType(

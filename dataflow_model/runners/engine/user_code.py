@@ -21,7 +21,7 @@ from dataflow_model.runners.engine.forks import end_fork
 from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from types import FrameType, TracebackType
 
     import numpy as np
@@ -117,7 +117,8 @@ def _report(error: BaseException, place: str, hint: str | None) -> UserCodeError
     if not isinstance(error, Exception):
         hint = _EXIT_HINT
     reported = UserCodeError(f"{text}\n{place}", hint=own_hint or hint)
-    reported.__cause__ = error.with_traceback(_from_user_code(error.__traceback__))
+    trace = _from_user_code(error.__traceback__)
+    reported.__cause__ = error.with_traceback(None if isinstance(error, DataflowError) and _all_ours(trace) else trace)
     return reported
 
 
@@ -187,6 +188,14 @@ def each_reported(items: Iterable[_T], label: str) -> Iterator[_T]:
         yield item
 
 
+_PARTS: Final[Mapping[type[Any], str]] = {
+    str: "; list(text) for its characters, text.split() for its words",
+    bytes: "; list(data) for its bytes",
+    dict: "; list(mapping.items()) for its pairs",
+}
+"""How to return the parts of what could be meant as one output or as several."""
+
+
 def listed(results: Any, label: str, hint: str) -> list[Any]:
     """Return the outputs of a DoFn as a list; a generator is exhausted here, where its errors are caught."""
     if type(results) in _ITERABLES:
@@ -196,7 +205,7 @@ def listed(results: Any, label: str, hint: str) -> list[Any]:
     if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
         raise InvalidType(
             f"{label!r} must return an iterable of outputs, got {results!r} of type {type(results).__name__}",
-            hint=hint,
+            hint=hint + _PARTS.get(type(results), ""),
         )
     return list(results)
 
@@ -271,6 +280,10 @@ def _from_user_code(trace: TracebackType | None) -> TracebackType | None:
     while called is not None and _is_ours(called.tb_frame):
         called = called.tb_next
     return called or trace
+
+
+def _all_ours(trace: TracebackType | None) -> bool:
+    return all(_is_ours(frame) for frame, _ in traceback.walk_tb(trace))
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -55,8 +55,9 @@ def run_on_columns(node: ParDo, values: Sequence[Any]) -> OnColumns:
             for a result without exactly one output for each row.
     """
     table, misfits = _conformed(values, node)
-    if misfits and node.dead_letters is None:
-        place, reason = misfits[0]
+    unrescued = [misfit for misfit in misfits if not node.rescues(misfit[1])]
+    if unrescued:
+        place, reason = unrescued[0]
         raise user_error(reason, node.label, values[place]) from reason
     bad = {place for place, _ in misfits}
     rows = [row for row in range(len(values)) if row not in bad] if bad else range(len(values))
@@ -102,7 +103,7 @@ class _Calls:
                 keep()
         except BaseException as error:
             first = self._rows[start]
-            if node.dead_letters is None or not isinstance(error, Exception):
+            if not isinstance(error, Exception) or not node.rescues(error):
                 raise batch_error(error, node.label, count, self._values[first]) from error
             if count == 1:
                 self.failed.append((first, error))

@@ -10,7 +10,7 @@ from dataflow_model.micros import wall_clock
 from dataflow_model.plan.runner import RunnerState, is_observed
 from dataflow_model.plan.watermarks import max_ahead_of
 from dataflow_model.runners.background import BackgroundRun
-from dataflow_model.runners.reporting import Measured, make_report
+from dataflow_model.runners.reporting import Measured, all_counters, make_report
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class BoundedRun(BackgroundRun):
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return counters by transform label."""
-        return {label: dict(counters) for label, counters in self._counters().items()}
+        return all_counters(self._measured(commits=0, pending_since=None))
 
     def report(self) -> RunReport:
         """Return what the run has counted so far; until it commits, at its end, all of it is pending."""
@@ -51,10 +51,6 @@ class BoundedRun(BackgroundRun):
     def watermarks(self) -> Mapping[str, EventTime]:
         """Return the output watermark of each source and grouping by label."""
         return {label: EventTime(low) for label, low in self._low_watermarks().items()}
-
-    @abc.abstractmethod
-    def _counters(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the counters of each transform so far."""
 
     @abc.abstractmethod
     def _low_watermarks(self) -> Mapping[str, int]:

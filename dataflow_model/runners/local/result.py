@@ -6,7 +6,7 @@ import contextlib
 import threading
 import uuid
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.plan.runner import RunnerState
@@ -64,9 +64,6 @@ class LocalResult(BoundedRun):
         if not isinstance(kept, list):
             kept = self._collected[label] = list(kept)  # the records are created here, when they are first read
         return kept
-
-    def _counters(self) -> Mapping[str, Mapping[str, Any]]:
-        return self._execution.metrics()
 
     def _low_watermarks(self) -> Mapping[str, int]:
         return self._execution.low_watermarks()

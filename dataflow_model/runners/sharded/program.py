@@ -23,7 +23,7 @@ from dataflow_model.runners.sharded.unpicklable import unpicklable_program
 from dataflow_model.values.pickles import dump_with_classes, load_with_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from dataflow_model.plan.lifting import Lift
     from dataflow_model.plan.nodes import Node, SideInput
@@ -153,13 +153,24 @@ class Program:
         lifted = self.lifts.keys()
         return frozenset(label for label, cuts in self._reached.items() if cuts and cuts <= lifted)
 
-    def all_but(self, cut: str) -> frozenset[str]:
-        """Return the nodes whose output does not reach a cut."""
-        return frozenset(label for label, cuts in self._reached.items() if cut not in cuts)
+    def all_but(self, cuts: Collection[str]) -> frozenset[str]:
+        """Return the nodes whose output reaches none of the cuts."""
+        return frozenset(label for label, reached in self._reached.items() if reached.isdisjoint(cuts))
 
     def element_consumers(self, label: str) -> tuple[Node, ...]:
         """Return the nodes that take a source's rows as elements."""
         return tuple(node for node in self.staged.plan.consumers(Ref(label)) if node.label not in self.only_lifted)
+
+    def skipped_from(self, label: str) -> dict[str, list[str]]:
+        """Return the nodes that rows skip on their way to lifted groupings, each under the first of these."""
+        skipped: dict[str, list[str]] = {}
+        refs = [Ref(label)]
+        for ref in refs:
+            for node in self.staged.plan.consumers(ref):
+                if node.label in self.only_lifted and node.label not in self.lifts:
+                    skipped.setdefault(min(self._reached[node.label]), []).append(node.label)
+                    refs.append(Ref(node.label))
+        return skipped
 
     def pairs_of(self, label: str) -> ToPairs | None:
         """Return the node that turns the rows into pairs of two columns, if no other node takes them as elements."""

@@ -10,7 +10,7 @@ from dataflow_model.plan.checks import unbounded_collections
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.plan.signals import check_signal
 from dataflow_model.runners.background import BackgroundRun
-from dataflow_model.runners.reporting import make_report
+from dataflow_model.runners.reporting import all_counters, make_report
 from dataflow_model.runners.sharded.checkpoint.durable import writing
 from dataflow_model.runners.sharded.checkpoint.requests import (
     drain_requests,
@@ -18,7 +18,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import (
     request_drain,
     request_signal,
 )
-from dataflow_model.runners.sharded.progress import read_counters, read_measured, read_watermarks
+from dataflow_model.runners.sharded.progress import read_measured, read_watermarks
 from dataflow_model.runners.sharded.publishing import read_collected
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class StreamResult(BackgroundRun, abc.ABC):
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the counters by transform label, as of the last micro-batch."""
-        return self._counted.added_to(read_counters(self._checkpoint.common_part, self._staged.whole))
+        measured = read_measured(self._checkpoint.common_part, self._staged.whole)
+        return all_counters(self._counted.in_measured(measured))
 
     def report(self) -> RunReport:
         """Return the report of the run as of the last micro-batch, with its current lag."""

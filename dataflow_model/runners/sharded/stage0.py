@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.metrics.collecting import count_passed
 from dataflow_model.plan.ahead import KeptSink
 from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Write
 from dataflow_model.plan.scripts import events_of
@@ -123,6 +125,7 @@ class _Reading:
         self._consumers = program.element_consumers(part.label)
         self._pairs = program.pairs_of(part.label)
         self._skip = program.only_lifted
+        self._skipped = program.skipped_from(part.label)
 
     def take(self, rows: GoodRows) -> Iterator[Row]:
         """Process some rows, and yield the output that is ready."""
@@ -130,20 +133,29 @@ class _Reading:
             return
         if self._consumers:
             yield from self._elements(rows)
+        whole = []
         for lift in self._lifts:
-            yield from self._partials(lift, rows)
+            node = self._task.program.staged.plan[lift.label]
+            assert isinstance(node, GroupByKeyAndWindow)  # noqa: S101 - only these are lifted
+            table = chunk_partials(lift, node.strategy.window_fn, rows.batch, rows.event_times)
+            if table is None:
+                whole.append(lift)
+            else:
+                yield from self._partials(lift, table, rows)
+        if whole:  # together, as they may have transforms in common
+            yield from self._unlifted(whole, rows)
 
-    def _partials(self, lift: Lift, rows: GoodRows) -> Iterator[Row]:
+    def _unlifted(self, lifts: Sequence[Lift], rows: GoodRows) -> Iterator[Row]:
+        batch = functools.reduce(_with_column, [lift.unread for lift in lifts], rows.batch)
+        bundle = self._bundle(RowValues(pa.Table.from_batches([batch])), rows)
+        skip = self._task.program.all_but([lift.label for lift in lifts])
+        yield from run_through(self._task, self._label, MAIN, bundle, skip=skip)
+
+    def _partials(self, lift: Lift, table: pa.Table, rows: GoodRows) -> Iterator[Row]:
         program = self._task.program
-        node = program.staged.plan[lift.label]
-        assert isinstance(node, GroupByKeyAndWindow)  # noqa: S101 - only these are lifted
-        table = chunk_partials(lift, node.strategy.window_fn, rows.batch, rows.event_times)
-        if table is None:
-            batch = _with_column(rows.batch, lift.unread)
-            bundle = self._bundle(RowValues(pa.Table.from_batches([batch])), rows)
-            yield from run_through(self._task, self._label, MAIN, bundle, skip=program.all_but(lift.label))
-            return
         elements = len(rows.event_times)
+        for label in self._skipped.get(lift.label, ()):
+            count_passed(label, elements)
         shards = len(program.shard_ids)
         slots = range(shards * program.buckets)
         parts = [(0, table)] if len(slots) == 1 or not table.num_rows else split_table(table, slots)
@@ -160,6 +172,7 @@ class _Reading:
         producer = self._label
         if pairs is not None and pairs.key in names and pairs.value in names:
             values, producer = Pairs(table[str(pairs.key)], table[str(pairs.value)]), pairs.label
+            count_passed(producer, len(rows.positions))
         bundle = self._bundle(values, rows)
         yield from run_through(self._task, producer, MAIN, bundle, skip=self._skip, writer=self._writer)
 

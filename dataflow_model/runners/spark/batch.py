@@ -17,13 +17,13 @@ from dataflow_model.plan.lifting import lifts
 from dataflow_model.plan.message_sinks import DataFrameSink
 from dataflow_model.plan.runner import RunnerState
 from dataflow_model.runners.background import BackgroundRun
-from dataflow_model.runners.reporting import CountedAhead, make_report
+from dataflow_model.runners.reporting import CountedAhead, all_counters, make_report
 from dataflow_model.runners.run_folder import RunFolder
 from dataflow_model.runners.sharded.bound import bound_plan
 from dataflow_model.runners.sharded.kept_rows import kept_of_rows, read_kept
 from dataflow_model.runners.sharded.pending import Pending
 from dataflow_model.runners.sharded.program import PackedProgram, Program
-from dataflow_model.runners.sharded.progress import read_counters, read_measured, read_watermarks
+from dataflow_model.runners.sharded.progress import read_measured, read_watermarks
 from dataflow_model.runners.sharded.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.rows import Kind, arrow_batches, rows_of_batches
 from dataflow_model.runners.sharded.tallies import counting
@@ -230,7 +230,7 @@ class BatchResult(BackgroundRun):
 
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the counters by transform label; empty before the end."""
-        return self._counted.added_to(read_counters(self._directory, self._staged.whole))
+        return all_counters(self._counted.in_measured(read_measured(self._directory, self._staged.whole)))
 
     def report(self) -> RunReport:
         """Return the report of the run; before the end it contains only the duration so far."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.metrics.tally import Tally
@@ -20,8 +20,6 @@ from dataflow_model.runners.local.writing import Output
 from dataflow_model.runners.reporting import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dataflow_model.plan.records import Record
     from dataflow_model.runners.local.workers.job import Job
     from dataflow_model.runners.local.workers.messages import Progress
@@ -86,9 +84,6 @@ class WorkersResult(BoundedRun):
 
     def _note(self, number: int, progress: Progress) -> None:
         self._progress_of[number] = progress
-
-    def _counters(self) -> dict[str, Mapping[str, Any]]:
-        return self._job.counted.added_to(self._counted())
 
     def _counted(self) -> dict[str, Counter[str]]:
         """Return what the workers have counted."""
