@@ -20,6 +20,9 @@ _EVENT_TIME: Final = (
     "name the column with the event times, as in event_time='time'; dm.ARRIVAL takes the time of arrival, "
     "and None reads rows without event times"
 )
+_IF_EXISTS: Final = (
+    "write if_exists='replace' to replace the output of earlier runs, or if_exists='add' to add files to it"
+)
 
 
 def check_arguments(reader: type, options: Mapping[str, Any]) -> None:
@@ -55,6 +58,8 @@ def with_label_hints(*, takes_path: bool = True) -> Callable[[FunctionT], Functi
         written = f"dm.io.{kind.__name__}({'…' if takes_path else ''})"
         label = f"write {{value}} >> {written}"
         hints = {"label": label, "name": label, "event_time": _EVENT_TIME}
+        if takes_path and "if_exists" in inspect.signature(kind.__init__).parameters:
+            hints |= dict.fromkeys(("mode", "overwrite", "append", "save_mode"), _IF_EXISTS)
         if not takes_path:
             hints[EXTRA] = label
         return calls_explained(hints)(kind)

@@ -11,9 +11,10 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataflow_model.errors import InvalidArgument, SinkError
+from dataflow_model.errors import InvalidArgument, PlanError, SinkError
 from dataflow_model.io.csv_files import CsvWriter
 from dataflow_model.io.csv_options import check_character
+from dataflow_model.io.earlier_output import IF_EXISTS, IfExists, check_earlier_output, publish_run, undo_run
 from dataflow_model.io.file_writer import FileSinkWriter, PendingFile
 from dataflow_model.io.json_lines import JsonLinesWriter
 from dataflow_model.io.paths import absolute_path
@@ -28,7 +29,7 @@ from dataflow_model.io.publishing import (
     publish_part,
     safe_name,
 )
-from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, own_columns, unified_schema
 from dataflow_model.io.shapes import Misfit
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
 from dataflow_model.plan.rows import values_of
@@ -43,18 +44,38 @@ if TYPE_CHECKING:
 __all__ = ["CsvSink", "FileSink", "JsonSink", "ParquetSink", "TextSink"]
 
 
+def _checked_if_exists(value: Any) -> IfExists:
+    if value not in IF_EXISTS:
+        spellings = {
+            "append": "add",
+            "ignore": "add",
+            "overwrite": "replace",
+            "errorifexists": "error",
+            "fail": "error",
+        }
+        meant = spellings.get(value, "replace") if isinstance(value, str) else "replace"
+        raise InvalidArgument(
+            f"`if_exists` must be 'error', 'add' or 'replace', got {value!r}", hint=f"write if_exists={meant!r}"
+        )
+    checked: IfExists = value
+    return checked
+
+
 @attrs.frozen(kw_only=True)
 class FileSink(Sink):
     """A directory of files that only grows: each commit adds files whose names hold its id.
 
     Attributes:
         path: the directory; driver and workers must see the same one.
-        schema: the columns, those of `panes` and `retractions` apart; `None` means inferred from the first rows, which
-            a stream cannot do.
+        schema: the columns, those of `panes` and `retractions` apart; `None` means inferred from the first rows,
+            in a stream from those of its first commit.
         panes: whether window and pane are columns too.
         retractions: whether values may be retracted; the column `is_retraction` then marks the retractions.
         label: what dead letters call the transform.
+        if_exists: what a run does if the directory has output of other runs, or other files: `"error"`, `"add"` or,
+            only if it is bounded, `"replace"`.
         is_synced: whether tasks and commits return only once their files are on disk; see `Sink.synced`.
+        is_bounded: whether its only commit publishes the output of a bounded run; see `Sink.bounded`.
     """
 
     path: str = attrs.field(converter=absolute_path)
@@ -62,7 +83,9 @@ class FileSink(Sink):
     panes: bool = False
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = attrs.field(default="Write", repr=False)
+    if_exists: IfExists = attrs.field(default="error", converter=_checked_if_exists, repr=False)
     is_synced: bool = attrs.field(default=False, repr=False)
+    is_bounded: bool = attrs.field(default=False, repr=False)
 
     def describe(self) -> str:
         """Return how users write it, such as `WriteParquet('out')`."""
@@ -105,10 +128,27 @@ class FileSink(Sink):
             probe.touch()
             probe.unlink()
         except OSError as error:
-            raise SinkError(
-                f"{self.label!r} cannot write to {self.path}: {error.strerror or error}",
-                hint="choose a directory, existing or new, to which driver and workers can write",
-            ) from error
+            raise self._unwritable(error) from error
+
+    def check_earlier(self, run_id: str = "") -> None:
+        """Raise `SinkError` if the directory has output of other runs or other files, unless `if_exists` allows it."""
+        try:
+            check_earlier_output(self.path, self.label, run_id, self.if_exists)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    @property
+    def awaits_columns(self) -> bool:
+        """Whether the columns are not known."""
+        return self.schema is None
+
+    def with_columns(self, columns: pa.Schema) -> Self:
+        """Return the sink with the columns that its first rows have decided."""
+        return attrs.evolve(self, schema=columns)
+
+    def columns_in(self, message: bytes) -> pa.Schema | None:
+        """Return the columns that a writer has inferred, without those that the sink adds."""
+        return own_columns(pickles.load(message).schema, panes=self.panes, retractions=self.retractions)
 
     def place(self) -> str:
         """Return the directory: `_commits/` in it does not say which sink has published a commit."""
@@ -119,13 +159,20 @@ class FileSink(Sink):
         return {"path": self.path, "suffix": self.suffix, "panes": self.panes, "columns": columns_text(self.schema)}
 
     def check_unbounded(self) -> None:
-        """Raise `PlanError` if the columns are not known before the first row."""
-        if self.schema is None:
-            raise unknown_columns(self.label)
+        """Raise `PlanError` if earlier output is to be replaced."""
+        if self.if_exists == "replace":
+            raise PlanError(
+                f"{self.label!r} has if_exists='replace', but a stream adds files with each commit and replaces none",
+                hint="write to a directory of its own and leave if_exists out, or pass if_exists='add'",
+            )
 
     def synced(self) -> Self:
         """Return a sink that syncs its files to disk: pending files when a task closes, final names in each commit."""
         return attrs.evolve(self, is_synced=True)
+
+    def bounded(self) -> Self:
+        """Return the sink whose commit acts on earlier output, as `if_exists` says."""
+        return attrs.evolve(self, is_bounded=True)
 
     def commits_of(self, run_id: str) -> KnownCommits:
         """Return the commits of a run in the directory."""
@@ -163,16 +210,26 @@ class FileSink(Sink):
             self.unify(
                 pending_directory(self.path, commit_id), [message for message in pending if message.file is not None]
             )
-        publish(self.path, commit_id, files, sync=self.is_synced)
+        if self.is_bounded:
+            publish_run(self.path, self.label, commit_id, files, self.if_exists)
+        else:
+            publish(self.path, commit_id, files, sync=self.is_synced)
 
     def forget(self, commit_id: str) -> None:
         """Remove the record of a commit."""
         forget(self.path, commit_id)
 
     def abort(self, commit_id: str, messages: Sequence[bytes]) -> None:
-        """Remove the pending files."""
+        """Remove the pending files, and what a bounded run has published if it could not publish all."""
         del messages
+        undo_run(self.path, commit_id)
         discard(self.path, commit_id)
+
+    def _unwritable(self, error: OSError) -> SinkError:
+        return SinkError(
+            f"{self.label!r} cannot write to {self.path}: {error.strerror or error}",
+            hint="choose a directory, existing or new, to which driver and workers can write",
+        )
 
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
         """Return the numbers of `rows` and `dead_letters`."""

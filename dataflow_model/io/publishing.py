@@ -37,12 +37,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "BEGUN",
     "COMMITS",
     "DEAD_LETTERS",
+    "JOURNAL",
+    "PART",
     "PENDING",
     "discard",
     "forget",
     "known_commits",
+    "names_in",
     "pending_directory",
     "publish",
     "publish_part",
@@ -51,12 +55,14 @@ __all__ = [
 ]
 
 PENDING: Final = "_pending"
-_BEGUN: Final = "+pending"
+BEGUN: Final = "+pending"
 """How the name of a commit's list of files ends until the commit is published."""
 _FORMERLY: Final = "_staging"
 """The former name of the directory of pending files; a commit that began there also finishes there."""
-_PART: Final = ".part"
+PART: Final = ".part"
 """How the name of a file ends until it is whole."""
+JOURNAL: Final = "+run"
+"""How the name of the journal of a bounded run ends; see `earlier_output`."""
 _STARTS: Final = 8
 """The number of starts of a run whose last commit is remembered."""
 COMMITS: Final = "_commits"
@@ -107,7 +113,7 @@ def publish(path: str, commit_id: str, files: Sequence[tuple[str, str]], *, sync
     """
     pending = pending_directory(path, commit_id)
     published = Path(path, COMMITS, safe_name(commit_id))
-    manifest = published.with_name(published.name + _BEGUN)
+    manifest = published.with_name(published.name + BEGUN)
     known = _published(published.parent)
     if commit_id in known or _is_earlier(commit_id, known):
         _discard(pending)
@@ -168,14 +174,14 @@ def discard(path: str, commit_id: str) -> None:
 
 def known_commits(path: str, run_id: str) -> KnownCommits:
     """Return the commits whose ids begin with the id of a run."""
-    published = {name.removesuffix(_BEGUN) for name in _names(Path(path, COMMITS))}  # at least in part
-    pending = {name for directory in (PENDING, _FORMERLY) for name in _names(Path(path, directory))}
+    published = {name.removesuffix(BEGUN) for name in names_in(Path(path, COMMITS))}  # at least in part
+    pending = {name for directory in (PENDING, _FORMERLY) for name in names_in(Path(path, directory))}
     return KnownCommits(_of_run(run_id, published), _of_run(run_id, pending))
 
 
 def _published(commits: Path) -> set[str]:
     """Return the ids of the commits whose files are known to be published."""
-    return {unquote(name) for name in _names(commits) if not name.endswith((_BEGUN, _PART))}
+    return {unquote(name) for name in names_in(commits) if not name.endswith((BEGUN, JOURNAL, PART))}
 
 
 def _is_earlier(commit_id: str, known: Iterable[str]) -> bool:
@@ -200,7 +206,8 @@ def _needless(known: Iterable[str], commit_id: str) -> set[str]:
     return of_run.keys() - {last[start][1] for start in sorted(last)[-_STARTS:]}
 
 
-def _names(directory: Path) -> list[str]:
+def names_in(directory: Path) -> list[str]:
+    """Return the names in a directory; none if there is no such directory."""
     try:
         return os.listdir(directory)  # noqa: PTH208 - only names
     except FileNotFoundError:
@@ -255,7 +262,7 @@ def _listed(manifest: Path, path: str, commit_id: str) -> set[str]:
 
 def _write_whole(path: Path, text: str, *, sync: bool) -> None:
     """Write a file that is either complete or absent after a crash; with `sync`, also after a power failure."""
-    part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
+    part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
     part.write_text(text)
     if sync:
         _sync(part)

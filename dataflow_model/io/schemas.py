@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, SinkError
+from dataflow_model.errors import InvalidArgument, InvalidType, SinkError
 from dataflow_model.plan.nested import without_views
 from dataflow_model.plan.rows import check_names
 
@@ -20,8 +20,8 @@ __all__ = [
     "checked_schema",
     "columns_text",
     "full_schema",
+    "own_columns",
     "unified_schema",
-    "unknown_columns",
 ]
 
 _MICROS: Final = pa.timestamp("us", "UTC")
@@ -120,9 +120,20 @@ def unified_schema(schemas: Iterable[pa.Schema], label: str) -> pa.Schema:
         ) from error
 
 
-def unknown_columns(label: str) -> PlanError:
-    """Return the error of a sink that would have to see rows before it knows its columns."""
-    return PlanError(
-        f"the columns of {label!r} are not known, and a stream cannot infer them from its rows",
-        hint="pass schema=pa.schema({…}), or add .with_output_types(tuple[str, float]) to the step before",
-    )
+def own_columns(schema: pa.Schema | None, *, panes: bool, retractions: bool) -> pa.Schema | None:
+    """Return inferred columns without those that a sink adds.
+
+    Args:
+        schema: all columns; `None` if there were no rows.
+        panes: as in `added_fields`.
+        retractions: likewise.
+
+    Example:
+        >>> columns = full_schema(pa.schema({"n": pa.int64()}), panes=False, retractions=True)
+        >>> own_columns(columns, panes=False, retractions=True)
+        n: int64
+    """
+    if schema is None:
+        return None
+    added = {field.name for field in added_fields(panes=panes, retractions=retractions)}
+    return pa.schema([field for field in schema if field.name not in added])

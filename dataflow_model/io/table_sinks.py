@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.database_urls import checked_url, place_in_url
-from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, unified_schema, unknown_columns
+from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, own_columns, unified_schema
 from dataflow_model.io.shapes import Misfit, fit_places, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
 from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
@@ -46,7 +46,8 @@ class TableSink(Sink):
         url: of the database.
         table: the table's name, with that of its schema in front if it has one.
         keys: the columns that tell rows apart.
-        schema: the rows' columns, those of `panes` apart; `None` means inferred, which a stream cannot do.
+        schema: the rows' columns, those of `panes` apart; `None` means inferred, in a stream from its
+            first commit.
         panes: whether window and pane are columns too.
         label: what dead letters and the bookkeeping call the transform.
         fence: the start of a run that writes.
@@ -99,10 +100,18 @@ class TableSink(Sink):
         store.check()
         store.prepare(self.full_schema)
 
-    def check_unbounded(self) -> None:
-        """Raise `PlanError` if the columns are not known before the first row."""
-        if self.schema is None:
-            raise unknown_columns(self.label)
+    @property
+    def awaits_columns(self) -> bool:
+        """Whether the columns are not known."""
+        return self.schema is None
+
+    def with_columns(self, columns: pa.Schema) -> Self:
+        """Return the sink with the columns that its first rows have decided."""
+        return attrs.evolve(self, schema=columns)
+
+    def columns_in(self, message: bytes) -> pa.Schema | None:
+        """Return the columns that a writer has inferred, without those that the sink adds."""
+        return own_columns(pickles.load(message).schema, panes=self.panes, retractions=False)
 
     def destination(self) -> Mapping[str, object]:
         """Return the database, without the user and what must stay secret, the table, its keys and the columns."""

@@ -84,8 +84,13 @@ class WriteParquet(WriteColumns):
 
     A record (named tuple, dict, attrs class, dataclass) becomes a row of its fields; a pair becomes `key`, then `value`
     or the fields of the value; anything else becomes `value`. A row that does not fit the schema is written to
-    `_dead_letters/` as a line of JSON and counted. Files are only added: another run adds its files to those already
-    there. Any reader of Parquet can read the directory, since readers skip names that begin with `_`.
+    `_dead_letters/` as a line of JSON and counted. Any reader of Parquet can read the directory, since readers skip
+    names that begin with `_`.
+
+    A run is rejected before it starts if the directory has output of another run, or other files. With
+    `if_exists="add"` it adds its files to these. With `"replace"`, the commit of a bounded run replaces what earlier
+    runs have written, and leaves other files alone. If it is interrupted, the next run that writes to the directory
+    finishes the replacement or undoes it. A stream continues in its own directory with its checkpoint.
 
     After a retracting strategy, there is a last column `is_retraction`, a boolean: a row in which it is true retracts
     an earlier row that is equal in all other columns.
@@ -93,12 +98,14 @@ class WriteParquet(WriteColumns):
     Args:
         path: the directory; the driver and all workers must see the same one.
         schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
-            first rows, which a stream does not support.
+            first rows. In a stream, these are the rows of the first commit that has any: its checkpoint records their
+            columns, a column of nulls becomes text, and a later row that does not fit is a dead letter.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
+        if_exists: what to do with what is in the directory, `"error"`, `"add"` or `"replace"`; see above.
 
     Raises:
-        SinkError: by `run()`, if the directory cannot be written.
-        PlanError: by `run()`, for a stream whose columns are not known.
+        SinkError: by `run()`, if the directory cannot be written, or has output of another run or other files.
+        PlanError: by `run()`, for a stream with `if_exists="replace"`.
         InvalidArgument: if the rows already have a column with the name of an added one.
 
     Source: Beam's `WriteToParquet`.
@@ -112,8 +119,15 @@ class WriteParquet(WriteColumns):
         value: double
     """
 
-    def __init__(self, path: PathLike, *, schema: pa.Schema | None = None, panes: bool = False) -> None:
-        super().__init__(ParquetSink(path=path, schema=schema, panes=panes, label="WriteParquet"))
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        schema: pa.Schema | None = None,
+        panes: bool = False,
+        if_exists: Literal["error", "add", "replace"] = "error",
+    ) -> None:
+        super().__init__(ParquetSink(path=path, schema=schema, panes=panes, if_exists=if_exists, label="WriteParquet"))
 
 
 @with_label_hints()
@@ -138,9 +152,16 @@ class WriteJson(WriteColumns):
     """
 
     def __init__(
-        self, path: PathLike, *, schema: pa.Schema | None = None, panes: bool = False, suffix: str = ".json"
+        self,
+        path: PathLike,
+        *,
+        schema: pa.Schema | None = None,
+        panes: bool = False,
+        suffix: str = ".json",
+        if_exists: Literal["error", "add", "replace"] = "error",
     ) -> None:
-        super().__init__(JsonSink(path=path, schema=schema, panes=panes, suffix=suffix, label="WriteJson"))
+        sink = JsonSink(path=path, schema=schema, panes=panes, suffix=suffix, if_exists=if_exists, label="WriteJson")
+        super().__init__(sink)
 
 
 @with_label_hints()
@@ -152,7 +173,7 @@ class WriteCsv(WriteColumns):
     `null_values=[null]` reads the same rows.
 
     Args:
-        path, schema, panes: as in `WriteParquet`.
+        path, schema, panes, if_exists: as in `WriteParquet`.
         header: whether the first line of each file names the columns.
         delimiter: between two values, one ASCII character.
         null: the text for null, never quoted.
@@ -182,7 +203,7 @@ class WriteCsv(WriteColumns):
         >>> folder.cleanup()
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of the format
         self,
         path: PathLike,
         *,
@@ -193,6 +214,7 @@ class WriteCsv(WriteColumns):
         null: str = "",
         quoting: Literal["needed", "all"] = "needed",
         suffix: str = ".csv",
+        if_exists: Literal["error", "add", "replace"] = "error",
     ) -> None:
         if quoting not in {"needed", "all"}:
             raise InvalidArgument(
@@ -207,6 +229,7 @@ class WriteCsv(WriteColumns):
             null=null,
             quotes_all=quoting == "all",
             suffix=suffix,
+            if_exists=if_exists,
             label="WriteCsv",
         )
         super().__init__(sink)
@@ -221,11 +244,12 @@ class WriteText(Write):
     Args:
         path: the directory; the driver and all workers must see the same one.
         suffix: how the names of the files end; they are compressed if it ends in `.gz`, `.bz2` or `.zst`.
+        if_exists: as in `WriteParquet`.
 
     Raises:
         InvalidType: if the elements are known not to be text.
         InvalidArgument: after a retracting strategy, since a line cannot show a retraction.
-        SinkError: by `run()`, if the directory cannot be written.
+        SinkError, PlanError: by `run()`, as for `WriteParquet`.
 
     Source: Beam's `WriteToText`.
 
@@ -240,9 +264,11 @@ class WriteText(Write):
 
     sink: TextSink
 
-    def __init__(self, path: PathLike, *, suffix: str = ".txt") -> None:
+    def __init__(
+        self, path: PathLike, *, suffix: str = ".txt", if_exists: Literal["error", "add", "replace"] = "error"
+    ) -> None:
         schema = pa.schema([pa.field("value", pa.string(), nullable=False)])
-        super().__init__(TextSink(path=path, schema=schema, suffix=suffix, label="WriteText"))
+        super().__init__(TextSink(path=path, schema=schema, suffix=suffix, if_exists=if_exists, label="WriteText"))
 
     def expand(self, pcoll: PCollection) -> None:
         """Add the node."""
@@ -271,7 +297,8 @@ class WriteTable(WriteColumns):
     rejected. A row that does not fit, or has no key, is written to the table `<table>_dead_letters` and counted.
 
     The rows of a commit pass through the driver. With a discarding strategy, a row holds only the last pane of its
-    window.
+    window. A bounded run that is run again writes the same rows to the same keys, so nothing is doubled but the dead
+    letters; rows of keys that it no longer has stay.
 
     Args:
         url: the URL of the database, SQLite or PostgreSQL, in the form of SQLAlchemy.
@@ -280,7 +307,7 @@ class WriteTable(WriteColumns):
             changed.
         keys: the column or columns that identify a row; with `panes=True`, those of the window may be among them.
         schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
-            rows, which a stream does not support.
+            rows; in a stream, from those of its first commit, as in `WriteParquet`.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
 
     Raises:
@@ -288,7 +315,6 @@ class WriteTable(WriteColumns):
         ModuleNotFoundError: if SQLAlchemy is not installed.
         SinkError: by `run()`, if the database cannot be reached or the table does not accept the rows.
         SupersededRun: during the run, if a newer start uses its checkpoint.
-        PlanError: by `run()`, for a stream whose columns are not known.
 
     Source: Beam's `WriteToJdbc`, which only inserts; the sequencers of the MillWheel paper, section 5.2.
 

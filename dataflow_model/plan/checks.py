@@ -52,22 +52,24 @@ def check(plan: Plan, *, drained: bool = False) -> None:
 
 
 def check_sinks(plan: Plan, *, streaming: bool) -> None:
-    """Check that each sink can be written to, and that it accepts a stream if it is written to by one.
+    """Check that each sink can be written to, without what earlier runs wrote, and accepts a stream if it gets one.
 
     Args:
         plan: the plan.
         streaming: whether the run is a stream, which writes to its sinks commit by commit, also from bounded inputs.
 
     Raises:
-        SinkError: for an output that cannot be written.
+        SinkError: for an output that cannot be written, or for a bounded run that would double that of another one.
         PlanError: for a sink that does not accept a stream.
     """
     unbounded = unbounded_collections(plan)
-    for node in plan.nodes:
-        if isinstance(node, Write):
-            node.sink.check()
-            if streaming or node.input in unbounded:
-                node.sink.check_unbounded()
+    writes = [node for node in plan.nodes if isinstance(node, Write)]
+    for node in writes if not streaming else ():  # a stream checks it once it knows whether it is new
+        node.sink.check_earlier()
+    for node in writes:
+        node.sink.check()
+        if streaming or node.input in unbounded:
+            node.sink.check_unbounded()
 
 
 def unbounded_collections(plan: Plan) -> frozenset[Ref]:

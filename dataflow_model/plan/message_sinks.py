@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.records import Record
 
-__all__ = ["CollectSink", "DataFrameSink", "MessageSink", "TabularSink"]
+__all__ = ["CollectSink", "DataFrameSink", "MessageSink", "MessageWriter", "TabularSink"]
 
 
-class _MessageWriter(SinkWriter):
+class MessageWriter(SinkWriter):
     """Keeps the records and puts them into the message."""
 
     def __init__(self) -> None:
@@ -31,16 +31,20 @@ class _MessageWriter(SinkWriter):
 
     @property
     def kept(self) -> Sequence[Record]:
+        """The records."""
         return list(itertools.chain.from_iterable(part.records() for part in self._parts))
 
     def write(self, records: Sequence[Record]) -> None:
+        """Keep records."""
         if len(records):
             self._parts.append(RecordColumns.of(records))
 
     def close(self) -> bytes:
+        """Return the message with the records; empty if there are none."""
         return dump(KeptRecords.of(self._parts)) if self._parts else b""
 
     def abort(self) -> None:
+        """Forget the records."""
         self._parts.clear()
 
 
@@ -53,7 +57,7 @@ class MessageSink(Sink):
     def open(self, commit_id: str, task_id: str) -> SinkWriter:
         """Return a writer that keeps the records."""
         del commit_id, task_id
-        return _MessageWriter()
+        return MessageWriter()
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Do nothing; the runner takes `kept(messages)`."""

@@ -29,7 +29,6 @@ from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
 from dataflow_model.runners.engine.lanes import Integers, Intervals, Repeated
 from dataflow_model.runners.engine.records import BundleRecords
 from dataflow_model.runners.engine.value_lanes import Pairs, RowValues
-from dataflow_model.runners.local import LocalRunner
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Create
@@ -400,20 +399,6 @@ def test_a_number_in_columns_that_is_too_large_for_the_floats_of_a_sink_is_a_mis
     assert sink.counts([writer.close()]) == {"rows": 1, "dead_letters": 1}
 
 
-def test_a_stream_needs_to_know_its_columns(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"the columns of .* are not known.*\nHint: pass schema="):
-        ParquetSink(path=tmp_path).check_unbounded()
-    ParquetSink(path=tmp_path, schema=PAIRS).check_unbounded()
-
-
-def test_a_stream_of_a_bounded_input_needs_to_know_its_columns_too(tmp_path: Path) -> None:
-    """Each commit would infer its own, so the files of one sink would have different columns."""
-    pipeline = Pipeline(runner=LocalRunner(checkpoint=tmp_path / "checkpoint"))
-    _ = pipeline | Create([1, 2]) | Map(lambda number: (number, None)) | WriteParquet(tmp_path / "out")
-    with pytest.raises(PlanError, match=r"the columns of 'WriteParquet' are not known.*\nHint: pass schema="):
-        pipeline.run()
-
-
 def test_the_transform_takes_columns_from_the_element_type_and_its_label(tmp_path: Path) -> None:
     pipeline = Pipeline()
     _ = pipeline | Create([Flight("UA", 1)]) | "delays" >> WriteParquet(tmp_path, panes=True)
@@ -524,7 +509,7 @@ def test_a_sink_may_write_below_another_but_not_among_its_own_files(tmp_path: Pa
 def test_two_runs_that_write_to_one_directory_both_add_their_rows(tmp_path: Path) -> None:
     for number in (1, 2):
         with Pipeline() as p:
-            _ = p | Create([{"key": "a", "value": number}]) | WriteParquet(tmp_path)
+            _ = p | Create([{"key": "a", "value": number}]) | WriteParquet(tmp_path, if_exists="add")
     actual = ds.dataset(tmp_path, format="parquet").to_table().to_pylist()
     assert sorted(row["value"] for row in actual) == [1, 2]
 

@@ -124,7 +124,7 @@ def test_a_bounded_run_leaves_no_record_of_its_commit(
 
     def build(p: dm.Pipeline) -> None:
         read = p | dm.Create(list(range(10))) | dm.Map(lambda n: {"n": n})
-        _ = read | "out" >> dm.io.WriteJson(tmp_path / "out", schema=COLUMNS)
+        _ = read | "out" >> dm.io.WriteJson(tmp_path / "out", schema=COLUMNS, if_exists="add")
         _ = read | "table" >> dm.io.WriteTable(f"sqlite:///{database}", table="numbers", keys="n", schema=COLUMNS)
 
     for _ in range(2):

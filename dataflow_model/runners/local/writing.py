@@ -6,6 +6,8 @@ import functools
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Self
 
+import attrs
+
 from dataflow_model.metrics.collecting import enter
 from dataflow_model.runners.engine.columns.panes import PaneRecords
 from dataflow_model.runners.engine.records import JoinedRecords
@@ -41,7 +43,8 @@ class Output:
     def __init__(self, run_id: str, sinks: Iterable[Write]) -> None:
         self.counts: dict[str, Counter[str]] = {}
         self._run_id = run_id
-        self._sinks = {node.label: node for node in sinks if not node.sink.keeps_records}
+        bounded = (attrs.evolve(node, sink=node.sink.bounded()) for node in sinks if not node.sink.keeps_records)
+        self._sinks = {node.label: node for node in bounded}
         self._messages: dict[str, list[bytes]] = {label: [] for label in self._sinks}
 
     def __enter__(self) -> Self:

@@ -14,6 +14,7 @@ from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.removing import remove_all
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commit_ids import commit_id
+from dataflow_model.runners.sharded.first_columns import open_writer
 from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPanes, Row, unpacked
 from dataflow_model.runners.sharded.unpicklable import unpicklable_element
 
@@ -124,6 +125,9 @@ class PendingWriter:
         if label not in self._writers:
             program, sink = self._program, self._sink(label)
             commit = commit_id(program, self.task.micro_batch)
+            if sink.awaits_columns and program.fence is not None:
+                self._writers[label] = open_writer(sink, label, program.common, commit, self._name)
+                return self._writers[label]
             weak = fenced(sink, program).open_weak(commit, self.part) if program.weak and self.part else None
             if weak is not None:
                 self._weak.add(label)
@@ -170,5 +174,5 @@ def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
 
 
 def fenced(sink: Sink, program: Program) -> Sink:
-    """Return a sink as this start of a run uses it; see `Sink.fenced`."""
-    return sink if program.fence is None else sink.fenced(program.fence)
+    """Return a sink as this start of a run uses it; see `Sink.fenced` and `Sink.bounded`."""
+    return sink.bounded() if program.fence is None else sink.fenced(program.fence)

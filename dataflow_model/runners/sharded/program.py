@@ -52,6 +52,7 @@ class Program:
             finishes or repeats it, its commit keeps its id; `None` if there is none.
         directory: the common part of the checkpoint, which keeps the outputs of memoised functions in case a partly
             published micro-batch is repeated; empty on a host that never repeats one.
+        common: the common part of the checkpoint on every host; empty without one.
         weak: whether sinks that can publish before the micro-batch commits do so.
         fault: the fault that a test injects.
         edition: distinguishes the run's commits from those before an upgrade.
@@ -73,6 +74,7 @@ class Program:
     sequencer: int = 0
     planned: tuple[int, int] | None = None
     directory: str = ""
+    common: str = ""
     weak: bool = False
     fault: Fault = attrs.field(factory=armed)
     edition: str = ""

@@ -20,6 +20,7 @@ from dataflow_model.runners.sharded.checkpoint.parts import read_part, write_par
 from dataflow_model.runners.sharded.checkpoint.publication import Publication
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commit_ids import commit_id
+from dataflow_model.runners.sharded.first_columns import with_first_columns
 from dataflow_model.runners.sharded.pending import fenced
 from dataflow_model.runners.sharded.progress import WRITTEN, progress_after, read_progress, write_progress
 from dataflow_model.runners.sharded.stageless import follow_sources
@@ -85,13 +86,19 @@ class Publisher:
         sink_counts: dict[str, Counter[str]] = {}
         tally = Tally()
         self.program.fault.reach("before_publishing", batch)
+        commit = commit_id(self.program, batch)
         for write in self.program.staged.sinks:
             messages = _messages(pending, write.label)
+            sink = fenced(write.sink, self.program)
             with collecting(tally), exits_reported(write.label):
                 enter(write.label)
-                fenced(write.sink, self.program).commit(commit_id(self.program, batch), messages)
+                if sink.awaits_columns and self.program.fence is not None:
+                    sink, messages = with_first_columns(
+                        sink, write.label, self.directory, commit, messages, sync=self.syncs
+                    )
+                sink.commit(commit, messages)
             published = [part.published[write.label] for part in pending if write.label in part.published]
-            sink_counts[write.label] = Counter(write.sink.counts([*messages, *published]))
+            sink_counts[write.label] = Counter(sink.counts([*messages, *published]))
             if write.sink.keeps_records and write.sink.count_records(messages):
                 number = files.get(write.label, 0) - is_noted
                 self._keep(write.label, batch, number, write.sink.kept(messages))
@@ -108,7 +115,7 @@ class Publisher:
             check_newest(self.directory, self.program.fence)
             write_progress(self.directory, progress, sync=self.syncs)
         if self.program.fence is None:
-            forget_commit(self.program.staged.sinks, commit_id(self.program, batch))
+            forget_commit(self.program.staged.sinks, commit)
         self.program.fault.reach("after_progress", batch)
         return progress
 

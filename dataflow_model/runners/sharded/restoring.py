@@ -89,12 +89,19 @@ def check_rows_held(sources: Sequence[Read], offset: Offset) -> None:
 def claim_sinks(program: Program, place: str) -> None:
     """Prevent older starts of the run from writing to its sinks, and discard what they have left pending.
 
+    A new run is rejected if it must not add its output to that of others, see `Sink.check_earlier`.
     A sink that contains commits of later micro-batches than the checkpoint is logged.
 
     Args:
         program: the program of this start.
         place: the checkpoint, as the user has named it.
+
+    Raises:
+        SinkError: for a new run whose output would be added to that of another one.
     """
+    is_new = program.planned is None and not program.edition  # an upgraded run continues its own output
+    for write in program.staged.sinks if is_new else ():
+        write.sink.check_earlier(program.run_id)
     for write in program.staged.sinks:
         fenced(write.sink, program).claim()
         _compare(program, write, place)

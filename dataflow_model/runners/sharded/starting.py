@@ -65,6 +65,7 @@ def stream_program(
         lifts=lifted,
         sequencer=take_sequencer(checkpoint.common_part),
         directory=directory,
+        common=checkpoint.common_part,
         weak=weak,
         edition=checkpoint.record.edition,
         folded=folded,

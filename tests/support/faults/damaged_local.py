@@ -7,7 +7,6 @@ import shutil
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import pyarrow as pa
 
 import dataflow_model as dm
 from dataflow_model.runners.sharded import faults
@@ -25,7 +24,6 @@ ENDINGS: Final = ("stopped", "after_commit", "after_publishing", "upgraded")
 """How a run has ended: between two micro-batches, killed at a point of a micro-batch, or carried over."""
 _KILLED_AT: Final = 5
 SINKS: Final = ("sums", "counted", "joined")
-_SUMS: Final = pa.schema({"key": pa.string(), "n": pa.int64()})
 
 
 class Counting(dm.DoFn):
@@ -48,7 +46,7 @@ def everything(p: dm.Pipeline, rows: Any, out: Path) -> None:
     sums = pairs | "until flushed" >> flushed | "sum" >> dm.Sum.per_key()
     _ = sums | "sums" >> dm.io.Collect()
     dicts = sums | "dicts" >> dm.Map(lambda pair: {"key": pair[0], "n": pair[1]})
-    _ = dicts | "files" >> dm.io.WriteJson(out, schema=_SUMS)
+    _ = dicts | "files" >> dm.io.WriteJson(out)
     _ = pairs | "count" >> dm.ParDo(Counting()) | "counted" >> dm.io.Collect()
     tens = dm.Window.into(dm.FixedWindows(10))
     changing = pairs | "side windows" >> tens | "totals" >> dm.Sum.per_key()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
+    "SINK_COLUMNS",
     "WRITTEN_ONCE",
     "as_document",
     "as_part",
@@ -43,8 +44,10 @@ __all__ = [
     "written_once",
 ]
 
-WRITTEN_ONCE: Final = ("source_columns", "inputs", "ahead")
-"""The folders of parts that stay as they are once a micro-batch was committed."""
+SINK_COLUMNS: Final = "sink_columns"
+"""The folder of the columns that the first rows of a sink have decided."""
+WRITTEN_ONCE: Final = ("source_columns", "inputs", "ahead", SINK_COLUMNS)
+"""The folders of parts that stay as they are once a micro-batch was committed that has written them."""
 _PART: Final = "part"
 _ENDINGS: Final = (".pickle", ".arrow", ".json")
 """How the names of parts end; those of incomplete files end differently."""

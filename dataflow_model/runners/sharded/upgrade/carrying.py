@@ -18,7 +18,7 @@ from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, c
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
-from dataflow_model.runners.sharded.checkpoint.parts import check_present, written_once
+from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, check_present, written_once
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import (
     check_signals,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Upgraded", "carry_over", "write_seed"]
 
-_ALONG: Final = ("inputs", "collected", "sequencers", AHEAD)
+_ALONG: Final = ("inputs", "collected", "sequencers", AHEAD, SINK_COLUMNS)
 """The folders of a checkpoint apart from state, which a new run continues to use unchanged."""
 
 
