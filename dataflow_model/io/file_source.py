@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import itertools
 import operator
@@ -17,6 +18,8 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.file_identity import FileIdentity, FileVersion, has_status, is_missing, unreadable
 from dataflow_model.io.folder_alarm import FolderAlarm
+from dataflow_model.io.folder_columns import FolderColumns, from_folders, values_in_folders, with_folder_columns
+from dataflow_model.io.folder_filter import FolderFilter, checked_filter
 from dataflow_model.io.listed_folder import HIDDEN
 from dataflow_model.io.listing import Watch, list_files
 from dataflow_model.io.paths import absolute_paths, file_below, root_of
@@ -37,7 +40,7 @@ from dataflow_model.plan.watermarks import (
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, KeysView
+    from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
     from collections.abc import Set as AbstractSet
 
     from dataflow_model.io.listed_folder import Names
@@ -127,6 +130,8 @@ class FileSource(ColumnSource):
         is_inferred: whether `given` was inferred from the first file.
         record: where a run records the columns if they are not known yet.
         columns: the columns to read; `None` for all.
+        hive_partitioning: whether the names of folders hold columns; `None` if that depends on the names.
+        partition_filter: which folders to read.
         grows: whether rows can be appended to a file of this format.
     """
 
@@ -140,6 +145,8 @@ class FileSource(ColumnSource):
     is_inferred: bool = attrs.field(default=False, eq=False, repr=False)
     record: ColumnRecord | None = attrs.field(default=None, eq=False, repr=False)
     columns: tuple[str, ...] | None = None
+    hive_partitioning: bool | None = None
+    partition_filter: FolderFilter = attrs.field(factory=FolderFilter, converter=checked_filter)
     _listed: _Listed = attrs.field(init=False, eq=False, repr=False, factory=_Listed)
     _watch: Watch = attrs.field(init=False, eq=False, repr=False, factory=Watch)
     _compared: _Compared = attrs.field(init=False, eq=False, repr=False, factory=_Compared)
@@ -151,7 +158,13 @@ class FileSource(ColumnSource):
     @property
     def contents(self) -> str:
         """What `explain()` calls the source."""
-        return f"{self.kind} files"
+        names = [] if self.given is None else from_folders(self.given)
+        folders = f" with {', '.join(names)} from the names of folders" if names else ""
+        return f"{self.kind} files{folders}{f' where {self.partition_filter}' if self._skips else ''}"
+
+    @property
+    def _skips(self) -> Callable[[str], bool] | None:
+        return self.partition_filter.skips if self.partition_filter.conditions else None
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -201,6 +214,13 @@ class FileSource(ColumnSource):
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read the named columns of rows `[start, stop)`."""
 
+    def own_columns(self, path: str, folders: pa.Schema) -> pa.Schema:
+        """Return those columns of the folders that a file has too, with their types there."""
+        schema = None
+        with contextlib.suppress(SourceError):  # whoever reads it reports that it cannot be read
+            schema = self.file_schema(path)
+        return pa.schema([] if schema is None else [field for field in schema if field.name in folders.names])
+
     # ---------------------------------------------------------------------------------------------- ColumnSource
 
     def origins(self) -> list[Origin]:
@@ -232,7 +252,7 @@ class FileSource(ColumnSource):
         return FolderAlarm.open(self._watch.folders)
 
     def _changes(self, known: Known, *, full: bool) -> Changes:
-        listing = self._watch.look(self.paths, full=full)
+        listing = self._watch.look(self.paths, full=full, skips=self._skips)
         self._check_found(listing.names)
         self._compared.compare(listing.names, known)
         removed = set(self._compared.removed)
@@ -294,9 +314,31 @@ class FileSource(ColumnSource):
         """
         path = file_below(self.paths, origin)
         if self.processing_time is None:
-            return self.read_file(path, self.schema(), start, stop)
+            return self._rows(origin, path, start, stop)
         first = max(start - 1, 0)  # the row before the range shows whether the clock goes back to the first one
-        return self._in_order(self.read_file(path, self.schema(), first, stop), path, first, start - first)
+        return self._in_order(self._rows(origin, path, first, stop), origin, path, first, start - first)
+
+    def _rows(self, origin: str, path: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Read rows of a file together with the columns that the names of its folders hold."""
+        columns, folders = self.schema(), self._folders_of(origin)
+        if folders is None:
+            return self.read_file(path, columns, start, stop)
+        own = self.own_columns(path, folders.fields)
+        return folders.rows(columns, own, lambda read: self.read_file(path, read, start, stop))
+
+    def _folders_of(self, origin: str) -> FolderColumns | None:
+        if self.hive_partitioning is False:
+            return None
+        is_stated = self.given is not None and not self.is_inferred
+        full = self.full_schema()
+        return FolderColumns.of(full, origin, is_stated=is_stated, required=self.hive_partitioning is True)
+
+    def _expected_in(self, origin: str, path: str) -> pa.Schema:
+        """Return the columns that a file must have."""
+        folders = self._folders_of(origin)
+        if folders is None:
+            return self.full_schema()
+        return pa.schema([*folders.others, *self.own_columns(path, folders.fields)])
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch; without event times, the rows are at −∞, as the elements of `Create` are."""
@@ -354,6 +396,7 @@ class FileSource(ColumnSource):
                 f"{Path(root, names[0])} has no rows, so the types of its columns are not known",
                 hint="pass schema=pa.schema({…}) to set the columns and their types",
             )
+        first_schema = self._with_folders(first_schema, names, is_stated=False)
         self._check_columns(first_schema)
         if self.record is not None:
             self.record.record(first_schema)
@@ -366,9 +409,30 @@ class FileSource(ColumnSource):
             InvalidArgument: when a time column is not among them.
             SourceError: when a file cannot be read.
         """
-        if self.given is not None or not list_files(self.paths):
+        if self.given is not None:
+            return self if self.is_inferred else self._with_stated_folders(self.given)
+        if not list_files(self.paths, self._skips):
             return self
         return attrs.evolve(self, given=self.full_schema(), is_inferred=True)
+
+    def _with_stated_folders(self, stated: pa.Schema) -> Self:
+        """Return the source with the columns marked that the folders hold, if there are files."""
+        if self.hive_partitioning is False or from_folders(stated):
+            return self
+        try:
+            names = list_files(self.paths, self._skips)
+        except SourceError:  # a run raises it
+            return self
+        return attrs.evolve(self, given=self._with_folders(stated, names, is_stated=True)) if names else self
+
+    def _with_folders(self, columns: pa.Schema, files: list[str], *, is_stated: bool) -> pa.Schema:
+        """Return columns together with those in the names of folders."""
+        values: dict[str, set[str | None]] = {}
+        if self.hive_partitioning is not False:
+            values = values_in_folders(files, required=self.hive_partitioning is True, mixed=self.follow)
+            columns = with_folder_columns(columns, values, is_stated=is_stated, types=self.partition_filter.types())
+        self.partition_filter.check(columns, values)
+        return columns
 
     def stated_columns(self) -> pa.Schema | None:
         """Return the columns if the program states them, and they are not those of the first file."""
@@ -413,7 +477,7 @@ class FileSource(ColumnSource):
                 raise InvalidArgument(f"there is no column {name!r}", hint=hint)
 
     def _files(self) -> list[str]:
-        names = list_files(self.paths)
+        names = list_files(self.paths, self._skips)
         self._check_found(names)
         return names
 
@@ -421,7 +485,8 @@ class FileSource(ColumnSource):
         if not names and not self.follow:
             raise SourceError(
                 f"there is no file in {', '.join(self.paths)}",
-                hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files",
+                hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files"
+                + ("; `partition_filter` skips other folders" if self._skips else ""),
             )
 
     # ------------------------------------------------------------------------------------------------------ polls
@@ -460,7 +525,7 @@ class FileSource(ColumnSource):
             if self.grows and was.is_beginning_of(path, identity):
                 new_rows = self.count_appended(version, was.size, rows) if rows else self.count_rows(version)
                 return Origin(name, rows + new_rows, identity)
-        self.check_file(path, self.full_schema())
+        self.check_file(path, self._expected_in(name, path))
         count = self.count_rows(version)
         is_another = before is not None and (before.version is not None or count < rows)
         return Origin(name, count, identity, replaced=is_another)
@@ -468,7 +533,7 @@ class FileSource(ColumnSource):
     # ---------------------------------------------------------------------------------------------------- clock
 
     def _in_order(
-        self, batches: Iterator[pa.RecordBatch], path: str, first: int, before: int
+        self, batches: Iterator[pa.RecordBatch], origin: str, path: str, first: int, before: int
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches without the rows before the range, and raise an error if the replay clock goes backward."""
         name = str(self.processing_time)
@@ -479,7 +544,7 @@ class FileSource(ColumnSource):
             places = np.arange(len(times)) if known is None else np.flatnonzero(known)
             times = times[places]
             if before and not (len(places) and places[0] == 0):  # the row before the range has no clock
-                read = functools.partial(self.read_file, path, self.schema())
+                read = functools.partial(self._rows, origin, path)
                 last = last_clock_before(read, name, first)
             if len(times):
                 steps = np.diff(times, prepend=times[0] if last is None else last)

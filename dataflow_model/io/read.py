@@ -98,6 +98,8 @@ class ReadFiles(ReadRows[PCollection]):
         watermark: WatermarkEstimator | None = None,
         follow: bool = False,
         schema: pa.Schema | None = None,
+        hive_partitioning: bool | None = None,
+        partition_filter: Sequence[tuple[str, str, Any]] | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
@@ -110,6 +112,8 @@ class ReadFiles(ReadRows[PCollection]):
             watermark_origins=origins,
             follow=follow,
             given=schema,
+            hive_partitioning=hive_partitioning,
+            partition_filter=partition_filter,
         ).bound()
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
 
@@ -138,6 +142,14 @@ class ReadParquet(ReadFiles):
         follow: also read files that appear later, which makes the collection unbounded. A file must appear complete:
             write it elsewhere on the same file system and rename it into place.
         schema: the names and types of the columns, for when there is no file yet or the first file is not typical.
+        hive_partitioning: whether names of folders such as `dt=2024-05-01/hour=3` below the given path hold columns. By
+            default they do if all files lie in folders of the same columns; files in different ones are rejected.
+            Without a type in the files or in `schema`, a column holds whole numbers, dates or text; with a leading
+            zero, as in `hour=03`, numbers are text. The types are decided once, and a row is a bad row if its folder
+            does not fit them or the row itself says something else. With `schema`, only the columns in it are read.
+        partition_filter: conditions on these columns that all have to be met, such as `[("dt", ">=", "2024-05-01"),
+            ("hour", "in", [0, 12])]`; folders that do not meet them are neither listed nor opened. A condition
+            compares text, whole numbers or dates with `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`.
         watermark_origin: the column that names the partition of the input that a row belongs to, or `"file"`. Each
             partition then has its own watermark, and the source's watermark is the lowest of them. By default the whole
             source is one partition.
@@ -180,6 +192,8 @@ class FileOptions(WatermarkOptions, total=False):
     watermark: WatermarkEstimator | None
     follow: bool
     schema: pa.Schema | None
+    hive_partitioning: bool | None
+    partition_filter: Sequence[tuple[str, str, Any]] | None
 
 
 @with_label_hints()
@@ -399,7 +413,7 @@ class _ReadLines(ReadFiles):
 
     def __init__(self, path: PathLike | Iterable[PathLike], *, encoding: str, **options: Any) -> None:
         self._encoding = encoding
-        super().__init__(path, schema=LINES, **options)
+        super().__init__(path, schema=LINES, hive_partitioning=False, **options)
 
     def _source_type(self) -> Callable[..., FileSource]:
         return functools.partial(TextSource, encoding=self._encoding)

@@ -118,6 +118,11 @@ class CsvSource(LinesOfRows):
         files = super().contents
         return files if self.options.zone is None else f"{files} with local times of {self.options.zone}"
 
+    def own_columns(self, path: str, folders: pa.Schema) -> pa.Schema:
+        """Return the columns that the header also names."""
+        names = _names(FileVersion.of(path), self.options)
+        return pa.schema([field for field in folders if field.name in names])
+
     def file_schema(self, path: str) -> pa.Schema | None:
         """Infer the types from the first 16,384 rows.
 
@@ -211,6 +216,11 @@ class JsonSource(LinesOfRows):
     """Rows of files with one JSON object a line. A missing field is null, an unknown one is ignored."""
 
     kind: ClassVar[str] = "JSON"
+
+    def own_columns(self, path: str, folders: pa.Schema) -> pa.Schema:
+        """Return all of the columns: a missing field is null, which says nothing else than the folder."""
+        del path
+        return folders
 
     def file_schema(self, path: str) -> pa.Schema | None:
         """Infer names and types from the first 16,384 rows."""
