@@ -63,6 +63,17 @@ def _checked_if_exists(value: Any) -> IfExists:
     return checked
 
 
+def _check_partition_by(sink: FileSink, _: object, names: tuple[str, ...]) -> None:
+    schema = sink.full_schema
+    if schema is not None:
+        check_columns(names, schema, sink.label)
+
+
+def _check_max_open(_: FileSink, __: object, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgument(f"`max_open` must be a positive whole number, got {value!r}", hint="leave it out")
+
+
 @attrs.frozen(kw_only=True)
 class FileSink(Sink):
     """A directory of files that only grows: each commit adds files whose names hold its id.
@@ -88,21 +99,12 @@ class FileSink(Sink):
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = attrs.field(default="Write", repr=False)
     if_exists: IfExists = attrs.field(default="error", converter=_checked_if_exists, repr=False)
-    partition_by: tuple[str, ...] = attrs.field(default=(), converter=checked_names, repr=False)
-    max_open: int = attrs.field(default=64, repr=False)
+    partition_by: tuple[str, ...] = attrs.field(
+        default=(), converter=checked_names, validator=_check_partition_by, repr=False
+    )
+    max_open: int = attrs.field(default=64, validator=_check_max_open, repr=False)
     is_synced: bool = attrs.field(default=False, repr=False)
     is_bounded: bool = attrs.field(default=False, repr=False)
-
-    @max_open.validator
-    def _check_max_open(self, _: object, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidArgument(f"`max_open` must be a positive whole number, got {value!r}", hint="leave it out")
-
-    @partition_by.validator
-    def _check_partition_by(self, _: object, value: tuple[str, ...]) -> None:
-        schema = self.full_schema
-        if schema is not None:
-            check_columns(value, schema, self.label, InvalidArgument)
 
     def describe(self) -> str:
         """Return how users write it, such as `WriteParquet('out')`."""
@@ -124,7 +126,7 @@ class FileSink(Sink):
         if not self.partition_by:
             return {}
         if self.schema is None:
-            check_columns(self.partition_by, batch.schema, self.label, SinkError)
+            check_columns(self.partition_by, batch.schema, self.label)
         return misfits(self.partition_by, batch)
 
     def without_unfit(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[Misfit]]:

@@ -55,23 +55,21 @@ def checked_names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def check_columns(
-    names: Sequence[str], schema: pa.Schema, label: str, error: type[InvalidArgument | SinkError]
-) -> None:
-    """Raise an error unless rows can be partitioned by some of their columns."""
+def check_columns(names: Sequence[str], schema: pa.Schema, label: str) -> None:
+    """Raise `InvalidArgument` unless rows can be partitioned by some of their columns."""
     for name in names:
         if name not in schema.names:
-            raise error(
+            raise InvalidArgument(
                 f"{label!r} has partition_by={list(names)}, but its rows have no column {name!r}",
                 hint=f"the columns are {', '.join(schema.names)}",
             )
         if not _has_texts(schema.field(name).type):
-            raise error(
+            raise InvalidArgument(
                 f"{label!r} cannot be partitioned by {name!r}, which is {schema.field(name).type}",
                 hint="add a column of text, whole numbers, dates or booleans to the rows, and partition by that",
             )
     if names and len(names) == len(schema):
-        raise error(
+        raise InvalidArgument(
             f"{label!r} is partitioned by all of its columns, {', '.join(names)}, so its files would have none",
             hint="leave one of them out of `partition_by`",
         )
