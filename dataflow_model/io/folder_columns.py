@@ -64,13 +64,17 @@ def values_in_folders(files: Iterable[str], *, required: bool, mixed: bool = Fal
     Args:
         files: their names below the common folder.
         required: whether there must be such folders.
-        mixed: whether files in folders of other columns than those of the first file are left out.
+        mixed: whether files in folders of other columns than those of the first one in any are left out.
 
     Raises:
         InvalidArgument: if files lie in folders of different columns.
     """
     values: dict[str, set[str | None]] = {}
     first, names = "", None
+    if mixed:
+        files = list(files)
+        files = [file for file in files if _pairs(os.path.dirname(file))] or files  # noqa: PTH120 - text is enough
+        required = False
     for file in {os.path.dirname(file): file for file in files}.values():  # noqa: PTH120 - text is enough
         pairs = _pairs(os.path.dirname(file))  # noqa: PTH120
         found = [name for name, _ in pairs]

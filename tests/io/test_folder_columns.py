@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
-from dataflow_model.io.folder_columns import value_in
+from dataflow_model.io.folder_columns import value_in, with_folder_columns
 from dataflow_model.io.folder_filter import FolderFilter, checked_filter
 from dataflow_model.io.listed_folder import ListedFolder
 from tests.support.hosts import on_hosts, runner_on
@@ -190,6 +190,55 @@ def test_the_types_decided_first_hold_for_later_folders_and_starts(tmp_path: Pat
         "it lies in no folder of the form name=value, not in folders of hour",
         "its folder says hour='night', but the column is int64",
     ]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_a_stream_that_begins_with_an_empty_folder_has_the_columns_of_its_schema(kind: str, tmp_path: Path) -> None:
+    folder, schema = tmp_path / "rows", pa.schema({"dt": pa.date32(), "n": pa.int64()})
+    folder.mkdir()
+
+    def build(p: dm.Pipeline) -> None:
+        source = READERS[kind](folder, event_time="dt", follow=True, schema=schema)
+        rows, letters = p | "rows" >> source.with_exception_handling()
+        _ = rows | "out" >> dm.io.Collect()
+        _ = letters | "bad" >> dm.io.Collect()
+
+    stream = Stepped(build, tmp_path / "checkpoint")
+    stream.steps()
+    put(folder / "dt=2024-05-01" / "hour=3", [{"n": 1}], kind)
+    stream.steps()
+    put(folder / "dt=soon" / "hour=4", [{"n": 2}], kind)
+    put(folder, [{"n": 3, "dt": "2024-05-02"}] if kind == "json" else [{"n": 3, "dt": date(2024, 5, 2)}], kind)
+    stream.steps()
+    assert [record.value for record in stream.collected("out")] == [(date(2024, 5, 1), 1)]
+    reasons = sorted(record.value.reason.split(": ", 1)[1] for record in stream.collected("bad"))
+    assert reasons[0] == "it lies in no folder of the form name=value, not in folders of dt"
+    assert reasons[1] == "its folder says dt='soon', but the column is date32[day]"
+
+
+def test_a_filter_stays_valid_when_a_file_in_no_folder_appears(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    put(folder / "hour=3", [{"n": 1}])
+    stream = Stepped(following(folder, partition_filter=[("hour", "<", 10)]), tmp_path / "checkpoint")
+    stream.steps()
+    put(folder, [{"n": 2}], name="a")
+    stream.steps()
+    put(folder / "hour=4", [{"n": 3}])
+    stream.steps()
+    assert sorted(record.value for record in stream.collected("out")) == [(1, 3), (3, 4)]
+    assert len(stream.collected("bad")) == 1
+
+
+@given(
+    st.sets(
+        st.none() | st.from_regex(r"-?[0-9]{1,20}|[0-9]{4}-[0-9]{2}-[0-9]{2}|[a-c]{0,2}", fullmatch=True), min_size=1
+    )
+)
+def test_the_type_that_is_decided_loses_nothing_of_the_names(values: set[str | None]) -> None:
+    columns = with_folder_columns(pa.schema({"n": pa.int64()}), {"k": values}, is_stated=False, types={})
+    kind = columns.field("k").type
+    texts = pa.array(sorted(values, key=str), pa.string())
+    assert texts.cast(kind).cast(pa.string()) == texts
 
 
 def test_new_folders_appear_while_a_stream_runs_and_those_filtered_out_are_skipped(tmp_path: Path) -> None:
