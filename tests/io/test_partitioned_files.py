@@ -27,6 +27,8 @@ from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 from tests.support.crashing_commits import every_crash, written
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
+from tests.support.runners.local_streams import ROWS as ROWS_OF_STREAMS
+from tests.support.runners.local_streams import Stepped, put_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -298,6 +300,43 @@ def test_a_stream_without_a_schema_partitions_by_the_columns_of_its_first_commit
     runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint")
     run(runner, writing(out, ROWS, schema=None))
     assert read_back(out) == ROWS
+
+
+def summing(folder: Path, out: Path, by: str) -> Callable[[dm.Pipeline], Any]:
+    schema = pa.schema({"key": pa.string(), "value": pa.int64()})
+
+    def build(p: dm.Pipeline) -> None:
+        rows = p | "rows" >> dm.io.ReadParquet(folder, event_time="at", schema=ROWS_OF_STREAMS, follow=True)
+        pairs = rows | "pairs" >> dm.WithKeys("key", value="n") | dm.Window.into(dm.FixedWindows("10 s"))
+        _ = pairs | "sums" >> dm.Sum.per_key() | "out" >> dm.io.WriteJson(out, schema=schema, partition_by=by)
+
+    return build
+
+
+def test_a_stream_that_starts_again_after_each_step_writes_each_row_to_its_folder_once(tmp_path: Path) -> None:
+    folder, out = tmp_path / "rows", tmp_path / "out"
+    folder.mkdir()
+    for start in (0, 30, 60):
+        put_rows(folder, f"{start:02}", [(start + n, "abc"[n % 3], n) for n in range(20)])
+    stream = Stepped(summing(folder, out, "key"), tmp_path / "checkpoint", rows=7)
+    while stream.steps(1):
+        pass
+    sums = {
+        (start, key): sum(n for n in range(start, start + 10) if "abc"[n % 3] == key)
+        for start in (0, 10)
+        for key in "abc"
+    }
+    expected = sorted((key, value) for (_, key), value in sums.items())
+    found = [
+        (Path(name).parent.name.removeprefix("key="), json.loads(line)["value"])
+        for name in files(out)
+        for line in (out / name).read_text().splitlines()
+    ]
+    assert len({Path(name).parent for name in files(out)}) == 3
+    # The last window of the last file is open: nothing is behind the watermark that would close it.
+    assert sorted(found) == sorted([*expected * 2, *((key, sums[0, key]) for key in "abc")])
+    with pytest.raises(dm.CheckpointMismatch, match="partition_by"):
+        Stepped(summing(folder, out, "value"), tmp_path / "checkpoint").steps()
 
 
 def test_panes_can_be_partitions(tmp_path: Path) -> None:
