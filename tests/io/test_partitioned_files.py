@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SinkError
-from dataflow_model.io import file_writer
+from dataflow_model.io import file_writer, publishing
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
 from dataflow_model.io.partitioned_files import PartitionedWriter, folder_name
 from dataflow_model.plan.records import Record
@@ -181,6 +181,18 @@ def test_a_commit_is_rolled_forward_from_every_step_at_which_it_can_crash(kind: 
         assert read_back(out, kind) == ROWS
         assert not (out / "_pending").exists()
         shutil.rmtree(out)
+
+
+def test_the_names_of_all_folders_are_on_disk_after_a_synced_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = JsonSink(path=tmp_path / "out", schema=COLUMNS, partition_by=("dt", "gate")).synced()
+    messages = written(sink, "7", ROWS[:1])
+    synced: list[Path] = []
+    monkeypatch.setattr(publishing, "_sync", synced.append)
+    sink.commit("7", messages)
+    out = tmp_path / "out"
+    assert {out, out / "dt=2024-05-01", out / "dt=2024-05-01" / "gate=B%2F7"} <= set(synced)
 
 
 def test_if_exists_is_about_all_folders(tmp_path: Path) -> None:
