@@ -111,7 +111,7 @@ class ReadFiles(ReadRows[PCollection]):
     source_type: ClassVar[type[FileSource]]
     _line_timeout: Duration | None = Duration(0)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options that all formats have
         self,
         path: PathLike | Iterable[PathLike],
         *,
@@ -122,6 +122,8 @@ class ReadFiles(ReadRows[PCollection]):
         follow: bool = False,
         on_missing: OnMissing | None = None,
         schema: pa.Schema | None = None,
+        hive_partitioning: bool | None = None,
+        partition_filter: Sequence[tuple[str, str, Any]] | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
@@ -139,6 +141,8 @@ class ReadFiles(ReadRows[PCollection]):
             follow=follow,
             on_missing=on_missing,
             given=schema,
+            hive_partitioning=hive_partitioning,
+            partition_filter=partition_filter,
         ).bound()
         super().__init__(source, element_type=Any if source.given is None else source.row_type())
 
@@ -180,6 +184,14 @@ class ReadParquet(ReadFiles):
             default, a followed file of which no row was read is skipped if its folder is still there, and everything
             else is an error. Skipped files are logged, and counted as `files_skipped` and `rows_lost`.
         schema: the names and types of the columns, for when there is no file yet or the first files are not typical.
+        hive_partitioning: whether names of folders such as `dt=2024-05-01/hour=3` below the given path hold columns. By
+            default they do if all files lie in folders of the same columns; files in different ones are rejected.
+            Without a type in the files or in `schema`, a column holds whole numbers, dates or text; with a leading
+            zero, as in `hour=03`, numbers are text. The types are decided once, and a row is a bad row if its folder
+            does not fit them or the row itself says something else. With `schema`, only the columns in it are read.
+        partition_filter: conditions on these columns that all have to be met, such as `[("dt", ">=", "2024-05-01"),
+            ("hour", "in", [0, 12])]`; folders that do not meet them are neither listed nor opened. A condition
+            compares text, whole numbers or dates with `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`.
         watermark_origin: the column that names the partition of the input that a row belongs to, or `"file"`. Each
             partition then has its own watermark, and the source's watermark is the lowest of them. By default the whole
             source is one partition.
@@ -226,6 +238,8 @@ class FileOptions(WatermarkOptions, total=False):
     follow: bool
     on_missing: OnMissing | None
     schema: pa.Schema | None
+    hive_partitioning: bool | None
+    partition_filter: Sequence[tuple[str, str, Any]] | None
 
 
 @with_label_hints()
@@ -519,7 +533,7 @@ class _ReadLines(ReadFiles):
     ) -> None:
         self._encoding = encoding
         self._line_timeout = _checked_timeout(line_timeout)
-        super().__init__(path, schema=LINES, **options)
+        super().__init__(path, schema=LINES, hive_partitioning=False, **options)
 
     def _source_type(self) -> Callable[..., FileSource]:
         return functools.partial(TextSource, encoding=self._encoding)
