@@ -134,6 +134,10 @@ def _finish(path: str, journal: Path, content: dict[str, list[str]]) -> None:
     is_decided = not content["files"] or published.exists()
     for name in content["replaces" if is_decided else "files"]:
         Path(path, name).unlink(missing_ok=True)
+        for folder in Path(name).parents[:-1]:
+            if folder.name != DEAD_LETTERS:  # it is of a partition, and stays if other files are in it
+                with contextlib.suppress(OSError):
+                    Path(path, folder).rmdir()
     if not is_decided:
         published.with_name(published.name + BEGUN).unlink(missing_ok=True)
         discard(path, unquote(published.name))
@@ -141,21 +145,25 @@ def _finish(path: str, journal: Path, content: dict[str, list[str]]) -> None:
 
 
 def _content(path: str, own: str) -> tuple[list[str], str | None]:
-    """Return the files of other runs in a folder, and the name of a file or a partition that is not of any run.
+    """Return the files of other runs in a folder, in partitions too, and the name of a file that is not of any run.
 
     Args:
         path: the folder.
         own: the id of a run or a commit, whose files are left out; may be empty.
     """
     ours, other = [], None
-    for folder in ("", DEAD_LETTERS):
+    folders = ["", DEAD_LETTERS]
+    for folder in folders:
         for name in sorted(names_in(Path(path, folder))):
+            place = os.path.join(folder, name)  # noqa: PTH118 - a name, as the journal has it
             if _OURS.match(name):
                 if not own or not name.startswith(f"part-{safe_name(own)}-"):
-                    ours.append(os.path.join(folder, name))  # noqa: PTH118 - a name, as the journal has it
-            elif not folder and other is None and not name.startswith(("_", ".")):
-                is_partition = "=" in name  # other folders are the business of those who made them
-                other = name if is_partition or Path(path, name).is_file() else None
+                    ours.append(place)
+            elif folder != DEAD_LETTERS and not name.startswith(("_", ".")):
+                if Path(path, place).is_file():
+                    other = other or place
+                elif "=" in name:  # a partition; other folders are the business of those who made them
+                    folders.append(place)
     return ours, other
 
 

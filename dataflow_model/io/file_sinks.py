@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import os
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -18,6 +19,7 @@ from dataflow_model.io.csv_options import check_character
 from dataflow_model.io.earlier_output import IF_EXISTS, IfExists, check_earlier_output, publish_run, undo_run
 from dataflow_model.io.file_writer import FileSinkWriter, PendingFile
 from dataflow_model.io.json_lines import JsonLinesWriter
+from dataflow_model.io.partitioned_files import check_columns, check_same_types, checked_names, misfits
 from dataflow_model.io.paths import absolute_path
 from dataflow_model.io.publishing import (
     DEAD_LETTERS,
@@ -67,6 +69,17 @@ def _checked_if_exists(value: Any) -> IfExists:
     return checked
 
 
+def _check_partition_by(sink: FileSink, _: object, names: tuple[str, ...]) -> None:
+    schema = sink.full_schema
+    if schema is not None:
+        check_columns(names, schema, sink.label)
+
+
+def _check_max_open(_: FileSink, __: object, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgument(f"`max_open` must be a positive whole number, got {value!r}", hint="leave it out")
+
+
 @attrs.frozen(kw_only=True)
 class FileSink(Sink):
     """A directory of files that only grows: each commit adds files whose names hold its id.
@@ -80,6 +93,8 @@ class FileSink(Sink):
         label: what dead letters call the transform.
         if_exists: what a run does if the directory has output of other runs, or other files: `"error"`, `"add"` or,
             only if it is bounded, `"replace"`.
+        partition_by: columns whose values decide the folder of a row; they are not in the files.
+        max_open: how many of a task's files may be open.
         is_synced: whether tasks and commits return only once their files are on disk; see `Sink.synced`.
         is_bounded: whether its only commit publishes the output of a bounded run; see `Sink.bounded`.
     """
@@ -90,13 +105,18 @@ class FileSink(Sink):
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = attrs.field(default="Write", repr=False)
     if_exists: IfExists = attrs.field(default="error", converter=_checked_if_exists, repr=False)
+    partition_by: tuple[str, ...] = attrs.field(
+        default=(), converter=checked_names, validator=_check_partition_by, repr=False
+    )
+    max_open: int = attrs.field(default=64, validator=_check_max_open, repr=False)
     is_synced: bool = attrs.field(default=False, repr=False)
     is_bounded: bool = attrs.field(default=False, repr=False)
 
     def describe(self) -> str:
         """Return how users write it, such as `WriteParquet('out')`."""
         panes = ", panes=True" if self.panes else ""
-        return f"Write{type(self).__name__.removesuffix('Sink')}({self.path!r}{panes})"
+        folders = f", partition_by={list(self.partition_by)}" if self.partition_by else ""
+        return f"Write{type(self).__name__.removesuffix('Sink')}({self.path!r}{panes}{folders})"
 
     def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
         """Return that rows are only added, with the columns of window and pane or without."""
@@ -113,9 +133,12 @@ class FileSink(Sink):
         """Return a writer of one file, with the methods `write_batch(batch)` and `close()`."""
 
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
-        """Return by place why rows that have the right columns still cannot be written; none unless overridden."""
-        del batch
-        return {}
+        """Return by place why rows that have the right columns still cannot be written."""
+        if not self.partition_by:
+            return {}
+        if self.schema is None:
+            check_columns(self.partition_by, batch.schema, self.label)
+        return misfits(self.partition_by, batch)
 
     def without_unfit(self, records: Sequence[Record]) -> tuple[Sequence[Record], list[Misfit]]:
         """Split records into those that the format can hold, and misfits. By default, all can be held."""
@@ -167,7 +190,9 @@ class FileSink(Sink):
 
     def destination(self) -> Mapping[str, object]:
         """Return the directory, the columns and the options of the format."""
-        return {"path": self.path, "suffix": self.suffix, "panes": self.panes, "columns": columns_text(self.schema)}
+        folders = {"partition_by": self.partition_by} if self.partition_by else {}
+        columns = columns_text(self.schema)
+        return {"path": self.path, "suffix": self.suffix, "panes": self.panes, "columns": columns, **folders}
 
     def check_unbounded(self) -> None:
         """Raise `PlanError` if earlier output is to be replaced."""
@@ -195,12 +220,17 @@ class FileSink(Sink):
 
     def open_weak(self, commit_id: str, part: str) -> FileSinkWriter | None:
         """Return a writer whose file is published as `part-<commit>-<part>` on closing; `None` for unknown columns."""
-        return None if self.schema is None else _WeakFileWriter(self, commit_id, part)
+        return None if self.schema is None or self.partition_by else _WeakFileWriter(self, commit_id, part)
 
     def published(self, commit_id: str, part: str, file: PendingFile) -> list[tuple[str, str]]:
         """Return the files of a task, each with the name under which readers see it."""
         stem = f"part-{safe_name(commit_id)}-{part}"
-        files = [] if file.file is None else [(file.file, stem + self.suffix)]
+        files: list[tuple[str, str]] = []
+        written: dict[str, int] = {}
+        for name, folder in file.files():
+            number = written[folder] = written.get(folder, -1) + 1
+            again = f"-{number}" if number else ""  # it was closed and begun anew
+            files.append((name, os.path.join(folder, f"{stem}{again}{self.suffix}")))  # noqa: PTH118 - a name
         return files if file.dead_file is None else [*files, (file.dead_file, f"{DEAD_LETTERS}/{stem}.json")]
 
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
@@ -218,9 +248,9 @@ class FileSink(Sink):
             for file in self.published(commit_id, f"{number:05d}", message)
         ]
         if self.schema is None:
-            self.unify(
-                pending_directory(self.path, commit_id), [message for message in pending if message.file is not None]
-            )
+            with_rows = [message for message in pending if message.files()]
+            check_same_types(self.partition_by, [file.schema for file in with_rows if file.schema], self.label)
+            self.unify(pending_directory(self.path, commit_id), with_rows)
         if self.is_bounded:
             publish_run(self.path, self.label, commit_id, files, self.if_exists)
         else:
@@ -288,13 +318,17 @@ class ParquetSink(FileSink):
             for row in range(batch.num_rows)
             if any(map(_is_too_long, leaves(column.slice(row, 1))))
         }
-        return too_long | {
-            place: f"column {field.name!r} is {field.type} and cannot hold null in Parquet"
-            for column, field in zip(batch.columns, batch.schema, strict=True)
-            if "fixed_size_list" in str(field.type)
-            for place, value in enumerate(values_of(column))
-            if _lacks_fixed_list(value, field.type)
-        }
+        return (
+            {**super().misfits(batch)}
+            | too_long
+            | {
+                place: f"column {field.name!r} is {field.type} and cannot hold null in Parquet"
+                for column, field in zip(batch.columns, batch.schema, strict=True)
+                if "fixed_size_list" in str(field.type)
+                for place, value in enumerate(values_of(column))
+                if _lacks_fixed_list(value, field.type)
+            }
+        )
 
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Rewrite the files whose inferred schema is narrower than that of all.
@@ -305,14 +339,19 @@ class ParquetSink(FileSink):
         if len({str(schema) for schema in schemas.values()}) < 2:  # noqa: PLR2004
             return
         common = unified_schema(schemas.values(), self.label)
-        for message in pending:
-            file = directory / str(message.file)
-            if message.schema is not None and not message.schema.equals(common) and file.exists():
-                wide = file.with_name(file.name + ".wide")
-                with pq.ParquetFile(file) as narrow, pq.ParquetWriter(wide, common) as writer:
-                    for group in range(narrow.num_row_groups):
-                        writer.write_table(_widened(narrow.read_row_group(group), common))
-                wide.replace(file)
+        narrow_files = [
+            directory / name
+            for message in pending
+            if message.schema is not None and not message.schema.equals(common)
+            for name, _ in message.files()
+        ]
+        common = pa.schema([field for field in common if field.name not in self.partition_by])
+        for file in narrow_files:
+            wide = file.with_name(file.name + ".wide")
+            with pq.ParquetFile(file) as narrow, pq.ParquetWriter(wide, common) as writer:
+                for group in range(narrow.num_row_groups):
+                    writer.write_table(_widened(narrow.read_row_group(group), common))
+            wide.replace(file)
 
 
 @attrs.frozen(kw_only=True)
@@ -429,11 +468,10 @@ def _widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _is_too_long(leaf: pa.Array) -> bool:
     """Return whether a column has a text or bytes of 2 GiB or more."""
-    has_bytes = pa.types.is_large_string(leaf.type) or pa.types.is_large_binary(leaf.type)
-    if not has_bytes:
+    if not (pa.types.is_large_string(leaf.type) or pa.types.is_large_binary(leaf.type)):
         return False
-    lengths = pc.call_function("binary_length", [leaf])
-    return (pc.call_function("max", [lengths]).as_py() or 0) >= _PARQUET_BYTES
+    longest = pc.call_function("max", [pc.call_function("binary_length", [leaf])]).as_py()
+    return longest is not None and bool(longest >= _PARQUET_BYTES)
 
 
 def _not_text(value: object) -> str:

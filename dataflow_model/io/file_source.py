@@ -24,6 +24,8 @@ from dataflow_model.io.file_identity import (
     unreadable,
 )
 from dataflow_model.io.folder_alarm import FolderAlarm
+from dataflow_model.io.folder_columns import FolderColumns, from_folders, values_in_folders, with_folder_columns
+from dataflow_model.io.folder_filter import FolderFilter, checked_filter
 from dataflow_model.io.known_files import Compared, Listed, Unfinished, is_over
 from dataflow_model.io.listed_folder import HIDDEN
 from dataflow_model.io.listing import Watch, list_files
@@ -47,7 +49,7 @@ from dataflow_model.plan.watermarks import (
 from dataflow_model.time import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from dataflow_model.plan.column_record import ColumnRecord
     from dataflow_model.plan.columns import Columns
@@ -121,6 +123,8 @@ class FileSource(ColumnSource):
         record: where a run records the columns if they are not known yet.
         columns: the columns to read; `None` for all.
         sets_aside: whether bad rows have an output of their own, so that a file that cannot be read stops no run.
+        hive_partitioning: whether the names of folders hold columns; `None` if that depends on the names.
+        partition_filter: which folders to read.
         grows: whether rows can be appended to a file of this format.
     """
 
@@ -137,6 +141,8 @@ class FileSource(ColumnSource):
     record: ColumnRecord | None = attrs.field(default=None, eq=False, repr=False)
     columns: tuple[str, ...] | None = None
     sets_aside: bool = attrs.field(default=False, eq=False, repr=False)
+    hive_partitioning: bool | None = None
+    partition_filter: FolderFilter = attrs.field(factory=FolderFilter, converter=checked_filter)
     _listed: Listed = attrs.field(init=False, eq=False, repr=False, factory=Listed)
     _watch: Watch = attrs.field(init=False, eq=False, repr=False, factory=Watch)
     _unfinished: Unfinished = attrs.field(init=False, eq=False, repr=False, factory=Unfinished)
@@ -149,7 +155,13 @@ class FileSource(ColumnSource):
     @property
     def contents(self) -> str:
         """What `explain()` calls the source."""
-        return f"{self.kind} files"
+        names = [] if self.given is None else from_folders(self.given)
+        folders = f" with {', '.join(names)} from the names of folders" if names else ""
+        return f"{self.kind} files{folders}{f' where {self.partition_filter}' if self._skips else ''}"
+
+    @property
+    def _skips(self) -> Callable[[str], bool] | None:
+        return self.partition_filter.skips if self.partition_filter.conditions else None
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -228,6 +240,13 @@ class FileSource(ColumnSource):
         """Read the named columns of some first rows."""
         return self.read_file(path, columns, 0, HEAD_ROWS)
 
+    def own_columns(self, path: str, folders: pa.Schema) -> pa.Schema:
+        """Return those columns of the folders that a file has too, with their types there."""
+        schema = None
+        with contextlib.suppress(SourceError):  # whoever reads it reports that it cannot be read
+            schema = self.file_schema(path)
+        return pa.schema([] if schema is None else [field for field in schema if field.name in folders.names])
+
     # ---------------------------------------------------------------------------------------------- ColumnSource
 
     def origins(self) -> list[Origin]:
@@ -258,7 +277,7 @@ class FileSource(ColumnSource):
         return FolderAlarm.open(self._watch.folders)
 
     def _changes(self, known: Known, *, full: bool, clock: int | None = None) -> Changes:
-        listing = self._watch.look(self.paths, full=full)
+        listing = self._watch.look(self.paths, full=full, skips=self._skips)
         self._check_found(listing.names)
         self._compared.compare(listing.names, known)
         removed = set(self._compared.removed)
@@ -342,9 +361,34 @@ class FileSource(ColumnSource):
         """
         path = file_below(self.paths, origin)
         if self.processing_time is None:
-            return self.read_file(path, self.schema(), start, stop)
+            return self._rows(origin, path, start, stop)
         first = max(start - 1, 0)  # the row before the range shows whether the clock goes back to the first one
-        return self._in_order(self.read_file(path, self.schema(), first, stop), origin, first, start - first)
+        return self._in_order(self._rows(origin, path, first, stop), origin, first, start - first)
+
+    def _rows(self, origin: str, path: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        """Read rows of a file together with the columns that the names of its folders hold."""
+        return self._with_values(origin, path, self.schema(), lambda read: self.read_file(path, read, start, stop))
+
+    def _with_values(
+        self, origin: str, path: str, columns: pa.Schema, read: Callable[[pa.Schema], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read columns of a file, and take those that the names of its folders hold from these."""
+        folders = self._folders_of(origin)
+        return read(columns) if folders is None else folders.rows(columns, self.own_columns(path, folders.fields), read)
+
+    def _folders_of(self, origin: str) -> FolderColumns | None:
+        if self.hive_partitioning is False:
+            return None
+        is_stated = self.given is not None and not self.is_inferred
+        full = self.full_schema()
+        return FolderColumns.of(full, origin, is_stated=is_stated, required=self.hive_partitioning is True)
+
+    def expected_in(self, path: str) -> pa.Schema:
+        """Return the columns that a file must have."""
+        folders = self._folders_of(path.removeprefix(os.path.join(root_of(self.paths), "")))  # noqa: PTH118
+        if folders is None:
+            return self.full_schema()
+        return pa.schema([*folders.others, *self.own_columns(path, folders.fields)])
 
     def columns_of(self, batch: pa.RecordBatch) -> Columns:
         """Split a batch; without event times, the rows are at −∞, as the elements of `Create` are."""
@@ -400,6 +444,7 @@ class FileSource(ColumnSource):
                 f"{Path(root_of(self.paths), names[0])} has no rows, so the types of its columns are not known",
                 hint="pass schema=pa.schema({…}) to set the columns and their types",
             )
+        first_schema = self._with_folders(first_schema, names, is_stated=False)
         self._check_columns(first_schema)
         if self.record is not None:
             self.record.record(first_schema)
@@ -441,12 +486,10 @@ class FileSource(ColumnSource):
             InvalidArgument: when a time column is not among them.
             SourceError: when a file cannot be read.
         """
-        names = list_files(self.paths)
-        if not names:
-            return self
         if self.given is not None:
-            if not self.is_inferred:
-                self._check_unit(self.full_schema())
+            return self if self.is_inferred else self._with_stated_folders(self.given)
+        names = list_files(self.paths, self._skips)
+        if not names:
             return self
         if self.follow and self._first_schema(names) is None:
             return self  # the first file with rows decides
@@ -465,8 +508,31 @@ class FileSource(ColumnSource):
             for file in self._files()[:_HEADS]:
                 with contextlib.suppress(OSError, SourceError):  # reading the rows reports it
                     path = str(Path(root_of(self.paths), file))
-                    for batch in self.read_head(path, pa.schema([schema.field(name)])):
+                    columns = pa.schema([schema.field(name)])
+                    for batch in self._with_values(file, path, columns, functools.partial(self.read_head, path)):
                         check_unit(batch.column(0), name, option)
+
+    def _with_stated_folders(self, stated: pa.Schema) -> Self:
+        """Return the source with the columns marked that the folders hold, if there are files."""
+        try:
+            names = list_files(self.paths, self._skips)
+        except SourceError:  # a run raises it
+            return self
+        bound = self
+        if names and self.hive_partitioning is not False and not from_folders(stated):
+            bound = attrs.evolve(self, given=self._with_folders(stated, names, is_stated=True))
+        if names:
+            bound._check_unit(bound.full_schema())  # noqa: SLF001 - it is of this class
+        return bound
+
+    def _with_folders(self, columns: pa.Schema, files: list[str], *, is_stated: bool) -> pa.Schema:
+        """Return columns together with those in the names of folders."""
+        values: dict[str, set[str | None]] = {}
+        if self.hive_partitioning is not False:
+            values = values_in_folders(files, required=self.hive_partitioning is True, mixed=self.follow)
+            columns = with_folder_columns(columns, values, is_stated=is_stated, types=self.partition_filter.types())
+        self.partition_filter.check(columns, values)
+        return columns
 
     def stated_columns(self) -> pa.Schema | None:
         """Return the columns if the program states them, and they are not those of the first file."""
@@ -514,7 +580,7 @@ class FileSource(ColumnSource):
                 raise InvalidArgument(f"there is no column {name!r}", hint=hint)
 
     def _files(self) -> list[str]:
-        names = list_files(self.paths)
+        names = list_files(self.paths, self._skips)
         self._check_found(names)
         return names
 
@@ -522,7 +588,8 @@ class FileSource(ColumnSource):
         if not names and not self.follow:
             raise SourceError(
                 f"there is no file in {', '.join(self.paths)}",
-                hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files",
+                hint="check the path; names that begin with '_' or '.' are skipped; follow=True waits for files"
+                + ("; `partition_filter` skips other folders" if self._skips else ""),
             )
 
     def _check_roots(self, removed: Collection[str]) -> None:
@@ -573,7 +640,7 @@ class FileSource(ColumnSource):
             if was.is_same_file(identity):
                 if was.since and is_over(was.since, clock, self.timeout):
                     if not rows:
-                        self.check_file(path, self.drained().full_schema())
+                        self.check_file(path, self.drained().expected_in(path))
                     return Origin(name, max(rows, self.count_rows(version)), identity)
                 return Origin(name, rows, identity._replace(since=was.since))
             if self.grows and was.is_beginning_of(path, identity):
@@ -590,7 +657,7 @@ class FileSource(ColumnSource):
     def _check_new(self, version: FileVersion, clock: int | None) -> None:
         """Check the columns of a file, unless they are not known before its first line is finished."""
         if clock is None or self.is_begun(version) or (self.timeout == Duration(0) and self.count_rows(version)):
-            self.check_file(version.path, self.full_schema())
+            self.check_file(version.path, self.expected_in(version.path))
 
     def _with_rows(
         self, name: str, total: int, version: FileVersion, identity: FileIdentity, before: int, clock: int | None
@@ -624,7 +691,7 @@ class FileSource(ColumnSource):
             places = np.arange(len(times)) if known is None else np.flatnonzero(known)
             times = times[places]
             if before and not (len(places) and places[0] == 0):  # the row before the range has no clock
-                read = functools.partial(self.read_file, file_below(self.paths, origin), self.schema())
+                read = functools.partial(self._rows, origin, file_below(self.paths, origin))
                 last = last_clock_before(read, name, first, self.event_time_unit)
             if len(times):
                 steps = np.diff(times, prepend=times[0] if last is None else last)

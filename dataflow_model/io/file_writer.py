@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import SinkError
 from dataflow_model.io.json_lines import JsonLinesWriter
+from dataflow_model.io.partitioned_files import PartitionedWriter
 from dataflow_model.io.publishing import pending_directory, safe_name, sync_pending
 from dataflow_model.io.schemas import RETRACTION_FIELD
 from dataflow_model.io.shapes import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.io.file_sinks import FileSink
 
-__all__ = ["FileSinkWriter", "PendingFile"]
+__all__ = ["FileSinkWriter", "PendingFile", "PendingFolders"]
 
 _BUFFERED_ROWS: Final = 131_072
 """The maximum number of rows in a row group, and of rows that are buffered until a schema is inferred.
@@ -53,6 +54,21 @@ class PendingFile:
     dead_file: str | None
     dead_letters: int
     schema: pa.Schema | None
+
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Return the names of the pending files of rows, each with its folder below the directory."""
+        return () if self.file is None else ((self.file, ""),)
+
+
+@attrs.frozen
+class PendingFolders(PendingFile):
+    """The message of a task that has partitioned its rows, whose pending files are `parts`."""
+
+    parts: tuple[tuple[str, str], ...] = ()
+
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Return the parts."""
+        return self.parts
 
 
 class FileSinkWriter(SinkWriter):
@@ -104,8 +120,9 @@ class FileSinkWriter(SinkWriter):
             self._schema = table.schema.remove_metadata()
         for part in _parts(table):
             cast = _cast(part, self._schema)
-            if cast is not None:
-                for batch in cast.to_batches():
+            batches = [] if cast is None else cast.to_batches()
+            if cast is not None and not any(map(self._sink.misfits, batches)):
+                for batch in batches:
                     self._add(batch)
                 continue
             records = [Record(row, MIN_TIMESTAMP, GLOBAL_WINDOW, NO_FIRING) for row in part.to_pylist()]
@@ -116,25 +133,43 @@ class FileSinkWriter(SinkWriter):
         if self._schema is None:
             self._infer()
         self._flush()
-        name = None if self._file is None else self._name + self._sink.suffix
+        files = self._files()
         dead_name = None if self._dead_file is None else self._name + ".dead"
-        names = [pending for pending in (name, dead_name) if pending is not None]
+        names = [*(name for name, _ in files), *([] if dead_name is None else [dead_name])]
         with self._explained():
             for file in (self._file, self._dead_file):
                 if file is not None:
                     file.close()
             if self._sink.is_synced and names:
                 sync_pending(self._sink.path, self._commit_id, names)
-        return pickle.dumps(PendingFile(self._task_id, name, self._rows, dead_name, self._dead_letters, self._schema))
+        rest = self._rows, dead_name, self._dead_letters, self._schema
+        if self._sink.partition_by:
+            return pickle.dumps(PendingFolders(self._task_id, None, *rest, tuple(files)))
+        return pickle.dumps(PendingFile(self._task_id, files[0][0] if files else None, *rest))
 
     def abort(self) -> None:
         """Remove this task's files."""
         self._unseen, self._batches = [], []
-        for file, suffix in ((self._file, self._sink.suffix), (self._dead_file, ".dead")):
+        for file, names in ((self._file, self._files()), (self._dead_file, [(self._name + ".dead", "")])):
             if file is not None:
                 with contextlib.suppress(OSError, pa.ArrowException):  # it flushes, which may be what has failed before
                     file.close()
-                (self._directory / (self._name + suffix)).unlink(missing_ok=True)
+                for name, _ in names:
+                    (self._directory / name).unlink(missing_ok=True)
+
+    def _files(self) -> list[tuple[str, str]]:
+        """Return the names of the files of rows, each with its folder."""
+        if isinstance(self._file, PartitionedWriter):
+            return self._file.files
+        return [] if self._file is None else [(self._name + self._sink.suffix, "")]
+
+    def _opened(self) -> Any:
+        """Return the writer of the file of rows, or of several."""
+        sink, name, schema = self._sink, self._name, self._schema
+        if not sink.partition_by:
+            return sink.file_writer(self._directory / (name + sink.suffix), schema)
+        names = (lambda number: f"{name}-{number}{sink.suffix}"), sink.partition_by
+        return PartitionedWriter(sink.file_writer, self._directory, *names, schema, sink.max_open)
 
     def _infer(self) -> None:
         unseen, self._unseen = self._unseen, []
@@ -212,7 +247,7 @@ class FileSinkWriter(SinkWriter):
         with self._explained():
             if self._file is None:
                 self._directory.mkdir(parents=True, exist_ok=True)
-                self._file = self._sink.file_writer(self._directory / (self._name + self._sink.suffix), self._schema)
+                self._file = self._opened()
             for batch in pa.Table.from_batches(self._batches).combine_chunks().to_batches():
                 self._file.write_batch(batch)
         self._batches, self._buffered, self._buffered_bytes = [], 0, 0

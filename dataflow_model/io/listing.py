@@ -40,7 +40,7 @@ from dataflow_model.io.paths import root_of
 from dataflow_model.plan.natural_order import natural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 __all__ = ["FEW", "MOST_NOTICED", "SHARE", "SHARE_NOTICED", "Listing", "Watch", "list_files"]
 
@@ -94,16 +94,20 @@ class Watch:
         self._offered = 0
         self._looking = self._looked = -float("inf")
         self._each = 0.0
+        self._skips: Callable[[str], bool] | None = None
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         return type(self), ()
 
-    def look(self, paths: tuple[str, ...], *, full: bool = False) -> Listing:
+    def look(
+        self, paths: tuple[str, ...], *, full: bool = False, skips: Callable[[str], bool] | None = None
+    ) -> Listing:
         """Return the files that the paths match now.
 
         Args:
             paths: absolute paths and globs; the same ones each time.
             full: whether all files are to be examined, even if it is not their turn.
+            skips: whether a folder is left out, with whatever is in it, because of its name; the same one each time.
 
         Raises:
             SourceError: when a directory cannot be listed.
@@ -111,6 +115,7 @@ class Watch:
         start = self._clock()
         if not self._devices:
             self.absent_roots(paths)
+        self._skips = skips
         full = full or len(self._names) <= FEW
         share = SHARE_NOTICED if self._is_noticed() else SHARE
         lists_all = full or start - self._listed >= share * self._listing
@@ -177,6 +182,8 @@ class Watch:
         before, self._parts = self._parts, []
         self._seen.clear()
         for path in paths:
+            if self._skips is not None and any(map(self._skips, _folders_of(path, cut))):
+                continue
             if os.path.isfile(path):  # noqa: PTH113 - text is enough, here and below
                 self._add_file(path, cut)
             elif os.path.isdir(path):  # noqa: PTH112
@@ -203,8 +210,11 @@ class Watch:
         """Add the files below a directory."""
         folder = self._look_at(path, cut, full=full)
         self._parts.append(folder.files)
-        for name in folder.folders:
+        for name in self._not_skipped(folder.folders):
             self._add_tree(os.path.join(path, name), cut, full=full)  # noqa: PTH118
+
+    def _not_skipped(self, folders: Iterable[str]) -> Iterable[str]:
+        return folders if self._skips is None else itertools.filterfalse(self._skips, folders)
 
     def _add_matches(self, pattern: str, cut: int, *, full: bool) -> None:
         """Add the files that a glob matches, and those below the directories that it matches."""
@@ -226,13 +236,13 @@ class Watch:
             self._add_matches_below(path, rest, cut, full=full)
         folder = self._look_at(path, cut, full=full)
         if first == "**":
-            for name in folder.folders:
+            for name in self._not_skipped(folder.folders):
                 self._add_matches_below(os.path.join(path, name), parts, cut, full=full)  # noqa: PTH118
             return
         matches = re.compile(fnmatch.translate(first)).match
         if not rest:
             self._parts.append(self._matching_files(folder, first))
-        for name in (*folder.folders, *folder.links):
+        for name in self._not_skipped((*folder.folders, *folder.links)):
             if matches(name):
                 below = os.path.join(path, name)  # noqa: PTH118
                 if rest:
@@ -270,10 +280,18 @@ class Watch:
         self._matching = {place: kept for place, kept in self._matching.items() if place[0] in self._folders}
 
 
-def list_files(paths: tuple[str, ...]) -> list[str]:
+def list_files(paths: tuple[str, ...], skips: Callable[[str], bool] | None = None) -> list[str]:
     """Return the files that the paths match now, in natural order, each relative to `root_of(paths)`.
+
+    `skips` is as in `look`.
 
     Raises:
         SourceError: when a directory cannot be listed.
     """
-    return sorted(Watch().look(paths).names, key=natural)
+    return sorted(Watch().look(paths, skips=skips).names, key=natural)
+
+
+def _folders_of(path: str, cut: int) -> list[str]:
+    """Return the names of the folders in a path below the common one that are no part of a glob."""
+    folders = path[cut:].split(_SEP)
+    return [name for name in (folders if os.path.isdir(path) else folders[:-1]) if not _WILD.search(name)]  # noqa: PTH112

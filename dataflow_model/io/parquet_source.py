@@ -136,7 +136,7 @@ class ParquetSource(FileSource):
             )
             return
         stop = footer.rows if stop is None else min(stop, footer.rows)
-        full = self.full_schema()
+        full = self.expected_in(path)
         problem = self._problem(footer, full)
         if problem is not None:
             if not self.sets_aside:
@@ -206,7 +206,7 @@ class ParquetSource(FileSource):
         for field in expected:
             if field.name in types and not footer.can_fill(field):
                 return f"column {field.name!r} is {types[field.name]}, not {field.type}"
-        needed = [name for name in (self.event_time, self.processing_time) if isinstance(name, str)]
+        needed = [name for name in (self.event_time, self.processing_time) if name in expected.names]
         missing = [name for name in needed if name not in types]
         if not missing and types.keys().isdisjoint(expected.names):
             missing = expected.names
@@ -254,7 +254,7 @@ def _footer(version: FileVersion) -> _Footer:
     try:
         with _opened(version.path) as file:
             metadata = file.metadata
-            schema = settled(without_views(file.schema_arrow))
+            schema = pa.schema([field.remove_metadata() for field in settled(without_views(file.schema_arrow))])
             groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             int96: frozenset[str] = frozenset()
             if any(pa.types.is_timestamp(kind) for kind in schema.types):

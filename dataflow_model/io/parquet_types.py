@@ -26,7 +26,7 @@ def settled(schema: pa.Schema) -> pa.Schema:
         >>> settled(pa.schema([pa.field("carrier", pa.dictionary(pa.int8(), pa.string()), nullable=False)]))
         carrier: dictionary<values=string, indices=int32, ordered=0>
     """
-    return pa.schema([pa.field(field.name, _settled(field.type)) for field in schema])
+    return pa.schema([pa.field(field.name, _settled(field.type), metadata=field.metadata) for field in schema])
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:

@@ -235,7 +235,8 @@ def _rename(path: str, pending: Path, files: Sequence[tuple[str, str]]) -> None:
 
 def _sync_names(path: str, files: Sequence[tuple[str, str]]) -> None:
     """Sync the final names to disk."""
-    for directory in sorted({Path(path), *(Path(path, name).parent for _, name in files)}, reverse=True):
+    parents = {parent for _, name in files for parent in Path(name).parents}
+    for directory in sorted({Path(path), *(Path(path, parent) for parent in parents)}, reverse=True):
         _sync(directory)
 
 

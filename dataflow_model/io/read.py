@@ -151,6 +151,8 @@ class ReadFiles(ReadRows[ResultT]):
         on_missing: OnMissing | None = None,
         schema: pa.Schema | None = None,
         row_type: type[Any] | None = None,
+        hive_partitioning: bool | None = None,
+        partition_filter: Sequence[tuple[str, str, Any]] | None = None,
         **options: Unpack[WatermarkOptions],
     ) -> None:
         check_arguments(type(self), options)
@@ -168,6 +170,8 @@ class ReadFiles(ReadRows[ResultT]):
             watermark_origins=origins,
             follow=follow,
             on_missing=on_missing,
+            hive_partitioning=hive_partitioning,
+            partition_filter=partition_filter,
         )
         typed_rows = None if row_type is None else checked_row_type(row_type, schema)
         if typed_rows is None:
@@ -215,6 +219,8 @@ class FileOptions(WatermarkOptions, total=False):
     watermark: WatermarkEstimator | DurationLike | None
     follow: bool
     on_missing: OnMissing | None
+    hive_partitioning: bool | None
+    partition_filter: Sequence[tuple[str, str, Any]] | None
 
 
 class SchemaOptions(FileOptions, total=False):
@@ -256,6 +262,14 @@ class ReadParquet(ReadFiles[ResultT]):
             and their types are as for `schema_from_type`; a `datetime` is an instant. The integers of a file may have
             fewer bits, and its timestamps other units, unless files are followed. A row with null in a field whose type
             does not include `None`, or that the class rejects, is a bad row.
+        hive_partitioning: whether names of folders such as `dt=2024-05-01/hour=3` below the given path hold columns. By
+            default they do if all files lie in folders of the same columns; files in different ones are rejected.
+            Without a type in the files or in `schema`, a column holds whole numbers, dates or text; with a leading
+            zero, as in `hour=03`, numbers are text. The types are decided once, and a row is a bad row if its folder
+            does not fit them or the row itself says something else. With `schema`, only the columns in it are read.
+        partition_filter: conditions on these columns that all have to be met, such as `[("dt", ">=", "2024-05-01"),
+            ("hour", "in", [0, 12])]`; folders that do not meet them are neither listed nor opened. A condition
+            compares text, whole numbers or dates with `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`.
         watermark_origin: the column that names the partition of the input that a row belongs to, or `"file"`. Each
             partition then has its own watermark, and the source's watermark is the lowest of them. By default the whole
             source is one partition.
@@ -691,7 +705,7 @@ class _ReadLines(ReadFiles[PCollection]):
     ) -> None:
         self._encoding = encoding
         self._line_timeout = _checked_timeout(line_timeout)
-        super().__init__(path, schema=LINES, **options)
+        super().__init__(path, schema=LINES, hive_partitioning=False, **options)
 
     def _source_type(self) -> Callable[..., FileSource]:
         return functools.partial(TextSource, encoding=self._encoding)

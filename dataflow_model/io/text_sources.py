@@ -90,6 +90,12 @@ class CsvSource(LinesOfRows):
         files = super().contents
         return files if self.options.zone is None else f"{files} with local times of {self.options.zone}"
 
+    def own_columns(self, path: str, folders: pa.Schema) -> pa.Schema:
+        """Return the columns that the header also names."""
+        version = FileVersion.of(path)
+        names = _names(version, options_of(version, self.options))
+        return pa.schema([field for field in folders if field.name in names])
+
     def file_schema(self, path: str) -> pa.Schema | None:
         """Infer the types from the first 16,384 rows.
 

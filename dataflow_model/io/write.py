@@ -102,11 +102,17 @@ class WriteParquet(WriteColumns):
             columns, a column of nulls becomes text, and a later row that does not fit is a dead letter.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
         if_exists: what to do with what is in the directory, `"error"`, `"add"` or `"replace"`; see above.
+        partition_by: the column or columns whose values name the folder of a row, such as `dt=2024-05-01/hour=3/`, and
+            are not in its files: text, whole numbers, dates or booleans. Null is `__HIVE_DEFAULT_PARTITION__`. A row
+            with empty text there is a dead letter, since it would be read as null.
+        max_open: the maximum number of files that a task has open at a time; beyond it, the file of the folder that was
+            not written to for longest is closed, and further rows for that folder go to another file.
 
     Raises:
         SinkError: by `run()`, if the directory cannot be written, or has output of another run or other files.
         PlanError: by `run()`, for a stream with `if_exists="replace"`.
-        InvalidArgument: if the rows already have a column with the name of an added one.
+        InvalidArgument: if the rows already have a column with the name of an added one, or if `partition_by` names a
+            column that does not exist, has another type, or is the only one that is left.
 
     Source: Beam's `WriteToParquet`.
 
@@ -126,8 +132,19 @@ class WriteParquet(WriteColumns):
         schema: pa.Schema | None = None,
         panes: bool = False,
         if_exists: Literal["error", "add", "replace"] = "error",
+        partition_by: str | Sequence[str] = (),
+        max_open: int = 64,
     ) -> None:
-        super().__init__(ParquetSink(path=path, schema=schema, panes=panes, if_exists=if_exists, label="WriteParquet"))
+        sink = ParquetSink(
+            path=path,
+            schema=schema,
+            panes=panes,
+            if_exists=if_exists,
+            partition_by=partition_by,
+            max_open=max_open,
+            label="WriteParquet",
+        )
+        super().__init__(sink)
 
 
 @with_label_hints()
@@ -159,8 +176,19 @@ class WriteJson(WriteColumns):
         panes: bool = False,
         suffix: str = ".json",
         if_exists: Literal["error", "add", "replace"] = "error",
+        partition_by: str | Sequence[str] = (),
+        max_open: int = 64,
     ) -> None:
-        sink = JsonSink(path=path, schema=schema, panes=panes, suffix=suffix, if_exists=if_exists, label="WriteJson")
+        sink = JsonSink(
+            path=path,
+            schema=schema,
+            panes=panes,
+            suffix=suffix,
+            if_exists=if_exists,
+            partition_by=partition_by,
+            max_open=max_open,
+            label="WriteJson",
+        )
         super().__init__(sink)
 
 
@@ -173,7 +201,7 @@ class WriteCsv(WriteColumns):
     `null_values=[null]` reads the same rows.
 
     Args:
-        path, schema, panes, if_exists: as in `WriteParquet`.
+        path, schema, panes, if_exists, partition_by, max_open: as in `WriteParquet`.
         header: whether the first line of each file names the columns.
         delimiter: between two values, one ASCII character.
         null: the text for null, never quoted.
@@ -219,6 +247,8 @@ class WriteCsv(WriteColumns):
         escape_formulas: bool = False,
         suffix: str = ".csv",
         if_exists: Literal["error", "add", "replace"] = "error",
+        partition_by: str | Sequence[str] = (),
+        max_open: int = 64,
     ) -> None:
         if quoting not in {"needed", "all"}:
             raise InvalidArgument(
@@ -241,6 +271,8 @@ class WriteCsv(WriteColumns):
             escapes_formulas=escapes,
             suffix=suffix,
             if_exists=if_exists,
+            partition_by=partition_by,
+            max_open=max_open,
             label="WriteCsv",
         )
         super().__init__(sink)

@@ -152,10 +152,11 @@ def test_partitions_are_files_that_are_not_ours_and_hidden_files_and_other_folde
     (tmp_path / "checkpoint").mkdir()
     run(dm.LocalRunner(), writing(tmp_path, [1]), until=None)
     (tmp_path / "year=2013").mkdir()
+    (tmp_path / "year=2013" / "theirs.json").touch()
     shutil.rmtree(tmp_path / "checkpoint")
     for file in tmp_path.glob("part-*"):
         file.unlink()
-    with pytest.raises(SinkError, match="'year=2013'"):
+    with pytest.raises(SinkError, match=r"'year=2013/theirs\.json'"):
         run(dm.LocalRunner(), writing(tmp_path, [1]), until=None)
 
 
