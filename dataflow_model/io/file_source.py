@@ -245,7 +245,8 @@ class FileSource(ColumnSource):
         schema = None
         with contextlib.suppress(SourceError):  # whoever reads it reports that it cannot be read
             schema = self.file_schema(path)
-        return pa.schema([] if schema is None else [field for field in schema if field.name in folders.names])
+        names = set(folders.names)
+        return pa.schema([] if schema is None else [field for field in schema if field.name in names])
 
     # ---------------------------------------------------------------------------------------------- ColumnSource
 
@@ -290,7 +291,7 @@ class FileSource(ColumnSource):
             suspects = self._compared.new | set(suspects)
         finished = self._unfinished.finished(known, clock, self.timeout) if self.grows else set()
         if finished:
-            suspects = [*suspects, *(name for name in finished if name in listing.names)]
+            suspects = [*suspects, *(finished & listing.names.keys())]
         for name in suspects:
             before = known.get(name)
             version = None if before is None or name in finished else before.version

@@ -116,7 +116,8 @@ def with_folder_columns(
     """
     fields = [field.with_metadata(_MARK) if field.name in values else field for field in columns]
     if not is_stated:
-        new = [name for name in values if name not in columns.names]
+        present = set(columns.names)
+        new = [name for name in values if name not in present]
         fields += [pa.field(name, _type_of(values[name], types.get(name)), metadata=_MARK) for name in new]
     if values and len(fields) == sum(field.name in values for field in fields):
         raise InvalidArgument(
@@ -156,7 +157,8 @@ class FolderColumns:
         if not expected and not required and "=" not in file:
             return None
         pairs = _pairs(os.path.dirname(file))  # noqa: PTH120
-        found = [name for name, _ in pairs if not is_stated or name in columns.names]
+        present = set(columns.names)
+        found = [name for name, _ in pairs if not is_stated or name in present]
         names = expected or (found if is_stated else [])
         problem = None
         if sorted(found) != sorted(names) or (required and not pairs):
@@ -177,7 +179,8 @@ class FolderColumns:
             own: the columns of the folders that the file has too, with their types there.
             read: reads columns of the file.
         """
-        wanted = [field for field in columns if field.name not in self.fields.names]
+        in_folders = set(self.fields.names)
+        wanted = [field for field in columns if field.name not in in_folders]
         own = own if self.problem is None else pa.schema([])
         if not wanted and not len(own):
             wanted = [self.others.field(0)]  # Arrow keeps no number of rows without columns

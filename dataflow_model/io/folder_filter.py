@@ -79,7 +79,7 @@ class FolderFilter:
 
     def check(self, columns: pa.Schema, names: Iterable[str]) -> None:
         """Raise `InvalidArgument` for a condition on another column than those of the folders, or of another type."""
-        names = list(names)
+        names, present = list(names), set(columns.names)
         for name, value in self._operands():
             if name not in names:
                 raise InvalidArgument(
@@ -88,7 +88,7 @@ class FolderFilter:
                     if names
                     else "no file lies in folders such as dt=2024-05-01; filter the rows with dm.Filter(…)",
                 )
-            if name not in columns.names:
+            if name not in present:
                 continue
             kind = columns.field(name).type
             if not _suits(value, kind):

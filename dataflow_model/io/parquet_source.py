@@ -206,14 +206,14 @@ class ParquetSource(FileSource):
         for field in expected:
             if field.name in types and not footer.can_fill(field):
                 return f"column {field.name!r} is {types[field.name]}, not {field.type}"
-        needed = [name for name in (self.event_time, self.processing_time) if name in expected.names]
+        asked = set(expected.names)
+        needed = [name for name in (self.event_time, self.processing_time) if isinstance(name, str) and name in asked]
         missing = [name for name in needed if name not in types]
         if not missing and types.keys().isdisjoint(expected.names):
             missing = expected.names
         if missing:
             is_twice = missing[0] in footer.schema.names
             return f"it has {'two columns' if is_twice else 'no column'} {missing[0]!r}"
-        asked = set(expected.names)
         return next((f"it has two columns {name!r}" for name in _repeated(footer.schema) if name in asked), None)
 
 

@@ -57,8 +57,9 @@ def checked_names(value: Any) -> tuple[str, ...]:
 
 def check_columns(names: Sequence[str], schema: pa.Schema, label: str) -> None:
     """Raise `InvalidArgument` unless rows can be partitioned by some of their columns."""
+    present = set(schema.names)
     for name in names:
-        if name not in schema.names:
+        if name not in present:
             raise InvalidArgument(
                 f"{label!r} has partition_by={list(names)}, but its rows have no column {name!r}",
                 hint=f"the columns are {', '.join(schema.names)}",

@@ -136,6 +136,30 @@ def test_a_row_that_says_nothing_has_what_its_folder_says(kind: str, tmp_path: P
     assert [row["day"] for row in collected(kind, tmp_path)] == [5, 5]
 
 
+@pytest.mark.parametrize("stated", [False, True], ids=["inferred", "stated"])
+def test_parquet_types_may_differ_between_partitions(tmp_path: Path, stated: bool) -> None:
+    put(tmp_path / "day=1", [{"n": 1, "x": 1, "day": 1}])
+    put(tmp_path / "day=2", [{"n": 2, "x": 2.0}, {"n": 3, "x": 2.5}])
+    put(tmp_path / "day=3", [{"n": 4, "x": 3, "day": "3"}, {"n": 5, "x": 4, "day": "4"}])
+    schema = pa.schema({"n": pa.int64(), "x": pa.int64(), "day": pa.int64()}) if stated else None
+    rows, reasons = with_letters(tmp_path, schema=schema)
+    assert [(row["n"], row["day"]) for row in rows] == [(1, 1), (2, 2), (4, 3)]
+    assert [reason.partition(": ")[2] for reason in sorted(reasons)] == [
+        "column 'x' is int64 and cannot hold 2.5",
+        "column 'day' holds '4' in the file, but its folder says '3'",
+    ]
+
+
+@FORMATS
+def test_a_unit_that_times_in_the_names_of_folders_do_not_have_is_rejected(kind: str, tmp_path: Path) -> None:
+    put(tmp_path / "at=1709315512", [{"n": 1}], kind)
+    with pytest.raises(InvalidArgument, match="event_time_unit"):
+        READERS[kind](tmp_path, event_time="at")
+    with pytest.raises(InvalidArgument, match="event_time_unit"):
+        READERS[kind](tmp_path, event_time="at", schema=pa.schema({"n": pa.int64(), "at": pa.int64()}))
+    assert collected(kind, tmp_path, event_time="at", event_time_unit="s") == [{"n": 1, "at": 1709315512}]
+
+
 def test_files_in_folders_of_different_columns_are_rejected(tmp_path: Path) -> None:
     put(tmp_path / "dt=2024-05-01", [{"n": 1}])
     put(tmp_path, [{"n": 2}])
