@@ -346,7 +346,7 @@ class ParquetSink(FileSink):
             for name, _ in message.files()
         ]
         common = pa.schema([field for field in common if field.name not in self.partition_by])
-        for file in narrow_files:
+        for file in filter(Path.exists, narrow_files):
             wide = file.with_name(file.name + ".wide")
             with pq.ParquetFile(file) as narrow, pq.ParquetWriter(wide, common) as writer:
                 for group in range(narrow.num_row_groups):

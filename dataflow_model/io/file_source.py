@@ -21,6 +21,7 @@ from dataflow_model.io.file_identity import (
     has_status,
     is_missing,
     missing,
+    unfinished_since,
     unreadable,
 )
 from dataflow_model.io.folder_alarm import FolderAlarm
@@ -343,6 +344,10 @@ class FileSource(ColumnSource):
     def is_missing(self, origin: str) -> bool:
         """Return whether there is no file of this name any more."""
         return is_missing(file_below(self.paths, origin))
+
+    def awaits_more(self, version: tuple[int | str, ...] | None) -> bool:
+        """Return whether a file ends with a line that is waited for."""
+        return unfinished_since(version) > 0
 
     def check_may_skip(self, origin: str, rows: int) -> None:
         """Log that a file which has disappeared is skipped, or raise `SourceError` according to `on_missing`."""

@@ -450,6 +450,15 @@ class ColumnSource(RowSource):
         del origin
         return False
 
+    def awaits_more(self, version: tuple[int | str, ...] | None) -> bool:
+        """Return whether an origin all of whose rows have been read holds the beginning of another one.
+
+        Args:
+            version: of the origin, as it was listed.
+        """
+        del version
+        return False
+
     def check_may_skip(self, origin: str, rows: int) -> None:
         """Raise `SourceError` if the unread rows of an origin that has disappeared must not be skipped.
 

@@ -29,7 +29,7 @@ def write(folder: Path, name: str, *rows: tuple[int, int]) -> None:
     folder.mkdir(exist_ok=True)
     lines = [{"at": at * SECOND, "seen": seen * SECOND, "centre": name} for at, seen in rows]
     fresh = folder / f"_{name}"
-    fresh.write_text("\n".join(map(json.dumps, lines)))
+    fresh.write_text("".join(json.dumps(line) + "\n" for line in lines))
     fresh.rename(folder / name)
 
 
@@ -163,6 +163,30 @@ def test_files_that_are_listed_and_not_read_hold_the_watermark(tmp_path: Path) -
     assert [low_after_a_step() for _ in range(3)] == [40, 40, 50]  # b, though it is read first, is the newer one
     stream.step(drain=True)
     assert stream.progress()["watermarks"]["Inject.rows"] == dm.MAX_TIMESTAMP
+
+
+def test_a_file_whose_last_line_is_not_finished_holds_the_watermark(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    write(folder, "a.json", (11, 0))
+    stream = Streamed(telling(dm.FileInjector(rows(folder, follow=True), created=of_name)).build, tmp_path, rows=5)
+
+    def low_after_a_step() -> int:
+        stream.step()
+        watermark: int = stream.progress()["watermarks"]["Inject.rows"]
+        return watermark // SECOND
+
+    folder.joinpath("010.json").write_text(folder.joinpath("a.json").read_text() + '{"at": 1200')
+    folder.joinpath("a.json").unlink()
+    write(folder, "020.json", (21, 0))
+    assert [low_after_a_step() for _ in range(2)] == [10, 10]
+    with folder.joinpath("010.json").open("a") as file:
+        file.write('0000, "seen": 0, "centre": "a"}\n')
+    assert low_after_a_step() == 20
+    folder.joinpath("030.json").write_text('{"at": 31')
+    assert low_after_a_step() == 30
+    folder.joinpath("030.json").unlink()
+    write(folder, "040.json", (41, 0))
+    assert low_after_a_step() == 40
 
 
 @pytest.mark.slow

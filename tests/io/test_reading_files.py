@@ -283,8 +283,16 @@ def test_a_declared_type_is_that_of_the_rows_beside_dead_letters(files: dict[str
             "`processing_time` names the column 'clock'",
         ),
         ({"event_time": 5}, InvalidType, "must be a column's name, dm.ARRIVAL or None, got 5"),
-        ({"event_time": "at", "watermark": "5 min"}, InvalidType, "`watermark` must be an estimator, got '5 min'"),
-        ({"event_time": "at", "watermark": BoundedOutOfOrderness}, InvalidType, "must be an estimator, got <class "),
+        (
+            {"event_time": "at", "watermark": [5]},
+            InvalidType,
+            "`watermark` must be an estimator or a duration, got \\[5\\]",
+        ),
+        (
+            {"event_time": "at", "watermark": BoundedOutOfOrderness},
+            InvalidType,
+            "must be an estimator or a duration, got <class ",
+        ),
         ({"event_time": "at", "partitions": 5}, InvalidType, r"`partitions` must be a list of names, got 5\nHint: "),
         ({"event_time": "at", "schema": {"at": int}}, InvalidType, "must be a pyarrow.Schema"),
     ],

@@ -61,8 +61,8 @@ class StoppedSpark(StoppedFolder):
     def opened(self) -> dict[str, Any]:
         """Go through the steps of a start up to the query, and return what they have read."""
 
-        def stop_here(_: Any, checkpoint: Checkpoint, program: Program, packed: Any) -> None:
-            del packed
+        def stop_here(_: Any, checkpoint: Checkpoint, program: Program, *rest: Any) -> None:
+            del rest
             raise _Opened(checkpoint, program)
 
         with pytest.MonkeyPatch.context() as patched:

@@ -307,7 +307,8 @@ class Feed:
         finished = []
         for read in self.reads:
             before, after = Followed.of(start, read.label), Followed.of(end, read.label)
-            names = after.completed + [
+            names = [name for name in after.completed if not _awaits_more(read, after.version(name))]
+            names += [
                 name
                 for name, total in after.totals.items()
                 if after.place_of(name) >= total
@@ -318,6 +319,12 @@ class Feed:
                 for name, total in before.totals.items()
                 if before.place_of(name) < total and name not in after.totals and name not in after.done
             ]
+            if before.done is not after.done:
+                names += [
+                    name
+                    for name in sorted(before.done.keys() - after.done.keys() - after.totals.keys())
+                    if _awaits_more(read, before.version(name))
+                ]
             if names:
                 finished.append((read.label, tuple(names)))
         return tuple(finished)
@@ -398,3 +405,8 @@ def _store(end: Offset, label: str, followed: Followed) -> None:
 def _by_source(offset: Offset) -> dict[str, dict[str, Any]]:
     """Return an offset for access to the keys in `BY_SOURCE` by name."""
     return cast("dict[str, dict[str, Any]]", offset)
+
+
+def _awaits_more(read: Read, version: tuple[int | str, ...] | None) -> bool:
+    source = read.source.as_columns
+    return source is not None and source.awaits_more(version)
