@@ -202,8 +202,7 @@ def test_a_stream_creates_instances_too(tmp_path: Path) -> None:
     as_text = dm.Map(lambda row: f"{type(row).__name__} {row.carrier}").with_output_types(str)
     _ = rows | as_text | "rows" >> dm.io.WriteText(tmp_path / "rows")
     _ = bad | dm.Map(lambda letter: letter.reason).with_output_types(str) | dm.io.WriteText(tmp_path / "bad")
-    result = p.run()
-    result.drain()
+    p.run(until="drained").wait_until_finish()
     assert lines(tmp_path / "rows") == ["Named ", "Named UA"]  # an empty value of a text column is empty text
     [reason] = lines(tmp_path / "bad")
     assert "column 'delay' is int64 and cannot hold 'x'" in reason
