@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.dofn import DeadLetter
     from dataflow_model.plan.graph import Plan
     from dataflow_model.plan.sources import Source
+    from dataflow_model.plan.time_units import TimeUnit
     from dataflow_model.plan.watermark_origins import WatermarkOrigins
     from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
 
@@ -114,6 +115,7 @@ def _first_rows(source: Source, rows: int | None) -> Source:
             bound.watermark,
             bound.watermark_origins,
             bound.id_columns,
+            bound.event_time_unit,
         )
     if elements is not None:
         times = None if elements.event_times is None else elements.event_times[:rows]
@@ -132,6 +134,7 @@ class _FirstRows(ColumnSource):
     watermark: WatermarkEstimator
     watermark_origins: WatermarkOrigins
     id_columns: tuple[str, ...]
+    event_time_unit: TimeUnit | None
 
     def origins(self) -> list[Origin]:
         """Return the origins that contain the first rows."""

@@ -16,7 +16,9 @@ from hypothesis import given
 import dataflow_model as dm
 from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.plan.columns import instants
+from dataflow_model.plan.sampling import sample_of
 from dataflow_model.plan.time_units import check_unit, in_micros
+from tests.support.pipelines import run, streaming
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,3 +153,32 @@ def test_the_replay_clock_has_the_same_unit(tmp_path: Path) -> None:
     clock = source.columns_of(batch).clock
     assert clock is not None
     assert clock.tolist() == [1_000_000_000, 1_000_000_000, 1_002_000_000]
+
+
+def test_the_clock_near_a_row_of_a_sample_is_in_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("at,n\n1709315512,1\nx,2\n1709315514,3\n")
+    columns = pa.schema({"at": pa.int64(), "n": pa.int64()})
+    read = dm.io.ReadCsv(path, event_time="at", processing_time="at", event_time_unit="s", schema=columns)
+    p = dm.Pipeline()
+    rows, _ = p | "rows" >> read.with_exception_handling()
+    source = sample_of(p.plan(), rows.ref, 5)["rows"].source.as_columns
+    assert source.clock_near("rows.csv", 1) == 1_709_315_512_000_000
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_the_times_of_a_dataframe_are_in_the_unit(spark: Any, tmp_path: Path, unit: TimeUnit) -> None:
+    seconds = [int(MOMENT.timestamp()) + 60 * n for n in range(3)]
+    numbers = [(second * PER_SECOND[unit], n) for n, second in enumerate(seconds)]
+    frame = spark.createDataFrame(numbers, "at long, n long")
+
+    def build(p: dm.Pipeline) -> None:
+        read = dm.io.ReadDataFrame(frame, event_time="at", processing_time="at", event_time_unit=unit)
+        _ = p | "rows" >> read | dm.Map(lambda row: row.n) | "out" >> dm.io.Collect()
+
+    for runner in (dm.SparkRunner(spark), streaming(spark, tmp_path / "checkpoint", shards=1)):
+        records = run(runner, build).collected("out")
+        assert sorted((record.value, int(record.event_time)) for record in records) == [
+            (n, second * 10**6) for n, second in enumerate(seconds)
+        ], runner

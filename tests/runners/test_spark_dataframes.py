@@ -280,7 +280,6 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_and_the_dead_
     assert {record.pane.timing for record in result.collected("sums")} >= {dm.PaneTiming.EARLY, dm.PaneTiming.LATE}
 
 
-@pytest.mark.xfail(strict=True, reason="a stream orders the origins of a DataFrame by plain text, a job naturally")
 def test_rows_of_one_moment_are_ordered_by_the_names_of_their_origins_in_a_job_and_in_a_stream(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataflow_model.errors import SessionStopped
 from dataflow_model.plan.columns import instants
 from dataflow_model.plan.features import Feature
+from dataflow_model.plan.natural_order import natural
 from dataflow_model.plan.nodes import Read
 from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.time_units import TimeUnit
 
 __all__ = ["MOST_BYTES", "CollectedSource", "collect_bounded", "numbered_columns"]
 
@@ -48,6 +50,7 @@ class CollectedSource(ColumnSource):
     watermark_origins: WatermarkOrigins = EVERYTHING
     is_bounded: bool = True
     id_columns: tuple[str, ...] = ()
+    event_time_unit: TimeUnit | None = None
 
     def origins(self) -> list[Origin]:
         """Return the only origin."""
@@ -123,6 +126,7 @@ def _collected(node: Any, directory: str) -> Any:
         watermark=source.watermark,
         watermark_origins=source.watermark_origins,
         id_columns=source.id_columns,
+        event_time_unit=source.event_time_unit,
     )
     return attrs.evolve(node, source=kept)
 
@@ -139,14 +143,15 @@ def _size(frame: DataFrame) -> int:
 def _sorted(table: pa.Table, source: DataFrameSource) -> pa.Table:
     """Return the rows in the order in which they were observed, as far as columns determine it.
 
-    Origins are ordered by their names, as everywhere: 10 is before 9.
+    Origins are in natural order of their names, as everywhere: 9 is before 10.
     """
     keys: dict[str, Any] = {}
     if source.processing_time is not None:
-        clock, known = instants(table[source.processing_time].combine_chunks())
+        clock, known = instants(table[source.processing_time].combine_chunks(), source.event_time_unit)
         keys["clock"] = pa.array(clock, mask=None if known is None else ~known)
     if source.origin is not None:
-        keys["origin"] = pa.array(map(str, values_of(table[source.origin].combine_chunks())), pa.string())
+        names = map(str, values_of(table[source.origin].combine_chunks()))
+        keys["origin"] = pa.array(map(natural, names), pa.string())
     if source.sequence is not None:
         keys["sequence"] = table[source.sequence]
     if not keys:
