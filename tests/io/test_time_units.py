@@ -162,8 +162,8 @@ def test_the_clock_near_a_row_of_a_sample_is_in_the_unit(tmp_path: Path) -> None
     read = dm.io.ReadCsv(path, event_time="at", processing_time="at", event_time_unit="s", schema=columns)
     p = dm.Pipeline()
     rows, _ = p | "rows" >> read.with_exception_handling()
-    source = sample_of(p.plan(), rows.ref, 5)["rows"].source.as_columns
-    assert source.clock_near("rows.csv", 1) == 1_709_315_512_000_000
+    node: Any = sample_of(p.plan(), rows.ref, 5)["rows"]
+    assert node.source.as_columns.clock_near("rows.csv", 1) == 1_709_315_512_000_000
 
 
 @pytest.mark.spark
