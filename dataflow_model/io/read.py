@@ -20,9 +20,10 @@ from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator, check_estimator
 from dataflow_model.time import Duration, DurationLike, duration
-from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
+from dataflow_model.transforms.dead_letters import WithDeadLetters
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.endpoints import Read
+from dataflow_model.transforms.output_tags import check_dead_letters
 from dataflow_model.transforms.pcollection import PBegin, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten

@@ -15,8 +15,9 @@ from dataflow_model.time import Duration, duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.element_bytes import hash_of
 from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.output_tags import check_dropped
 from dataflow_model.transforms.pairs import Values
-from dataflow_model.transforms.pardo import ParDo, check_dropped
+from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.counts import size_in_bytes

@@ -13,7 +13,7 @@ from dataflow_model.transforms.dropped import restored
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import GroupByKey
 from dataflow_model.transforms.inputs import common_strategy
-from dataflow_model.transforms.pardo import check_dropped
+from dataflow_model.transforms.output_tags import check_dropped
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 from dataflow_model.values import as_pair

@@ -20,7 +20,7 @@ from dataflow_model.transforms.combiner_forms import Combiner
 from dataflow_model.transforms.dropped import key_alone, restored
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey
-from dataflow_model.transforms.pardo import check_dropped
+from dataflow_model.transforms.output_tags import check_dropped
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.typehints import tuple_of, without_none
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, UserCodeError, explain
-from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.typevars import ResultT
+from dataflow_model.transforms.output_tags import check_dead_letters
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.windowing import WindowFn
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
-__all__ = ["DeadLetters", "WithDeadLetters", "check_dead_letters", "check_tags", "limit"]
+__all__ = ["DeadLetters", "WithDeadLetters", "check_tags", "limit"]
 
 _SHARE: Final = "use threshold=0.01, for example, if up to one element in a hundred may fail"
 
@@ -75,24 +75,6 @@ class WithDeadLetters(tuple[ResultT, PCollection[DeadLetter]]):  # noqa: SLOT001
                 hint = "unpack the pair: good, bad = …; of several good outputs, use those of good"
                 raise AttributeError(explain(text, hint=hint), name=None, obj=None)
             return self[place]
-
-
-def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
-    """Raise unless dead letters can have a tag beside the main output and the others.
-
-    Raises:
-        InvalidArgument: for the tag of another output.
-        InvalidType: for a tag that is not text.
-    """
-    if not isinstance(tag, str):
-        raise InvalidType(
-            f"the tag of dead letters must be text, got {tag!r}", hint="use .with_exception_handling('failed')"
-        )
-    if tag == nodes.MAIN or tag in others:
-        raise InvalidArgument(
-            f"the dead letters need a tag that no other output has, got {tag!r}",
-            hint="use .with_exception_handling('failed'), for example",
-        )
 
 
 def check_tags(tag: str, main_tag: object) -> None:

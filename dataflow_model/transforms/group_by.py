@@ -13,11 +13,11 @@ from dataflow_model.plan.rows import field_getter, named_row_type
 from dataflow_model.plan.spellings import with_spellings
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn
-from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
+from dataflow_model.transforms.dead_letters import WithDeadLetters
 from dataflow_model.transforms.dropped import restored, value_alone
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.grouping import CombinePerKey, GroupByKey
-from dataflow_model.transforms.pardo import check_dropped
+from dataflow_model.transforms.output_tags import check_dead_letters, check_dropped
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted
 from dataflow_model.transforms.together import SideBySide

@@ -11,12 +11,13 @@ from dataflow_model.plan.typevars import ElementT, InputT, InputT_contra, KeyT, 
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.associative import as_combine_fn, user_function
 from dataflow_model.transforms.code_names import code_name
-from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
+from dataflow_model.transforms.dead_letters import WithDeadLetters
 from dataflow_model.transforms.dropped import restored, value_alone
 from dataflow_model.transforms.elementwise import Map
 from dataflow_model.transforms.hot_keys import checked_fanout, combine_in_parts
+from dataflow_model.transforms.output_tags import check_dead_letters, check_dropped
 from dataflow_model.transforms.pairs import Values
-from dataflow_model.transforms.pardo import check_dropped, with_further
+from dataflow_model.transforms.pardo import with_further
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted

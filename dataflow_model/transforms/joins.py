@@ -18,7 +18,8 @@ from dataflow_model.transforms.dropped import restored
 from dataflow_model.transforms.elementwise import FlatMap, Map
 from dataflow_model.transforms.inputs import common_strategy
 from dataflow_model.transforms.interval_joins import Distance, JoinWithin
-from dataflow_model.transforms.pardo import ParDo, check_dropped
+from dataflow_model.transforms.output_tags import check_dropped
+from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten

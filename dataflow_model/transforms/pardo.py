@@ -17,7 +17,8 @@ from dataflow_model.plan.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.time import Duration
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name, shown_arguments
-from dataflow_model.transforms.dead_letters import DeadLetters, WithDeadLetters, check_dead_letters, limit
+from dataflow_model.transforms.dead_letters import DeadLetters, WithDeadLetters, limit
+from dataflow_model.transforms.output_tags import check_dead_letters, check_dropped
 from dataflow_model.transforms.pcollection import OutputTuple, PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.side_inputs import resolve
@@ -26,32 +27,14 @@ from dataflow_model.transforms.vectorized import check_vectorized, columns_given
 from dataflow_model.triggers.percentiles import check_named_percentiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Concatenate
 
     from dataflow_model.plan.dropped import Dropped
     from dataflow_model.time import DurationLike
     from dataflow_model.windowing import WindowFn
 
-__all__ = ["ParDo", "check_dropped", "checked_function", "checked_horizon", "with_further"]
-
-
-def check_dropped(tag: object, others: Collection[str] = ()) -> None:
-    """Raise unless dropped elements can have a tag beside the main output and the others.
-
-    Raises:
-        InvalidArgument: for the tag of another output.
-        InvalidType: for a tag that is not text.
-    """
-    if not isinstance(tag, str):
-        raise InvalidType(
-            f"the tag of dropped elements must be text, got {tag!r}", hint="use .with_dropped_output('too late')"
-        )
-    if tag == nodes.MAIN or tag in others:
-        raise InvalidArgument(
-            f"the dropped elements need a tag that no other output has, got {tag!r}",
-            hint="use .with_dropped_output('too late'), for example",
-        )
+__all__ = ["ParDo", "checked_function", "checked_horizon", "with_further"]
 
 
 def with_further(result: Any, further: Iterable[Any]) -> Any:

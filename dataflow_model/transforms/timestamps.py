@@ -11,12 +11,13 @@ from dataflow_model.plan.parameters import check_takes_element
 from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import CallsUser, code_name
-from dataflow_model.transforms.dead_letters import WithDeadLetters, check_dead_letters
+from dataflow_model.transforms.output_tags import check_dead_letters
 from dataflow_model.transforms.pardo import ParDo, checked_horizon
 from dataflow_model.transforms.ptransform import KeepsElements, PTransform
 
 if TYPE_CHECKING:
     from dataflow_model.time import DurationLike, EventTime, InstantLike
+    from dataflow_model.transforms.dead_letters import WithDeadLetters
     from dataflow_model.transforms.functions import Function
     from dataflow_model.transforms.pcollection import PCollection
 

@@ -1,0 +1,42 @@
+"""The tags of the outputs that a transform has beside its main one: those of dead letters and of dropped elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["check_dead_letters", "check_dropped"]
+
+
+def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
+    """Raise unless dead letters can have a tag beside the main output and the others.
+
+    Raises:
+        InvalidArgument: for the tag of another output.
+        InvalidType: for a tag that is not text.
+    """
+    _check(tag, others, "dead letters", ".with_exception_handling('failed')")
+
+
+def check_dropped(tag: object, others: Collection[str] = ()) -> None:
+    """Raise unless dropped elements can have a tag beside the main output and the others.
+
+    Raises:
+        InvalidArgument: for the tag of another output.
+        InvalidType: for a tag that is not text.
+    """
+    _check(tag, others, "dropped elements", ".with_dropped_output('too late')")
+
+
+def _check(tag: object, others: Collection[str], content: str, example: str) -> None:
+    if not isinstance(tag, str):
+        raise InvalidType(f"the tag of {content} must be text, got {tag!r}", hint=f"use {example}")
+    if tag == nodes.MAIN or tag in others:
+        raise InvalidArgument(
+            f"the {content} need a tag that no other output has, got {tag!r}", hint=f"use {example}, for example"
+        )
