@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
+from dataflow_model.io.column_sinks import ColumnSink
 from dataflow_model.io.csv_files import CsvWriter
 from dataflow_model.io.csv_options import check_character
 from dataflow_model.io.earlier_output import IF_EXISTS, IfExists, check_earlier_output, publish_run, undo_run
@@ -32,19 +33,19 @@ from dataflow_model.io.publishing import (
     publish_part,
     safe_name,
 )
-from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, own_columns, unified_schema
+from dataflow_model.io.schemas import checked_schema, columns_text, unified_schema
 from dataflow_model.io.shapes import Misfit
 from dataflow_model.io.text_files import LinesWriter, checked_suffix
 from dataflow_model.plan.nested import leaves
 from dataflow_model.plan.outcomes import Reader
 from dataflow_model.plan.rows import values_of
-from dataflow_model.plan.sinks import KnownCommits, Sink
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dataflow_model.plan.records import Record
+    from dataflow_model.plan.sinks import KnownCommits
 
 __all__ = ["CsvSink", "FileSink", "JsonSink", "ParquetSink", "TextSink"]
 
@@ -81,7 +82,7 @@ def _check_max_open(_: FileSink, __: object, value: Any) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class FileSink(Sink):
+class FileSink(ColumnSink):
     """A directory of files that only grows: each commit adds files whose names hold its id.
 
     Attributes:
@@ -147,13 +148,6 @@ class FileSink(Sink):
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Give the pending files one schema where each task has inferred its own, if the format requires that."""
 
-    @property
-    def full_schema(self) -> pa.Schema | None:
-        """The columns with those of `panes` and `retractions`."""
-        if self.schema is None:
-            return None
-        return full_schema(self.schema, panes=self.panes, retractions=self.retractions)
-
     def check(self) -> None:
         """Raise `SinkError` if the directory cannot be written; makes it when it is not there."""
         probe = Path(self.path, PENDING, f".probe-{uuid.uuid4().hex}")
@@ -170,19 +164,6 @@ class FileSink(Sink):
             check_earlier_output(self.path, self.label, run_id, self.if_exists)
         except OSError as error:
             raise self._unwritable(error) from error
-
-    @property
-    def awaits_columns(self) -> bool:
-        """Whether the columns are not known."""
-        return self.schema is None
-
-    def with_columns(self, columns: pa.Schema) -> Self:
-        """Return the sink with the columns that its first rows have decided."""
-        return attrs.evolve(self, schema=columns)
-
-    def columns_in(self, message: bytes) -> pa.Schema | None:
-        """Return the columns that a writer has inferred, without those that the sink adds."""
-        return own_columns(pickles.load(message).schema, panes=self.panes, retractions=self.retractions)
 
     def place(self) -> str:
         """Return the directory: `_commits/` in it does not say which sink has published a commit."""

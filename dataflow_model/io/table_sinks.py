@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.io.column_sinks import ColumnSink
 from dataflow_model.io.database_urls import checked_url, place_in_url
-from dataflow_model.io.schemas import checked_schema, columns_text, full_schema, own_columns, unified_schema
+from dataflow_model.io.schemas import checked_schema, columns_text, unified_schema
 from dataflow_model.io.shapes import Misfit, fit_batches, infer_schema
 from dataflow_model.io.table_values import column_values, misfits_of
 from dataflow_model.plan.outcomes import Reader
-from dataflow_model.plan.sinks import KnownCommits, Sink, SinkWriter
+from dataflow_model.plan.sinks import KnownCommits, SinkWriter
 from dataflow_model.values import pickles
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _checked_keys(value: Any) -> tuple[str, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class TableSink(Sink):
+class TableSink(ColumnSink):
     """A table that holds one row for each value of its keys: the last one in emission order that is not retracted.
 
     With the columns of windows in the table, but none of them among the keys, it is the last one of the newest window.
@@ -104,11 +105,6 @@ class TableSink(Sink):
         return self.table.rpartition(".")[0] or None
 
     @property
-    def full_schema(self) -> pa.Schema | None:
-        """The columns with those of `panes`."""
-        return None if self.schema is None else full_schema(self.schema, panes=self.panes, retractions=False)
-
-    @property
     def keeps_newest(self) -> bool:
         """Whether a row is replaced, and deleted, only by its own window and newer ones."""
         return self.panes and self.upsert is None and set(_WINDOW_COLUMNS).isdisjoint(self.keys)
@@ -128,19 +124,6 @@ class TableSink(Sink):
         store = self._store()
         store.check()
         store.prepare(self.full_schema)
-
-    @property
-    def awaits_columns(self) -> bool:
-        """Whether the columns are not known."""
-        return self.schema is None
-
-    def with_columns(self, columns: pa.Schema) -> Self:
-        """Return the sink with the columns that its first rows have decided."""
-        return attrs.evolve(self, schema=columns)
-
-    def columns_in(self, message: bytes) -> pa.Schema | None:
-        """Return the columns that a writer has inferred, without those that the sink adds."""
-        return own_columns(pickles.load(message).schema, panes=self.panes, retractions=False)
 
     def destination(self) -> Mapping[str, object]:
         """Return the database, without the user and what must stay secret, the table, its keys and the columns."""
