@@ -2,12 +2,11 @@
 
 Run it after a change to `plan.features` or to a runner's `support`:
 
-    python scripts/capabilities.py
+    python -m scripts.capabilities
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
@@ -15,18 +14,15 @@ from dataflow_model.plan.features import Feature
 from dataflow_model.plan.support import Answer, Support, Unsupported
 from dataflow_model.runners.local import support as local
 from dataflow_model.runners.spark import support as spark
+from scripts.generated_parts import markdown_table, with_part
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "runners.md"
 TABLES: Final[tuple[Support, ...]] = (*local.TABLES, *spark.TABLES)
-_PART: Final = re.compile(r"(<!-- capabilities: .*? -->\n).*?(<!-- end of capabilities -->)", flags=re.DOTALL)
 
 
 def page_with_tables(page: str) -> str:
     """Return the page with the tables as they are now."""
-    written, count = _PART.subn(lambda part: f"{part[1]}\n{tables()}\n{part[2]}", page)
-    if count != 1:
-        raise ValueError(f"{PAGE.name} must have one part for the capabilities, got {count}")
-    return written
+    return with_part(page, "capabilities", tables())
 
 
 def tables() -> str:
@@ -48,19 +44,13 @@ def tables() -> str:
             [f"`{table.runner}`: {'; '.join(features)}", answer.reason, answer.instead]
             for answer, features in refused.items()
         ]
-    return f"{_table([head, *matrix])}\n{_table(gaps)}"
+    return f"{markdown_table([head, *matrix])}\n{markdown_table(gaps)}"
 
 
 def _cell(answer: Answer) -> str:
     if isinstance(answer, Unsupported):
         return "no"
     return f"yes; {answer.how}" if answer.how else "yes"
-
-
-def _table(rows: list[list[str]]) -> str:
-    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
-    lines.insert(1, "|" + "---|" * len(rows[0]))
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -7,16 +7,15 @@ Run it after a change to `plan.outcomes`:
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
 from dataflow_model.plan.outcomes import Firings, Mode, Outcome, Reader, Verdict, Windows, outcome
+from scripts.generated_parts import markdown_table, with_part
 
 __all__ = ["PAGE", "page_with_tables", "tables"]
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "how.md"
-_PART: Final = re.compile(r"(<!-- outcomes: .*? -->\n).*?(<!-- end of outcomes -->)", flags=re.DOTALL)
 _GROUPS: Final = {
     "one pane": (Firings.ON_TIME,),
     "early or late": (Firings.EARLY, Firings.LATE, Firings.EARLY_AND_LATE),
@@ -28,10 +27,7 @@ _GROUPS: Final = {
 
 def page_with_tables(page: str) -> str:
     """Return the page with the tables as they are now."""
-    written, count = _PART.subn(lambda part: f"{part[1]}\n{tables()}\n{part[2]}", page)
-    if count != 1:
-        raise ValueError(f"{PAGE.name} must have one part for the outcomes, got {count}")
-    return written
+    return with_part(page, "outcomes", tables())
 
 
 def tables() -> str:
@@ -51,7 +47,7 @@ def tables() -> str:
     for answer, number in numbers.items():
         way_out = answer.way_out.replace("{grouping}", "the first grouping")
         texts.append([f"{number}", f"*{answer.verdict.value}*: {answer.why}", way_out])
-    return f"{_table(rows)}\n{_table(texts)}"
+    return f"{markdown_table(rows)}\n{markdown_table(texts)}"
 
 
 def _cell(mode: Mode, firings: tuple[Firings, ...], reader: Reader, numbers: dict[Outcome, int]) -> str:
@@ -74,12 +70,6 @@ def _shown(answer: Outcome, numbers: dict[Outcome, int]) -> str:
     number = numbers.setdefault(answer, len(numbers) + 1)
     text = f"{answer.verdict.value} ({number})"
     return text if answer.verdict is Verdict.RIGHT else f"**{text}**"
-
-
-def _table(rows: list[list[str]]) -> str:
-    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows]
-    lines.insert(1, "|" + "---|" * len(rows[0]))
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

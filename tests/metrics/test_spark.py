@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 ROWS = 120
 
 
-def building(folder: Path, **options: Any) -> Callable[[dm.Pipeline], None]:
+def building(folder: Path, out: str, **options: Any) -> Callable[[dm.Pipeline], None]:
     def build(p: dm.Pipeline) -> None:
         rows = p | "rows" >> dm.io.ReadParquet(folder / "rows", event_time="at", processing_time="seen", **options)
         pairs = rows | "pairs" >> dm.Map(lambda row: (str(row.key), int(row.n)))
-        _ = pairs | "plain" >> dm.Map(counting.note) | "files" >> dm.io.WriteJson(folder / f"out-{id(p)}")
+        _ = pairs | "plain" >> dm.Map(counting.note) | "files" >> dm.io.WriteJson(folder / out)
         counting.build(pairs | dm.Window.into(dm.FixedWindows("50 us")))
 
     return build
@@ -49,8 +49,8 @@ def check_by_hand(report: RunReport, panes: list[Any]) -> None:
 
 def test_a_bounded_job_counts_what_a_run_in_process_counts(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, ROWS)
-    local = run(dm.LocalRunner(), building(tmp_path))
-    job = run(dm.SparkRunner(spark, mode="batch"), building(tmp_path))
+    local = run(dm.LocalRunner(), building(tmp_path, "local"))
+    job = run(dm.SparkRunner(spark, mode="batch"), building(tmp_path, "job"))
     report = job.report()
     check_by_hand(local.report(), local.collected("out"))
     check_by_hand(report, job.collected("out"))
@@ -64,13 +64,13 @@ def test_a_bounded_job_counts_what_a_run_in_process_counts(spark: SparkSession, 
 @pytest.mark.slow
 def test_a_stream_that_is_stopped_goes_on_counting_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, ROWS)
-    local = run(dm.LocalRunner(), building(tmp_path))
-    first = start(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20), building(tmp_path))
+    local = run(dm.LocalRunner(), building(tmp_path, "local"))
+    first = start(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20), building(tmp_path, "stream"))
     wait_for_batch(first, 1)
     first.stop()
     before = first.report()
     assert 0 < before.transforms["map"].user.counters["seen"] < ROWS
-    second = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=50), building(tmp_path))
+    second = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=50), building(tmp_path, "stream"))
     report = second.report()
     check_by_hand(report, second.collected("out"))
     assert flows(report) == flows(local.report())
@@ -87,7 +87,7 @@ def test_a_stream_that_is_stopped_goes_on_counting_where_it_was(spark: SparkSess
 @pytest.mark.slow
 def test_a_stream_that_follows_tells_its_lag_and_state_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, ROWS)
-    result: Any = start(streaming(spark, tmp_path / "checkpoint"), building(tmp_path, follow=True))
+    result: Any = start(streaming(spark, tmp_path / "checkpoint"), building(tmp_path, "stream", follow=True))
     done = threading.Event()
     for _ in range(PATIENCE * 20):
         report = result.report()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -67,11 +68,11 @@ def test_lifted_groupings_give_the_same_records_and_counters(
         _ = sums | dm.io.WriteParquet(folder / "out", panes=True)
 
     def everything() -> tuple[Any, ...]:
+        shutil.rmtree(folder / "out", ignore_errors=True)
         result = run(dm.LocalRunner(clock=dm.ProcessingTime(0)), build)
-        [file] = (folder / "out").glob("*.parquet")
-        table = pq.read_table(file)
-        file.unlink()
-        return seen(result.collected("out")), counters(result), table.to_pylist()
+        files = sorted((folder / "out").rglob("part-*"))
+        written = [pq.read_table(file).to_pylist() if file.suffix == ".parquet" else file.read_text() for file in files]
+        return seen(result.collected("out")), counters(result), written
 
     lifted = everything()
     with pytest.MonkeyPatch.context() as patch:
