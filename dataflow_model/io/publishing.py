@@ -57,8 +57,6 @@ __all__ = [
 PENDING: Final = "_pending"
 BEGUN: Final = "+pending"
 """How the name of a commit's list of files ends until the commit is published."""
-_FORMERLY: Final = "_staging"
-"""The former name of the directory of pending files; a commit that began there also finishes there."""
 PART: Final = ".part"
 """How the name of a file ends until it is whole."""
 JOURNAL: Final = "+run"
@@ -82,8 +80,7 @@ def safe_name(text: str) -> str:
 
 def pending_directory(path: str, commit_id: str) -> Path:
     """Return where the tasks of a commit write."""
-    begun = Path(path, _FORMERLY, safe_name(commit_id))
-    return begun if begun.is_dir() else Path(path, PENDING, safe_name(commit_id))
+    return Path(path, PENDING, safe_name(commit_id))
 
 
 def sync_pending(path: str, commit_id: str, names: Sequence[str]) -> None:
@@ -175,8 +172,7 @@ def discard(path: str, commit_id: str) -> None:
 def known_commits(path: str, run_id: str) -> KnownCommits:
     """Return the commits whose ids begin with the id of a run."""
     published = {name.removesuffix(BEGUN) for name in names_in(Path(path, COMMITS))}  # at least in part
-    pending = {name for directory in (PENDING, _FORMERLY) for name in names_in(Path(path, directory))}
-    return KnownCommits(_of_run(run_id, published), _of_run(run_id, pending))
+    return KnownCommits(_of_run(run_id, published), _of_run(run_id, set(names_in(Path(path, PENDING)))))
 
 
 def _published(commits: Path) -> set[str]:

@@ -62,7 +62,7 @@ def _record(
     is_retraction: bool,  # noqa: FBT001 - as pickles have it
     order: tuple[Any, ...],
 ) -> Record:
-    """Recreate a pickled record. Pickles of earlier versions hold the attrs fields and do not call this."""
+    """Restore a record from its pickle."""
     return Record(value, EventTime(event_time), window, pane, is_retraction, order, ProcessingTime(processing_time))
 
 

@@ -34,7 +34,6 @@ class TreeState:
         store: dict[tuple[int, str], Any] | None = None,
         timers: dict[tuple[int, str], tuple[TimeDomain, float, Instant]] | None = None,
         finished: int = 0,
-        _quiet: bool = False,  # noqa: FBT001, FBT002 - a fourth value is in pickles of earlier versions
     ) -> None:
         self.store = {} if store is None else store
         self.timers = {} if timers is None else timers

@@ -86,12 +86,6 @@ def test_a_key_that_another_worker_has_changed_is_decoded_from_the_change() -> N
     assert store.decoded == 1
 
 
-def test_an_entry_of_a_key_is_read_as_earlier_versions_have_pickled_it() -> None:
-    entry = StoredKey(b"state", (5, None), 3)
-    by_call = b"cdataflow_model.runners.engine.key_store\nStoredKey\n(C\5state(I5\nNtI3\ntR."
-    assert pickle.loads(by_call) == pickle.loads(pickle.dumps(entry)) == entry
-
-
 @given(st.binary(), st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=5), st.none() | st.integers(0, 9))
 def test_the_bytes_of_an_entry_keep_its_state_its_deadlines_and_its_hold(
     state: bytes, dues: list[int | None], hold: int | None

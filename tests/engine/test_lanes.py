@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.rows import named_row_type
 from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.engine import value_lanes
 from dataflow_model.runners.engine.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.columns.ipc import to_narrow_ipc
 from dataflow_model.runners.engine.elementwise import Fragment
 from dataflow_model.runners.engine.lanes import (
     Integers,
@@ -37,7 +35,6 @@ from dataflow_model.runners.engine.order import by_producer, numbered_by_cause, 
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, RowOrders
 from dataflow_model.runners.engine.uniform import uniform
 from dataflow_model.runners.engine.value_lanes import ColumnValues, Pairs, RowValues, in_columns
-from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -281,30 +278,6 @@ def test_pairs_of_plain_types_become_columns_and_read_as_before(pairs: list[Any]
 )
 def test_other_pairs_are_left_as_they_are(pairs: list[Any]) -> None:
     assert in_columns(pairs) is pairs
-
-
-class _AsBefore:
-    """Pickles as lanes of values did when they were in another module."""
-
-    def __init__(self, kind: type[Any], table: pa.Table, *further: Any) -> None:
-        self.pickled = kind, to_narrow_ipc(table), *further
-
-    def __reduce__(self) -> Any:
-        return value_lanes._unpacked, self.pickled
-
-
-def test_lanes_of_values_that_were_stored_under_another_name_are_read() -> None:
-    numbers, others = pa.array([3, 4]), pa.array([{"n": 5}, {"n": 6}], _STRUCT)
-    lanes = [
-        _AsBefore(RowValues, pa.table({"n": numbers})),
-        _AsBefore(ColumnValues, pa.table({"value": numbers})),
-        _AsBefore(Pairs, pa.table({"key": numbers, "value": others}), _ROW),
-    ]
-    rows, values, pairs = (
-        load(pickle.dumps(lane, protocol=0).replace(b"engine.value_lanes", b"engine.lanes")) for lane in lanes
-    )
-    assert [row.n for row in rows] == list(values) == [3, 4]
-    assert list(pairs) == [(3, _ROW(5)), (4, _ROW(6))]
 
 
 @given(st.lists(st.binary(max_size=10) | st.text("ab\0", max_size=3).map(str.encode)))

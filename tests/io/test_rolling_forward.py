@@ -122,17 +122,6 @@ def test_a_written_file_that_is_neither_pending_nor_published_is_an_error_and_no
         sink.commit("7", messages)
 
 
-def test_a_commit_that_was_begun_in_the_directory_that_older_versions_use_is_finished_there(sink: FileSink) -> None:
-    messages = written(sink, "7", *TASKS)
-    Path(sink.path, "_pending").rename(Path(sink.path, "_staging"))
-    sink.commit("7", messages)
-    published = rows(sink)
-    assert len(published) == sink.counts(messages)["rows"]
-    assert not Path(sink.path, "_staging").exists()
-    sink.commit("7", messages)
-    assert rows(sink) == published
-
-
 # What is on disk when a host records that a commit is pending, and when it records that it is published.
 
 

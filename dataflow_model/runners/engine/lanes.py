@@ -189,8 +189,6 @@ class Intervals(Lane["tuple[Window, ...]"]):
         (60, array([120]))
     """
 
-    length: int | None = None  # windows that an earlier version has pickled have none of their own
-
     def __init__(
         self,
         starts: NDArray[np.int64],

@@ -120,14 +120,6 @@ class JoinState:
     def __reduce__(self) -> tuple[Any, ...]:
         return JoinState, tuple(getattr(self, field.name) for field in attrs.fields(JoinState))
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Fill a state that an earlier version has pickled: with elements by window only, and the low watermark."""
-        waiting = {(window, int(MIN_TIMESTAMP)): elements for window, elements in state["waiting"].items()}
-        main = Watermarks(state["watermark"])
-        self.__init__(  # type: ignore[misc] # a class that is not subclassed
-            state["windows"], state["watermarks"], waiting, state["hold"], state["instants"], main
-        )
-
 
 class SideJoinMachine(ObjectMachine):
     """One ParDo with changing side inputs, on one shard.

@@ -187,8 +187,7 @@ class StateCell:
         is_open: whether the cell is the state of its key and window; false once it has been removed.
         is_marked: whether the store has recorded that the cell may have changed.
 
-    The last two are not stored. A cell is stored as part of its key (see `KeyCells`). Earlier versions pickled it on
-    its own, by attribute or as a call of `_filled_cell`, and such pickles can still be read.
+    The last two are not stored. A cell is stored as part of its key (see `KeyCells`).
     """
 
     values: dict[str, Any] = attrs.field(factory=dict)
@@ -199,15 +198,6 @@ class StateCell:
     holds: dict[str, Hold] = attrs.field(factory=dict)
     is_open: bool = attrs.field(default=True, init=False, eq=False, repr=False)
     is_marked: bool = attrs.field(default=False, init=False, eq=False, repr=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Fill a cell that was pickled by attribute."""
-        self.is_open, self.is_marked = True, False
-        for name, value in state.items():
-            setattr(self, name, value)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _filled_cell, self.contents()
 
     def contents(self) -> tuple[Any, ...]:
         """Return what is stored, as the arguments of `_filled_cell`; those at the end that are empty are left out."""

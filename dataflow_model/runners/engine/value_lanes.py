@@ -66,7 +66,7 @@ class RowValues(Lane[Any]):
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (RowValues, to_narrow_ipc(self.table))
+        return _unpacked_rows, (to_narrow_ipc(self.table),)
 
     def _made(self) -> list[Any]:
         if self._rows is None:
@@ -268,7 +268,7 @@ class ColumnValues(Lane[Any]):
         self.column = column
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpacked, (ColumnValues, to_narrow_ipc(pa.table({"value": self.column})))
+        return _unpacked_column, (to_narrow_ipc(pa.table({"value": self.column})),)
 
     def __len__(self) -> int:
         return len(self.column)
@@ -438,10 +438,14 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return values[0] if len(values) == 1 else list(itertools.chain.from_iterable(values))
 
 
-def _unpacked(kind: type[Any], content: bytes, *further: Any) -> Any:
-    """Restore a lane of columns from its pickle; older versions pickled pairs in this way too, with the row type."""
-    table = from_ipc(content)
-    return kind(table) if kind is RowValues else kind(*table.columns, *further)
+def _unpacked_rows(content: bytes) -> RowValues:
+    """Restore rows from their pickle."""
+    return RowValues(from_ipc(content))
+
+
+def _unpacked_column(content: bytes) -> ColumnValues:
+    """Restore a column from its pickle."""
+    return ColumnValues(from_ipc(content).column(0))
 
 
 def _unpacked_pairs(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CommitId", "commit_id", "planned_in"]
 
 _AFTER_RUN: Final = re.compile(r"(?:-(?P<start>[0-9a-f]{12,}))?-(?P<number>\d{8,})\Z")
-"""The end of an id, after the run: the start (not in ids of earlier formats and of bounded runs), and the number."""
+"""The end of an id, after the run: the start (not in ids of bounded runs), and the number."""
 
 
 class CommitId(NamedTuple):

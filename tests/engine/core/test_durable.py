@@ -34,16 +34,16 @@ from tests.support.core_driving import (
     instants_of,
 )
 from tests.support.reference.grouping import GroupingEngine
-from tests.support.reference.states import key_state
+from tests.support.reference.states import key_state, packed_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.cells import Cell
     from dataflow_model.runners.engine.watermarks import Watermarks
     from dataflow_model.testing import TestStream
     from tests.support.core_driving import Instant
+    from tests.support.reference.key_states import Cell
     from tests.support.spec.drawing import Pick
 
     Machine = GroupingEngine | DurableMachine
@@ -80,7 +80,7 @@ class Run:
                 return
             case "core":
                 self.machine = core_of(self.node, self.kept, takes_back=self.takes_back)
-                self.machine.apply(dict(self.entries))
+                self.machine.apply(self._packed(self.entries))
             case "objects":
                 self.machine = objects_of(self.node, takes_back=self.takes_back)
                 self.machine.apply(dict(self.entries))
@@ -90,7 +90,7 @@ class Run:
                     self.elsewhere = another, [dict(self.entries)]
                 machine, missed = self.elsewhere
                 for changes in missed:
-                    machine.apply(changes)
+                    machine.apply(self._packed(changes))
                 self.elsewhere = (before, []) if isinstance(before, DurableMachine) else None
                 self.machine = machine
         self.machine.counters.clear()
@@ -123,6 +123,13 @@ class Run:
             "clocks": machine.clocks(),
             "counters": Counter(machine.counters),
             "state": state,
+        }
+
+    def _packed(self, changes: Mapping[bytes, bytes | None]) -> dict[bytes, bytes | None]:
+        """Return changes in the form that the core reads."""
+        return {
+            encoded: entry and packed_entry(self.node, encoded, entry, takes_back=self.takes_back)
+            for encoded, entry in changes.items()
         }
 
     def plain(self, stored: bytes) -> tuple[Any, ...]:

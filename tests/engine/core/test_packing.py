@@ -23,7 +23,7 @@ from tests.support.core_driving import chunk_of, instants_of
 from tests.support.reference.states import key_state
 
 if TYPE_CHECKING:
-    from dataflow_model.runners.engine.cells import KeyState
+    from tests.support.reference.key_states import KeyState
 
 SCRIPT = "e 1@1, e 2@2, e 4@12, w 8, p 3, e 8@13, e 16@3, w 11, e 32@4, e 64@22"
 TREE = dm.AfterWatermark(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.plan.strategy import ClosingBehavior, TimestampCombiner, WindowingStrategy
-from dataflow_model.runners.engine.cells import Cell, KeyState
 from dataflow_model.runners.engine.key_store import KeyStore
 from dataflow_model.runners.engine.stateful_cells import expiry_of
 from dataflow_model.time import MIN_TIMESTAMP
@@ -13,6 +12,7 @@ from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneTiming, Window
 from dataflow_model.values.keys import shown_key
+from tests.support.reference.key_states import Cell, KeyState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

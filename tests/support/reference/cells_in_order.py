@@ -6,8 +6,8 @@ import bisect
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.values import Window
+from tests.support.reference.key_states import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

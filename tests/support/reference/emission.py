@@ -8,13 +8,13 @@ import attrs
 
 from dataflow_model.plan.strategy import AccumulationMode
 from dataflow_model.runners.engine.bundle import Bundle, Update
-from dataflow_model.runners.engine.cells import Standing
 from dataflow_model.runners.engine.order import Emissions, by_window
 from dataflow_model.runners.engine.uncombining import MultisetFn
 from dataflow_model.triggers import FiringMode
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneInfo, PaneTiming
 from tests.support.reference.cells import clear, output_time, owes, settle, timing_of
+from tests.support.reference.key_states import Standing
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.combine import CombineFn
     from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.cells import Cell, KeyState
     from dataflow_model.values import Window
+    from tests.support.reference.key_states import Cell, KeyState
 
 _CLEARS: Final[dict[AccumulationMode, Callable[[FiringMode], bool]]] = {
     AccumulationMode.CLEAR_ALWAYS: lambda _mode: True,

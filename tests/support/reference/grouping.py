@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior
 from dataflow_model.runners.engine.by_key import run_by_key
-from dataflow_model.runners.engine.cells import Cell, KeyState
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.lifetimes import Lifetime
@@ -26,6 +25,7 @@ from dataflow_model.values import encode_key
 from tests.support.reference.cells import CellsByKey, incorporate, owes, take_back
 from tests.support.reference.emission import Emitter, Firing
 from tests.support.reference.feeding import feed_pairs
+from tests.support.reference.key_states import Cell, KeyState
 from tests.support.reference.merging import merge_windows
 from tests.support.reference.states import key_state
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.runners.engine.cells import Cell
 from dataflow_model.runners.engine.core.merging import merges_of
 from tests.support.reference.cells_in_order import CellsInOrder
+from tests.support.reference.key_states import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.values import Window
     from tests.support.reference.grouping import GroupingEngine
+    from tests.support.reference.key_states import KeyState
 
 
 def merge_windows(engine: GroupingEngine, state: KeyState, arriving: Window) -> tuple[Window, Collection[Window]]:

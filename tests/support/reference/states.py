@@ -1,29 +1,41 @@
-"""From the columns of cells to the state of keys as Python objects."""
+"""The state of keys from columns of cells to Python objects, and back."""
 
 from __future__ import annotations
 
 import itertools
 import operator
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from dataflow_model.runners.engine.cells import Cell, KeyState, Standing
 from dataflow_model.runners.engine.core.cells import HAD_ON_TIME, HAS_CLOSED, PENDING_ON_TIME, REOPENED, TIMED
 from dataflow_model.runners.engine.core.columns import leading, places_in_rows
 from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.joined import Joined
-from dataflow_model.runners.engine.core.operations import CLOCK_LINE, DONE, LOW_LINE, MET, SET
+from dataflow_model.runners.engine.core.operations import (
+    CLOCK_LINE,
+    DONE,
+    LOW_LINE,
+    MET,
+    PANE_BY_TRIGGER,
+    PANE_FIRST,
+    PANE_LAST,
+    SET,
+)
 from dataflow_model.runners.engine.core.packed_form import PACKED
-from dataflow_model.runners.engine.core.pane_lanes import info_of_pane
-from dataflow_model.runners.engine.core.program import BITS_A_WORD, TriggerProgram
-from dataflow_model.runners.engine.core.states import TreeColumns, slots_of
+from dataflow_model.runners.engine.core.packing import pack, slots_of
+from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, info_of_pane
+from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, TriggerProgram
 from dataflow_model.runners.engine.core.unpacking import unpack
-from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.time import MAX_TIMESTAMP, EventTime, ProcessingTime
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
 from dataflow_model.triggers.composites import CONDITIONS_MET
 from dataflow_model.triggers.contexts import LOW_WATERMARK
+from dataflow_model.triggers.repetition import COMPLETIONS
 from dataflow_model.values.pickles import load
+from tests.support.reference.key_states import Cell, KeyState, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,11 +46,14 @@ if TYPE_CHECKING:
     from dataflow_model.time import Instant
     from dataflow_model.values import PaneInfo, Window
 
+_NONE: Final = -1
 _TAG: Final = ""
+"""The names under which built-in triggers store their counts and deadlines."""
+_FLAGS: Final = {timing: flags for flags, timing in PANE_TIMINGS.items()}
 
 
-class ReadTreeColumns(TreeColumns):
-    """Converts the columns of a cell for its trigger tree to a `TreeState` too.
+class TreeColumns:
+    """Converts a `TreeState` to the columns of a cell for its trigger tree, and back.
 
     Default values are left out: a count of 0, an empty set of conditions. A tree state of the object engine may contain
     them, with the same meaning.
@@ -48,7 +63,21 @@ class ReadTreeColumns(TreeColumns):
     """
 
     def __init__(self, program: TriggerProgram) -> None:
-        super().__init__(program)
+        self._program = program
+        places = range(len(program.operation))
+        self._words = program.words
+        self._counting = [
+            (place, program.counter[place], _TAG if program.operation[place] in {COUNT, WEIGH} else COMPLETIONS)
+            for place in places
+            if program.operation[place] in {COUNT, WEIGH, REPEAT_COUNT}
+        ]
+        self._users = frozenset(place for place in places if program.owner[place] >= 0)
+        self._asking = [place for place in places if program.operation[place] == ASK]
+        self._all = [
+            (place, program.child[first : first + program.children[place]].tolist())
+            for place, first in enumerate(program.first_child)
+            if program.operation[place] == ALL
+        ]
         lines = enumerate(program.line)
         self._timed = [(place, *self._clock(line)) for place, line in lines if line >= 0]
 
@@ -57,6 +86,45 @@ class ReadTreeColumns(TreeColumns):
         if line == CLOCK_LINE:
             return TimeDomain.PROCESSING_TIME, LOW_WATERMARK
         return TimeDomain.EVENT_TIME, LOW_WATERMARK if line == LOW_LINE else self._program.percentiles[line - 2]
+
+    def columns(self, tree: TreeState) -> tuple[list[int], list[int], list[int], dict[int, Any], TreeState]:
+        """Return the columns of a tree state.
+
+        Returns:
+            the words of the three sets of places, the counters, the deadlines, the states of users' conditions by
+            place, and what users' triggers keep.
+        """
+        program = self._program
+        bits = [0] * (3 * self._words)
+        for at in range(self._words):
+            bits[DONE * self._words + at] = tree.finished >> BITS_A_WORD * at & (1 << BITS_A_WORD) - 1
+        counters, deadlines = [0] * program.counters, [0] * program.deadlines
+        for place, number, tag in self._counting:
+            counters[number] = tree.store.get((place, tag), 0)
+        for place in self._users.intersection(program.owner):
+            first = program.deadline[place]
+            deadlines[first : first + program.lines] = [int(MAX_TIMESTAMP)] * program.lines
+        for (place, _), (domain, percentile, time) in tree.timers.items():
+            owner = program.owner[place]
+            self._put(bits, SET, place if owner < 0 else owner)
+            if owner >= 0:
+                at = program.deadline[owner] + program.line_of(domain, percentile)
+                deadlines[at] = min(deadlines[at], int(time))
+            elif program.deadline[place] >= 0:
+                deadlines[program.deadline[place]] = int(time)
+        for place, children in self._all:
+            for number in tree.store.get((place, CONDITIONS_MET), ()):
+                self._put(bits, MET, children[number])
+        memory = {place: tree.store[place, _TAG] for place in self._asking if (place, _TAG) in tree.store}
+        modal = {place for place, _ in self._all} if self._users else set[int]()
+        kept = TreeState(
+            {at: value for at, value in tree.store.items() if at[0] in self._users or (at[0] in modal and value)},
+            {at: timer for at, timer in tree.timers.items() if at[0] in self._users},
+        )
+        return bits, counters, deadlines, memory, kept
+
+    def _put(self, bits: list[int], of: int, place: int) -> None:
+        bits[of * self._words + self._program.word[place]] |= self._program.mask[place]
 
     def state(
         self,
@@ -109,7 +177,7 @@ class ReadTreeColumns(TreeColumns):
         return bool(bits[of * self._words + self._program.word[place]] & self._program.mask[place])
 
 
-def states_of(core: CoreGrouping, trees: ReadTreeColumns, numbers: Collection[int]) -> dict[int, KeyState]:
+def states_of(core: CoreGrouping, trees: TreeColumns, numbers: Collection[int]) -> dict[int, KeyState]:
     """Return the state of keys by their number; keys without cells are left out."""
     states: dict[int, KeyState] = {}
     for number, window, cell, is_reopened in _cells_of(core, trees, slots_of(core, numbers)):
@@ -120,7 +188,7 @@ def states_of(core: CoreGrouping, trees: ReadTreeColumns, numbers: Collection[in
 
 
 def _cells_of(
-    core: CoreGrouping, trees: ReadTreeColumns, slots: NDArray[np.intp]
+    core: CoreGrouping, trees: TreeColumns, slots: NDArray[np.intp]
 ) -> Iterator[tuple[int, Window, Cell, bool]]:
     """Yield for each slot the number of its key, its window, its state, and whether late data reopened the window."""
     cells = core.machine.cells
@@ -212,5 +280,122 @@ def key_state(node: GroupByKeyAndWindow, state: bytes, *, takes_back: bool) -> K
         return pickled
     core = CoreGrouping(node, takes_back=takes_back)
     unpack(core, Joined.of([None], state, [len(state)]))
-    (unpacked,) = states_of(core, ReadTreeColumns(core.program), [0]).values()
+    (unpacked,) = states_of(core, TreeColumns(core.program), [0]).values()
     return unpacked
+
+
+def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyState]) -> None:
+    """Create the cells of keys from their states, by number; the keys must have no cells yet.
+
+    Args:
+        core: the grouping.
+        trees: the converter of trigger trees.
+        states: the states by number, at least one; each has cells.
+    """
+    machine, cells = core.machine, core.machine.cells
+    cells.admit_keys(len(core.keys))
+    slots: list[int] = []
+    restored: list[Cell] = []
+    flags: list[int] = []
+    for number, state in states.items():
+        core.keys.show_as(number, state.key)
+        for windows, is_reopened in ((state.cells, False), (state.reopened, True)):
+            for window, cell in windows.items():
+                kind = core.kind(window)
+                slots.append(cells.open(number, int(window.start), int(window.end), ~kind if is_reopened else kind))
+                restored.append(cell)
+                flags.append(_flags_of(cell) | (REOPENED if is_reopened else 0))
+    _fill(cells.flags, slots, flags)
+    _fill(cells.pending, slots, [cell.pending for cell in restored])
+    _fill(cells.elements, slots, [cell.held for cell in restored])
+    _fill(cells.index, slots, [cell.index for cell in restored])
+    _fill(cells.on_time_index, slots, [cell.on_time_index for cell in restored])
+    _fill(cells.earliest, slots, [cell.earliest or 0 for cell in restored])
+    _fill(cells.latest, slots, [cell.latest or 0 for cell in restored])
+    bits, counters, deadlines, memories, kept = zip(*(trees.columns(cell.tree) for cell in restored), strict=True)
+    rows = np.array(slots)
+    for of, width, numbers in (
+        (cells.bits, cells.stride, bits),
+        (cells.counters, cells.counts, counters),
+        (cells.deadlines, cells.waits, deadlines),
+    ):
+        np.asarray(of)[places_in_rows(rows, cells.width, width)] = np.array(numbers, np.int64).reshape(len(rows), width)
+    for slot, memory in zip(slots, memories, strict=True):
+        machine.trees.memory.update({(slot, place): remembered for place, remembered in memory.items()})
+    if machine.trees.users is not None:
+        for slot, state, cell in zip(slots, kept, restored, strict=True):
+            machine.trees.users.restore(slot, state, cell.history)
+    standing = _restore_standing(core, slots, restored)
+    core.restore_values({slot: cell.accumulator for slot, cell in zip(slots, restored, strict=True)}, standing)
+    machine.restore_all(array("q", slots))
+
+
+def _restore_standing(core: CoreGrouping, slots: Sequence[int], restored: Sequence[Cell]) -> dict[int, Any]:
+    """Create entries for the emitted values of cells; return the values by entry."""
+    table = core.machine.standing
+    values: dict[int, Any] = {}
+    rows: list[tuple[int, ...]] = []
+    firsts: list[int] = []
+    for slot, cell in zip(slots, restored, strict=True):
+        following = _NONE
+        for standing in reversed(cell.standing):
+            entry = table.open()
+            values[entry] = standing.value
+            window, info = standing.window, standing.info
+            place = core.machine.cells.key[slot], int(window.start), int(window.end), core.kind(window)
+            shown = standing.time, _pane_flags_of(info), info.index, info.on_time_index
+            rows.append((following, *place, *shown))
+            following = entry
+        firsts.append(following)
+    _fill(core.machine.cells.standing, slots, firsts)
+    if rows:
+        panes = table.panes
+        bounds = panes.start, panes.end, panes.kind
+        columns = table.following, panes.key, *bounds, panes.time, panes.flags, panes.index, panes.on_time_index
+        for of, numbers in zip(columns, zip(*rows, strict=True), strict=True):
+            _fill(of, list(values), numbers)
+    return values
+
+
+def _fill(of: Any, places: Sequence[int], numbers: Sequence[int]) -> None:
+    """Write a number to each of some places of a column."""
+    np.asarray(of)[places] = numbers
+
+
+def _flags_of(cell: Cell) -> int:
+    return (
+        (PENDING_ON_TIME if cell.pending_on_time else 0)
+        | (HAD_ON_TIME if cell.had_on_time else 0)
+        | (HAS_CLOSED if cell.has_closed else 0)
+        | (0 if cell.earliest is None else TIMED)
+    )
+
+
+def _pane_flags_of(info: PaneInfo) -> int:
+    return (
+        _FLAGS[info.timing]
+        | (PANE_FIRST if info.is_first else 0)
+        | (PANE_LAST if info.is_last else 0)
+        | (0 if info.trigger is None else PANE_BY_TRIGGER)
+    )
+
+
+def packed_entry(node: GroupByKeyAndWindow, encoded: bytes, entry: bytes, *, takes_back: bool) -> bytes:
+    """Return the stored form of a key as the core writes it.
+
+    Args:
+        node: the grouping.
+        encoded: the encoded key.
+        entry: the stored form, of the core or of the object engine.
+        takes_back: whether the input of the grouping may contain retractions.
+    """
+    state = StoredKey.unpacked(entry).state
+    if state[0] == PACKED:
+        return entry
+    core = CoreGrouping(node, takes_back=takes_back)
+    key: KeyState = load(state)
+    number = core.keys.number(key.key)
+    restore(core, TreeColumns(core.program), {number: key})
+    packed = pack(core, {number: encoded})[encoded]
+    assert packed is not None
+    return packed

@@ -1,7 +1,6 @@
 """The core with durable state.
 
-The durable form of a key is a `StoredKey`, whose bytes are either packed (`packed_form`) or, if an
-earlier version has written them, a pickled `KeyState`.
+The durable form of a key is a `StoredKey`, whose state is packed (`packed_form`).
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from dataflow_model.runners.engine.core.grouping import CoreGrouping
 from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.keyed import CoreMachine
 from dataflow_model.runners.engine.core.moving import changed_heads
-from dataflow_model.runners.engine.core.packed_form import PACKED
 from dataflow_model.runners.engine.core.packing import pack
 from dataflow_model.runners.engine.core.program import compile_tree
-from dataflow_model.runners.engine.core.states import TreeColumns, restore
 from dataflow_model.runners.engine.core.unpacking import unpack
 from dataflow_model.runners.engine.core.waiting import WaitingKeys
 from dataflow_model.runners.engine.key_store import CLOCK, earliest, head_bytes
@@ -29,7 +26,6 @@ from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.resharding import keys_of_share
 from dataflow_model.runners.engine.settled import SettledKeys
 from dataflow_model.runners.engine.watermarks import WatermarkLane
-from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +34,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.nodes import GroupByKeyAndWindow
     from dataflow_model.plan.strategy import LateData
-    from dataflow_model.runners.engine.cells import KeyState
     from dataflow_model.runners.engine.chunk import Chunk, Produced
     from dataflow_model.runners.engine.core.cells import CellTable
     from dataflow_model.runners.engine.queues import Dues
@@ -199,16 +194,7 @@ class _DurableGrouping(CoreGrouping):
             return
         self._note_touched()
         before = self.machine.cells.live
-        are_packed = entries.bytes_at(begin) == PACKED
-        states: dict[int, KeyState] = {}
-        for place in np.flatnonzero(~are_packed).tolist():
-            state = load(entries.entry(place)[begin:])
-            number = self.keys.find(entries.keys[place])
-            states[self.keys.number(state.key) if number is None else number] = state
-        if are_packed.any():
-            unpack(self, entries.only(are_packed), begin)
-        if states:
-            restore(self, TreeColumns(self.program), states)
+        unpack(self, entries, begin)
         self._loaded += self.machine.cells.live - before
         self.machine.cells.forget_touched()
 

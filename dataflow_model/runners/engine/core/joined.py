@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -30,8 +29,8 @@ class Joined:
 
     Example:
         >>> joined = Joined.of([b"a", b"b"], b"1223", [1, 4])
-        >>> joined.entry(1), joined.parts(0, 1), joined.only(np.array([False, True])).keys
-        (b'223', [b'1', b'2'], [b'b'])
+        >>> joined.entry(1), joined.parts(0, 1)
+        (b'223', [b'1', b'2'])
     """
 
     keys: Sequence[bytes | None]
@@ -52,16 +51,6 @@ class Joined:
         """Return the entry of one key."""
         return self.whole[self.begins[place] : self.ends[place]]
 
-    def bytes_at(self, offset: int) -> NDArray[np.uint8]:
-        """Return the byte of each entry at an offset."""
-        return np.frombuffer(self.whole, np.uint8)[self.begins + offset]
-
     def parts(self, begin: int, end: int) -> list[bytes]:
         """Return the bytes of each entry from one offset to another."""
         return divided(self.whole, column_of(self.begins + begin), column_of(self.begins + end))
-
-    def only(self, kept: NDArray[np.bool_]) -> Joined:
-        """Return the entries of some keys."""
-        if kept.all():
-            return self
-        return Joined(list(itertools.compress(self.keys, kept)), self.whole, self.begins[kept], self.ends[kept])

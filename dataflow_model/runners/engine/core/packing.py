@@ -16,11 +16,10 @@ from dataflow_model.runners.engine.core.moving import copy_parts, divided, from_
 from dataflow_model.runners.engine.core.operations import GLOBAL_KIND, SET
 from dataflow_model.runners.engine.core.packed_form import FURTHER, HEADER, IN_COLUMNS, PACKED, KeyObjects, Layout
 from dataflow_model.runners.engine.core.program import ASK, USER
-from dataflow_model.runners.engine.core.states import slots_of
 from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.packed_form import Column
     from dataflow_model.runners.engine.core.program import TriggerProgram
 
-__all__ = ["pack"]
+__all__ = ["pack", "slots_of"]
 
 _TAKEN: Final = (
     *("key", "start", "end", "kind", "flags", "pending", "elements"),
@@ -36,6 +35,18 @@ _TAKEN: Final = (
 )
 _Parts: TypeAlias = "tuple[bytes, NDArray[np.int64]]"
 """Bytes with a part for each key, and where each part begins, and the last one ends."""
+
+
+def slots_of(core: CoreGrouping, numbers: Collection[int]) -> NDArray[np.intp]:
+    """Return the slots of keys, by key and in order of time."""
+    cells = core.machine.cells
+    keys = leading(cells.key, cells.used)
+    wanted = np.zeros(len(core.keys) + 1, np.bool_)  # a free slot has the key −1, the last one
+    wanted[list(numbers)] = True
+    slots = np.flatnonzero(wanted[keys])
+    key, start, end = (leading(of, cells.used)[slots] for of in (cells.key, cells.start, cells.end))
+    is_next = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (start[1:] > start[:-1]))
+    return slots if is_next.all() else slots[np.lexsort([end, start, key])]
 
 
 def pack(core: CoreGrouping, encoded: Mapping[int, bytes]) -> dict[bytes, bytes | None]:

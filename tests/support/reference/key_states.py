@@ -1,4 +1,4 @@
-"""The state of a grouping for one key as Python objects, the form in which earlier versions have stored it."""
+"""The state of a grouping for one key as Python objects, as the object engine keeps it."""
 
 from __future__ import annotations
 
