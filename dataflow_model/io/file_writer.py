@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import pickle
 import uuid
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -28,7 +27,7 @@ from dataflow_model.plan.records import Record
 from dataflow_model.plan.shapes import BATCH_BYTES, columns_of_values, infinities, weight_of
 from dataflow_model.plan.sinks import SinkWriter
 from dataflow_model.time import MIN_TIMESTAMP
-from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, pickles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -144,8 +143,8 @@ class FileSinkWriter(SinkWriter):
                 sync_pending(self._sink.path, self._commit_id, names)
         rest = self._rows, dead_name, self._dead_letters, self._schema
         if self._sink.partition_by:
-            return pickle.dumps(PendingFolders(self._task_id, None, *rest, tuple(files)))
-        return pickle.dumps(PendingFile(self._task_id, files[0][0] if files else None, *rest))
+            return pickles.dump(PendingFolders(self._task_id, None, *rest, tuple(files)))
+        return pickles.dump(PendingFile(self._task_id, files[0][0] if files else None, *rest))
 
     def abort(self) -> None:
         """Remove this task's files."""

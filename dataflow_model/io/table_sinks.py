@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -293,7 +292,7 @@ class TableSinkWriter(SinkWriter):
 
     def close(self) -> bytes:
         """Return the message for the commit."""
-        return pickle.dumps(self._pending())
+        return pickles.dump(self._pending())
 
     def abort(self) -> None:
         """Forget the rows."""
@@ -335,7 +334,7 @@ class _WeakTableWriter(TableSinkWriter):
     def close(self) -> bytes:
         pending = self._pending()
         self._sink.apply(self._commit_id, [pending], is_whole=False)
-        return pickle.dumps(pending)
+        return pickles.dump(pending)
 
 
 def _with_keys(schema: pa.Schema | None, keys: Sequence[str]) -> pa.Schema | None:

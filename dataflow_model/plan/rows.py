@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model import durable
 from dataflow_model.errors import InvalidArgument, shown
 from dataflow_model.micros import EPOCH
 from dataflow_model.plan.python_range import RANGE, in_numbers, places_beyond, with_times
@@ -97,7 +98,7 @@ def named_row_type(fields: tuple[tuple[str, str], ...]) -> type[Any]:
     base: Any = collections.namedtuple("Row", in_source, rename=True)  # type: ignore[misc]  # noqa: PYI024 - made from data
     body: dict[str, Any] = {
         "__slots__": (),
-        "__module__": __name__,
+        "__module__": durable.__name__,  # where pickles look for it
         "__qualname__": f"Row({', '.join(f'{_encoded(name)}: {kind}' for name, kind in fields)})",
         "__annotations__": {name: _KINDS[kind] | None if kind != "Any" else Any for name, kind in fields},
         "__doc__": "One row of a source.",
@@ -163,10 +164,8 @@ def _encoded(name: str) -> str:
     return name if name.isidentifier() else quote(name, safe="").replace(".", "%2E")
 
 
-def __getattr__(name: str) -> Any:
-    """Return the row type that a pickle refers to."""
-    if not (name.startswith("Row(") and name.endswith(")")):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def row_type_called(name: str) -> type[Any]:
+    """Return the row type with a name, such as `"Row(carrier: str)"`."""
     parts = [part.split(": ") for part in name[4:-1].split(", ") if part]
     return named_row_type(tuple((unquote(field), kind) for field, kind in parts))
 

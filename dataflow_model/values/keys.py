@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.durable import name_of
 from dataflow_model.errors import KeyEncodingError, shown
 from dataflow_model.time import Duration, Instant
 from dataflow_model.values.record_keys import compared_fields, equality_owner, is_record
@@ -283,7 +284,7 @@ def _encoder_of(kind: type[Any]) -> Callable[[Any, int], bytes]:
         return lambda key, _: from_pandas(key)
     if is_numpy_scalar(kind):
         return _encode_numpy
-    name = _sized(f"{kind.__module__}.{kind.__qualname__}".encode())
+    name = _sized((name_of(kind) or f"{kind.__module__}.{kind.__qualname__}").encode())
     if is_record(kind):
         RECORD_KEYS[name] = kind
     if issubclass(kind, enum.Enum):

@@ -22,38 +22,12 @@ from dataflow_model.values.variables import ModuleVariables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["MOVED", "REDUCERS", "dump", "dump_by_value", "dump_with_classes", "load", "load_with_classes"]
+__all__ = ["REDUCERS", "dump", "dump_by_value", "dump_with_classes", "load", "load_with_classes"]
 
 _PROTOCOL: Final = 5
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
 _RECORDS: Final = Picklers(Reducers())
 _REPLACED: Final = "<dynamic-code>"
-
-MOVED: Final[Mapping[str, str]] = {
-    "dataflow_model.io.file_writer:Staged": "dataflow_model.io.file_writer:PendingFile",
-    "dataflow_model.io.table_sinks:StagedRows": "dataflow_model.io.table_sinks:PendingRows",
-    "dataflow_model.plan.sinks:Record": "dataflow_model.plan.records:Record",
-    "dataflow_model.plan.sinks:_record": "dataflow_model.plan.records:_record",
-    "dataflow_model.runners.engine.lanes:ColumnValues": "dataflow_model.runners.engine.value_lanes:ColumnValues",
-    "dataflow_model.runners.engine.lanes:Pairs": "dataflow_model.runners.engine.value_lanes:Pairs",
-    "dataflow_model.runners.engine.lanes:RowValues": "dataflow_model.runners.engine.value_lanes:RowValues",
-    "dataflow_model.runners.engine.lanes:_unpacked": "dataflow_model.runners.engine.value_lanes:_unpacked",
-    "dataflow_model.runners.sharded.publishing:Pending": "dataflow_model.runners.sharded.pending:Pending",
-    "dataflow_model.runners.sharded.publishing:Staging": "dataflow_model.runners.sharded.pending:Pending",
-    "dataflow_model.runners.spark.program": "dataflow_model.runners.sharded.program",
-    "dataflow_model.runners.spark.rows": "dataflow_model.runners.sharded.rows",
-    "dataflow_model.runners.spark.shard_meta": "dataflow_model.runners.sharded.state.meta",
-    "dataflow_model.runners.spark.shard_state": "dataflow_model.runners.sharded.state.shard",
-    "dataflow_model.runners.spark.state_log": "dataflow_model.runners.sharded.state.log",
-    "dataflow_model.runners.spark.upgrade_seed": "dataflow_model.runners.sharded.upgrade.seed",
-    "dataflow_model.runners.spark.upgrade_state": "dataflow_model.runners.sharded.upgrade.carried",
-}
-"""The current names of classes and functions of the package that were once pickled under another name.
-
-A key is an old module, `"dataflow_model.old"`, or a name in it, `"dataflow_model.old:Name"`; the value is the current
-place in the same form. Pickles store these names. When you move a class whose instances are durable (state, buffered
-elements, kept outputs), add a line here, and do not use the old name for anything else.
-"""
 
 
 def _reduced_file(file: io.TextIOWrapper) -> Any:
@@ -119,7 +93,7 @@ def load_with_classes(pickled: bytes) -> tuple[Any, dict[str, type]]:
 
 
 def load(pickled: bytes) -> Any:
-    """Load a value that `dump` wrote, in this version or in an older one whose moved names are in `MOVED`.
+    """Load a value that `dump` wrote.
 
     Raises:
         CheckpointMismatch: if it refers to a class or function that cannot be found.
@@ -127,11 +101,11 @@ def load(pickled: bytes) -> Any:
     """
     try:
         return pickle.loads(pickled)
-    except BaseException as error:  # a moved name, or a class that fails; all other pickles take the fast path above
+    except BaseException as error:  # a class that fails, or is not found; all other pickles take the fast path above
         if is_interrupt(error):
             raise
         with _explained():
-            return _Renaming(io.BytesIO(pickled)).load()
+            return _Explaining(io.BytesIO(pickled)).load()
 
 
 @contextlib.contextmanager
@@ -208,14 +182,12 @@ class _NamedWherePossible(_ByValue):
         return NotImplemented if is_named(obj) else super().reducer_override(obj)
 
 
-class _Renaming(pickle.Unpickler):
-    """Looks up moved names at their current place."""
+class _Explaining(pickle.Unpickler):
+    """Says which class or function cannot be found."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        moved = MOVED.get(f"{module_name}:{global_name}") or MOVED.get(module_name) or module_name
-        module, _, name = moved.partition(":")
         try:
-            return super().find_class(module, name or global_name)
+            return super().find_class(module_name, global_name)
         except (ImportError, AttributeError) as error:
             raise CheckpointMismatch(
                 f"a stored value is of the class or function {global_name!r} of the module {module_name!r}, "

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.durable import reduced_by_name
 from dataflow_model.values.records import HASH_OF_ATTRS, by_place, fields_of, into_fields, slots_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ _MOST_KINDS: Final = 1_000
 _SMALL: Final = 1 << 16
 """The size in bytes up to which a pickler is used again; clearing the memo of larger values would take long."""
 _OWN: Final = "dataflow_model."
-"""The prefix of the modules of the package, whose classes change with the format of a checkpoint only."""
+"""The prefix of the modules of the package, whose classes have names of their own in pickles."""
+_BY_NAME: Final = reduced_by_name(_PROTOCOL)
 _DEFAULT: Final = operator.methodcaller("__reduce_ex__", _PROTOCOL)
 _METHODS: Final = ("__getnewargs__", "__getstate__", "__setstate__")
 Reduce = Any
@@ -62,7 +64,8 @@ class Reducers(dict[Any, Any]):
         if len(self) > _MOST_KINDS:  # classes that a notebook has defined anew are not kept
             self.clear()
         given = self._given.get(kind) or copyreg.dispatch_table.get(kind)
-        reduce = self[kind] = given or _reducer_of(kind) or _DEFAULT
+        by_name = _BY_NAME if kind.__module__.startswith(_OWN) else None
+        reduce = self[kind] = given or by_name or _reducer_of(kind) or _DEFAULT
         return reduce
 
 
@@ -97,7 +100,7 @@ class Picklers:
 
 def _reducer_of(kind: type[Any]) -> Reduce | None:
     """Return how values of a record's class are pickled; `None` for all others, and if the class says so itself."""
-    fields = None if kind.__module__.startswith(_OWN) else fields_of(kind)
+    fields = fields_of(kind)
     given: Any = kind
     if not fields or given.__reduce__ is not object.__reduce__ or given.__reduce_ex__ is not object.__reduce_ex__:
         return None

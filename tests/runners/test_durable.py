@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pickle
 import re
 import stat
 import subprocess
 import sys
-import types
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -32,7 +30,6 @@ from dataflow_model.runners.sharded.publishing import read_collected
 from dataflow_model.runners.sharded.starting import stream_program
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed, offset_of
-from dataflow_model.values import pickles
 from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
@@ -307,39 +304,3 @@ def test_a_seed_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
         dm.CheckpointMismatch, match=rf"manifest\.json' was written in format {FORMAT + 1} by a newer version"
     ):
         Manifest.read(tmp_path)
-
-
-# Names that have moved.
-
-
-def test_a_pickle_finds_what_has_moved_since_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = types.ModuleType("dataflow_model.old_place")
-    kept, renamed = type("Kept", (), {"__module__": old.__name__}), type("Before", (), {"__module__": old.__name__})
-    old.Kept, old.Before = kept, renamed  # type: ignore[attr-defined] # made here
-    monkeypatch.setitem(sys.modules, old.__name__, old)
-    pickled = pickle.dumps([kept(), renamed()])
-    monkeypatch.delitem(sys.modules, old.__name__)
-    with pytest.raises(dm.CheckpointMismatch, match=r"'Kept' of the module 'dataflow_model\.old_place'"):
-        pickles.load(pickled)
-
-    new = types.ModuleType("dataflow_model.new_place")
-    new.Kept, new.After = kept, renamed  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, new.__name__, new)
-    moved = {old.__name__: new.__name__, f"{old.__name__}:Before": f"{new.__name__}:After"}
-    monkeypatch.setattr(pickles, "MOVED", moved)
-    assert [type(value) for value in pickles.load(pickled)] == [kept, renamed]
-
-
-def test_every_name_that_has_moved_is_where_the_table_says_and_no_longer_where_it_was() -> None:
-    for old, new in pickles.MOVED.items():
-        assert _find(new) is not None, new
-        assert _find(old) is None, old
-
-
-def _find(place: str) -> Any:
-    module, _, name = place.partition(":")
-    try:
-        owner = __import__(module, fromlist=["name"])
-    except ImportError:
-        return None
-    return getattr(owner, name, None) if name else owner

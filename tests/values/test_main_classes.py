@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fractions
 import pickle
 import subprocess
 import sys
@@ -86,10 +87,10 @@ def test_a_worker_refers_to_classes_of_the_main_program_by_name_as_the_program_i
 
 
 def test_state_of_a_class_that_the_program_no_longer_has_is_refused_by_name() -> None:
-    stored = dump(dm.EventTime(1)).replace(b"EventTime", b"EventTide")
+    stored = dump(fractions.Fraction(1, 2)).replace(b"Fraction", b"Friction")
     with pytest.raises(
         dm.CheckpointMismatch,
-        match=r"^a stored value is of the class or function 'EventTide' of the module 'dataflow_model\.time', which "
+        match=r"^a stored value is of the class or function 'Friction' of the module 'fractions', which "
         r"cannot be found here: .*\nHint: keep classes of stored values where they are",
     ):
         load(stored)

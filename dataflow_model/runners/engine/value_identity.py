@@ -10,6 +10,7 @@ import struct
 import types
 from typing import TYPE_CHECKING, Any, Final
 
+from dataflow_model.durable import name_of
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.values import encode_key
 
@@ -105,7 +106,8 @@ def _encode_parts(value: Any, encode: Callable[[Any], bytes]) -> bytes:
 def _encode_object(value: Any, encode: Callable[[Any], bytes]) -> bytes:
     """Encode what a pickle of an object contains: how it is created, and its state and items."""
     if isinstance(value, _GLOBALS):
-        return b"g" + pickle.dumps(value, _PROTOCOL)
+        name = name_of(value)
+        return b"g" + (pickle.dumps(value, _PROTOCOL) if name is None else name.encode())
     reduce = copyreg.dispatch_table.get(type(value))
     reduced: Any = value.__reduce_ex__(_PROTOCOL) if reduce is None else reduce(value)
     if isinstance(reduced, str):
