@@ -358,6 +358,7 @@ class CsvFileOptions(FileOptions, total=False):
     thousands: str | None
     comment: str | None
     skip_rows: int
+    ragged: str
     encoding: str
     line_timeout: DurationLike | None
 
@@ -405,6 +406,8 @@ class ReadCsv(ReadFiles[ResultT]):
         comment: the character at the beginning of lines that are skipped, such as `"#"`.
         skip_rows: the number of lines at the beginning of each file that are skipped. A first line such as `sep=;`, as
             Excel writes it, is skipped in any case, and names the delimiter.
+        ragged: what a row is that has fewer values than there are columns: `"bad row"`, or with `"pad"` a row with null
+            in the columns that it lacks, columns of text included. A row with too many values is a bad row in any case.
         encoding: the encoding of the files, by its name in Python. Text in another encoding makes its row a bad row.
         line_timeout: how long a followed file must be unchanged for a last line without a line end to be a row; `None`
             to wait for the end in any case. Until then it is counted as `lines_unfinished`.
@@ -482,6 +485,7 @@ class ReadCsv(ReadFiles[ResultT]):
         thousands: str | None = None,
         comment: str | None = None,
         skip_rows: int = 0,
+        ragged: str = "bad row",
         encoding: str = "utf-8",
         line_timeout: DurationLike | None = LINE_TIMEOUT,
         **options: Unpack[SchemaOptions],
@@ -502,6 +506,7 @@ class ReadCsv(ReadFiles[ResultT]):
             thousands=thousands,
             comment=comment,
             skip_rows=skip_rows,
+            ragged=ragged,
             encoding=encoding,
         )
         super().__init__(path, event_time=event_time, **options)

@@ -17,7 +17,7 @@ from dataflow_model.io.file_identity import digest_of
 from dataflow_model.io.unpacking import blocks, is_compressed, is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -31,6 +31,7 @@ __all__ = [
     "count_appended",
     "read_rows",
     "row_index",
+    "rows_in",
     "split",
 ]
 
@@ -113,6 +114,25 @@ class RowTexts:
             places = zip(self.starts[start : last + 1].tolist(), self.ends[start : last + 1].tolist(), strict=True)
             return b"".join(self.data[begin:end] for begin, end in places)
         return self.data[self.starts[start] : self.ends[last]] if start <= last else b""
+
+    def extended(self, counts: Mapping[int, int], character: str) -> bytes:
+        """Return the text of the rows with a character added at the ends of some, by their places, as often as said."""
+        pieces, at = [], 0
+        for place, count in sorted(counts.items()):
+            end = int(self.starts[place]) + len(self.text(place, place + 1).rstrip(b"\r\n"))
+            pieces += [self.data[at:end], character.encode() * count]
+            at = end
+        return b"".join([*pieces, self.data[at:]])
+
+
+def rows_in(data: bytes, form: TextFormat) -> RowTexts:
+    r"""Return the texts of rows, the last of which may have no line end.
+
+    Example:
+        >>> rows_in(b"UA\n\nAA,5\n", TextFormat()).extended({0: 1}, ",")
+        b'UA,\n\nAA,5\n'
+    """
+    return _split(data, form, 0, is_last=True)[0]
 
 
 def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[RowTexts, None, None]:
