@@ -14,7 +14,7 @@ from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.file_source import BATCH_ROWS, HEAD_ROWS, FileSource
 from dataflow_model.io.line_numbers import line_of_row
 from dataflow_model.io.paths import file_below
-from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
+from dataflow_model.io.row_texts import TOO_LONG, TextFormat, count_appended, read_rows, row_index, split
 from dataflow_model.io.unpacking import is_compressed
 from dataflow_model.time import Duration
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from dataflow_model.io.row_texts import RowTexts
+    from dataflow_model.plan.columns import BadRow
 
 __all__ = ["LinesOfRows", "inferred"]
 
@@ -96,6 +97,10 @@ class LinesOfRows(FileSource):
         """Return the line on which a row begins, from 1."""
         return line_of_row(version, self.form_of(version), row + self.headers)
 
+    def advice(self, bad: BadRow) -> str:
+        """Return what to do about a row that is too long."""
+        return "check that the file is text with one row on each line; otherwise " if TOO_LONG in bad.reason else ""
+
     @abc.abstractmethod
     def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
         """Parse the named columns of rows of a file."""
@@ -127,7 +132,7 @@ class LinesOfRows(FileSource):
             for texts in parts:
                 if not texts.is_complete and self.grows and self.line_timeout != Duration(0):
                     break  # a value may be cut
-                unclosed = set(texts.unclosed)
+                unclosed = set(range(1) if texts.omitted else texts.unclosed)
                 for place in range(len(texts)):
                     text = texts.text(place, place + 1)
                     size += len(text)

@@ -369,7 +369,8 @@ class ReadCsv(ReadFiles[ResultT]):
 
     Types are given by `schema`, or inferred once from the first 16,384 rows of the first file that has rows. A row that
     does not fit them, or has too few or too many values, is a bad row. A quoted value may contain delimiters, line
-    breaks and doubled quotes, up to 1 MiB. A quote that is never closed makes its line, and no other, a bad row.
+    breaks and doubled quotes, up to 1 MiB. A quote that is never closed makes its line, and no other, a bad row. A row
+    of more than 64 MiB is a bad row, of which the beginning is shown.
 
     Lines end with `\n`, `\r\n` or `\r`. Empty lines are skipped, and so is a byte order mark at the beginning. Given
     the schema, bytes, durations, lists, maps and records are read as `WriteCsv` writes them: from base64, seconds and
@@ -527,7 +528,7 @@ class ReadJson(ReadFiles[ResultT]):
 
     A number that the type of its column cannot hold, such as `1e400`, makes its row a bad row; in a field that is
     ignored it does no harm. A column whose sample has only nulls is text. Types do not depend on how the file is cut
-    into blocks, and a line may have up to 64 MiB.
+    into blocks. A line of more than 64 MiB is a bad row.
 
     Args:
         path, event_time, options: as in `ReadParquet`.
@@ -621,7 +622,8 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         path, follow, on_missing: as in `ReadParquet`.
         event_time: `None`, so that lines are at −∞ until a `dm.WithTimestamps(…)` assigns their times, or `dm.ARRIVAL`,
             which a followed folder requires.
-        encoding: the encoding of the files, by its name in Python. A line in another encoding is a bad row.
+        encoding: the encoding of the files, by its name in Python. A line in another encoding, or of more than 64
+            MiB, is a bad row.
         line_timeout: as in `ReadCsv`.
 
     Raises:
@@ -673,7 +675,7 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
     def with_exception_handling(
         self, dead_letter_tag: str = "dead_letters"
     ) -> PTransform[PBegin, WithDeadLetters[PCollection[str]]]:
-        """Send lines that are not in the encoding to a separate output, as `DeadLetter`s.
+        """Send lines that are too long or not in the encoding to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the lines and the dead letters.
 

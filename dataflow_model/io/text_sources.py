@@ -264,6 +264,11 @@ def _names(version: FileVersion, options: CsvOptions) -> list[str]:
         first = next(parts, None)
     if first is None:
         return []
+    if first.problem():
+        raise SourceError(
+            f"the header of {version.path} is too long: {first.problem()}",
+            hint="check that the file is text with one row per line",
+        )
     if 0 in first.unclosed:
         raise SourceError(
             f"the header of {version.path} has a quote that is not closed",
