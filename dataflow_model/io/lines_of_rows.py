@@ -12,6 +12,7 @@ import pyarrow as pa
 from dataflow_model.errors import SourceError
 from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.file_source import BATCH_ROWS, HEAD_ROWS, FileSource
+from dataflow_model.io.files_at_fault import lost_rows
 from dataflow_model.io.line_numbers import line_of_row
 from dataflow_model.io.paths import file_below
 from dataflow_model.io.row_texts import TOO_LONG, TextFormat, count_appended, read_rows, row_index, split
@@ -51,6 +52,11 @@ class LinesOfRows(FileSource):
     def headers(self) -> int:
         """The number of header rows at the beginning of a file."""
         return 0
+
+    def problem_of_file(self, version: FileVersion) -> str | None:
+        """Return why no row of a file can be read; `None` if it is not known that this is so."""
+        del version
+        return None
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Do nothing: a row that does not fit is a bad row."""
@@ -106,8 +112,15 @@ class LinesOfRows(FileSource):
         """Parse the named columns of rows of a file."""
 
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the rows by the index and parse them."""
-        return self.parsed(path, columns, self.row_texts(path, start, stop))
+        """Find the rows by the index and parse them, unless the file is to be set aside."""
+        version = FileVersion.of(path)
+        problem = self.problem_of_file(version) if self.sets_aside else None
+        if problem is None:
+            return self.parsed(path, columns, self.row_texts(path, start, stop))
+        count = self.count_rows(version)
+        appended = ", nor what is appended to it" if self.follow and self.grows else ""
+        reason = f"none of the {count} rows of the file can be read{appended}: {problem}"
+        return lost_rows(columns, start, count if stop is None else min(stop, count), 0, path, reason)
 
     def read_head(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Parse some first rows, without an index."""

@@ -187,7 +187,10 @@ class ReadFiles(ReadRows[ResultT]):
         self.typed_rows = typed_rows
 
     def with_exception_handling(self, dead_letter_tag: str = "dead_letters") -> Read[WithDeadLetters[ResultT]]:
-        """Send rows that cannot be read, and Parquet files as a whole, to a separate output; see `ReadRows`."""
+        """Send rows that cannot be read, and files that do not fit as a whole, to a separate output; see `ReadRows`.
+
+        A file of which none of the first 1,024 rows fits for the same reason is one dead letter with its path.
+        """
         read = super().with_exception_handling(dead_letter_tag)
         read.source = attrs.evolve(cast("FileSource", self.source), sets_aside=True)
         return read
@@ -416,7 +419,8 @@ class ReadCsv(ReadFiles[ResultT]):
     Raises:
         InvalidArgument: if options contradict each other, `rename` names a column that does not exist, or `ReadParquet`
             would raise it.
-        SourceError: if a file has other columns than the first one, or cannot be decompressed.
+        SourceError: if a file has other columns than the first one, unless `with_exception_handling` is used, or cannot
+            be decompressed.
 
     Source: Beam's `ReadFromCsv`.
 

@@ -178,6 +178,9 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
             if skipped:
                 carry, offset = data[-1:], offset + len(data[:-1])
                 continue
+            if len(data) <= _LONGEST and b"\n" not in block and not (form.ends_at_cr and b"\r" in block):
+                carry = data  # no row ends here
+                continue
             texts, taken, limit = _split(data, form, offset, is_last=False)
             if len(texts):
                 yield from _apart(texts, form, begun)
