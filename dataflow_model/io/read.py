@@ -366,6 +366,14 @@ class CsvFileOptions(FileOptions, total=False):
     line_timeout: DurationLike | None
 
 
+class JsonFileOptions(FileOptions, total=False):
+    """The further arguments of `ReadJson`."""
+
+    mixed: Literal["text"] | None
+    lines: bool
+    line_timeout: DurationLike | None
+
+
 @with_label_hints()
 class ReadCsv(ReadFiles[ResultT]):
     r"""Read the rows of CSV files as named tuples; the other arguments and errors are those of `ReadParquet`.
@@ -576,12 +584,9 @@ class ReadJson(ReadFiles[ResultT]):
         path: PathLike | Iterable[PathLike],
         *,
         event_time: str | Arrival | None,
-        mixed: Literal["text"] | None = None,
-        lines: bool = True,
-        line_timeout: DurationLike | None = LINE_TIMEOUT,
         schema: pa.Schema | None = None,
         row_type: None = None,
-        **options: Unpack[FileOptions],
+        **options: Unpack[JsonFileOptions],
     ) -> None: ...
 
     @overload
@@ -590,11 +595,8 @@ class ReadJson(ReadFiles[ResultT]):
         path: PathLike | Iterable[PathLike],
         *,
         event_time: str | Arrival | None,
-        mixed: Literal["text"] | None = None,
-        lines: bool = True,
-        line_timeout: DurationLike | None = LINE_TIMEOUT,
         row_type: type[ElementT],
-        **options: Unpack[FileOptions],
+        **options: Unpack[JsonFileOptions],
     ) -> None: ...
 
     def __init__(
