@@ -96,7 +96,7 @@ class Events:
         path = self.folder / name
         if not path.exists():
             table = ds.dataset(self.events).to_table(columns=["key", "event_time", "value"])
-            written = pc.strftime(table["event_time"], "%Y-%m-%dT%H:%M:%SZ", locale="C")
+            written = pc.call_function("strftime", [table["event_time"]], pc.StrftimeOptions("%Y-%m-%dT%H:%M:%SZ"))
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as half_made:
                 write(table.set_column(1, "event_time", written), half_made.name)
             Path(half_made.name).rename(path)
@@ -176,7 +176,7 @@ def _write_json(table: pa.Table, path: str) -> None:
     texts = [column.cast(pa.string()) for column in table.columns]
     begins = ['{"key": ', ', "event_time": "', '", "value": ']
     pieces = [piece for begin, text in zip(begins, texts, strict=True) for piece in (begin, text)]
-    lines = pc.binary_join_element_wise(*pieces, "}\n", "")
+    lines = pc.call_function("binary_join_element_wise", [*pieces, "}\n", ""])
     Path(path).write_bytes(b"".join(memoryview(lines.chunk(place).buffers()[2]) for place in range(lines.num_chunks)))
 
 

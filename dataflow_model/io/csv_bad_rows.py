@@ -68,7 +68,7 @@ def certainly_bad(
     )
     try:
         table = options.read(data, names, conversion, invalid_row_handler=skip)
-    except pa.ArrowException:  # not UTF-8, for example
+    except (pa.ArrowException, ValueError):  # not UTF-8, for example
         return {}
     if table.num_rows + len(counts) != len(chosen):
         return {}

@@ -237,7 +237,7 @@ class CsvOptions:
         widths[list(short)] = list(short.values())
         texts = rows_in(data, self.text_format())
         if len(texts) != len(widths):
-            raise pa.ArrowInvalid("the rows are not those of the file")
+            raise ValueError("the rows are not those of the file")
         missing = {place: len(names) - count for place, count in short.items()}
         padded = self._read(texts.extended(missing, self.delimiter), names, conversion, note)
         widths = np.delete(widths, list(long))
