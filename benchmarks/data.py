@@ -9,6 +9,9 @@ events, so that triggers fire early, and with the watermark two seconds behind t
 
 A `sentinel` file, an hour later than all others, stands apart: Spark's own watermark has no end of the input, so its
 queries read the sentinel last, which closes every window but the sentinel's own. Ours reads only the events.
+
+The events are also there as text, for comparisons of reading it: a file of CSV and one of JSON lines. Event times are
+in ISO 8601 there. The files are made beside those of Parquet when they are asked for.
 """
 
 from __future__ import annotations
@@ -22,10 +25,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["DELAY", "HOT_KEY", "Events", "make_events"]
 
@@ -75,6 +81,26 @@ class Events:
     def with_sentinel(self) -> str:
         """A glob of the events and the sentinel, whose file is the newest."""
         return str(self.folder / "*")
+
+    @property
+    def csv(self) -> str:
+        """A file of CSV with the events."""
+        return self._text("events.csv", pa_csv.write_csv)
+
+    @property
+    def json(self) -> str:
+        """A file of JSON lines with the events."""
+        return self._text("events.json", _write_json)
+
+    def _text(self, name: str, write: Callable[[pa.Table, str], None]) -> str:
+        path = self.folder / name
+        if not path.exists():
+            table = ds.dataset(self.events).to_table(columns=["key", "event_time", "value"])
+            written = pc.call_function("strftime", [table["event_time"]], pc.StrftimeOptions("%Y-%m-%dT%H:%M:%SZ"))
+            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as half_made:
+                write(table.set_column(1, "event_time", written), half_made.name)
+            Path(half_made.name).rename(path)
+        return str(path)
 
     @property
     def key_type(self) -> str:
@@ -144,6 +170,14 @@ def _write_file(
     if target.arrivals:
         columns["arrived_at"] = pa.array(-(-arrival // _MILLI) * _MILLI).cast(instants)
     pq.write_table(pa.table({**columns, **further}), path)
+
+
+def _write_json(table: pa.Table, path: str) -> None:
+    texts = [column.cast(pa.string()) for column in table.columns]
+    begins = ['{"key": ', ', "event_time": "', '", "value": ']
+    pieces = [piece for begin, text in zip(begins, texts, strict=True) for piece in (begin, text)]
+    lines = pc.call_function("binary_join_element_wise", [*pieces, "}\n", ""])
+    Path(path).write_bytes(b"".join(memoryview(lines.chunk(place).buffers()[2]) for place in range(lines.num_chunks)))
 
 
 def _date(path: Path, number: int) -> None:

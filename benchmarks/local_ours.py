@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from dataflow_model.triggers import TriggerContext
 
 __all__ = [
+    "csv_sums",
     "group_by_key",
     "hot_key",
+    "json_sums",
     "like_keys",
     "maps",
     "on_time",
@@ -111,10 +113,10 @@ def user_trigger(events: Events, out: Path) -> None:
         _ = arriving(pipeline, events) | windowing(early=EveryTenth()).accumulating() | dm.Sum.per_key() | _write(out)
 
 
-def on_time(events: Events, out: Path, key: str = "key") -> None:
+def on_time(events: Events, out: Path, key: str = "key", read: Any = None) -> None:
     """Sum per key and 10-second window, with the default trigger."""
     with dm.Pipeline(runner=dm.LocalRunner()) as pipeline:
-        pairs = pipeline | _read(events) | dm.WithKeys(key, value="value")
+        pairs = pipeline | (read or _read(events)) | dm.WithKeys(key, value="value")
         _ = pairs | dm.Window.into(WINDOWS) | dm.Sum.per_key() | _write(out)
 
 
@@ -124,6 +126,16 @@ def hot_key(events: Events, out: Path) -> None:
 
 
 like_keys = on_time
+
+
+def csv_sums(events: Events, out: Path) -> None:
+    """Do the same with a file of CSV, whose types are inferred."""
+    on_time(events, out, read=dm.io.ReadCsv(events.csv, event_time="event_time", watermark=DELAY))
+
+
+def json_sums(events: Events, out: Path) -> None:
+    """Do the same with a file of JSON lines."""
+    on_time(events, out, read=dm.io.ReadJson(events.json, event_time="event_time", watermark=DELAY))
 
 
 def python(events: Events, out: Path, workers: int = 1) -> None:

@@ -37,6 +37,8 @@ __all__ = [
     "like_keys",
     "lists",
     "one_by_one",
+    "polars_csv_sums",
+    "polars_json_sums",
     "polars_sums",
     "python",
     "session_sums",
@@ -47,6 +49,8 @@ _WINDOW: Final = 10_000_000
 _GAP: Final = 5_000_000
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _INSTANT: Final = pa.timestamp("us", "UTC")
+_WRITTEN: Final = "%Y-%m-%dT%H:%M:%S%.6fZ"
+"""How Polars says in which form event times are written."""
 
 _Windows = dict[tuple[int, int], Any]
 """By key and start of the window, what is kept of it."""
@@ -128,9 +132,28 @@ def polars_sums(events: Events, out: Path) -> None:
     """Sum per key and 10-second window with Polars: `group_by`."""
     import polars as pl
 
+    _polars_sums(pl.scan_parquet(f"{events.events}/*.parquet"), out)
+
+
+def polars_csv_sums(events: Events, out: Path) -> None:
+    """Do the same with a file of CSV: `scan_csv`."""
+    import polars as pl
+
+    _polars_sums(pl.scan_csv(events.csv).with_columns(pl.col("event_time").str.to_datetime(_WRITTEN)), out)
+
+
+def polars_json_sums(events: Events, out: Path) -> None:
+    """Do the same with a file of JSON lines: `scan_ndjson`."""
+    import polars as pl
+
+    _polars_sums(pl.scan_ndjson(events.json).with_columns(pl.col("event_time").str.to_datetime(_WRITTEN)), out)
+
+
+def _polars_sums(rows: Any, out: Path) -> None:
+    import polars as pl
+
     start = pl.col("event_time").dt.truncate("10s")
-    rows = pl.scan_parquet(f"{events.events}/*.parquet").select("key", start.alias("window_start"), "value")
-    grouped = rows.group_by("key", "window_start").agg(pl.col("value").sum())
+    grouped = rows.group_by("key", start.alias("window_start")).agg(pl.col("value").sum())
     ended = grouped.with_columns((pl.col("window_start") + pl.duration(seconds=10)).alias("window_end"))
     out.mkdir(parents=True)
     ended.collect().write_parquet(out / "answer.parquet")

@@ -68,7 +68,7 @@ def certainly_bad(
     )
     try:
         table = options.read(data, names, conversion, invalid_row_handler=skip)
-    except pa.ArrowException:  # not UTF-8, for example
+    except (pa.ArrowException, ValueError):  # not UTF-8, for example
         return {}
     if table.num_rows + len(counts) != len(chosen):
         return {}
@@ -78,7 +78,7 @@ def certainly_bad(
     for field, column in zip(columns, table.columns, strict=True):
         if not is_fine.any():
             break
-        values = column.combine_chunks()
+        values = column.combine_chunks().fill_null("")
         good, bad = _judged(values, field.type, options, is_text=field.name in as_text)
         found = np.flatnonzero(is_fine & bad)
         for place, text in zip(places[found].tolist(), values.take(pa.array(found)).to_pylist(), strict=True):

@@ -8,17 +8,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.io.row_texts import TextFormat
+from dataflow_model.io.row_texts import TextFormat, rows_in
 from dataflow_model.io.time_formats import TimeFormat
 from dataflow_model.io.unpacking import checked_encoding
 from dataflow_model.zones import LocalTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["CsvOptions", "check_character"]
 
@@ -68,6 +69,7 @@ class CsvOptions:
     comment: str | None = None
     skip_rows: int = 0
     header: bool | None = None
+    ragged: str = "bad row"
     encoding: str = attrs.field(default="utf-8", converter=checked_encoding)
 
     def __attrs_post_init__(self) -> None:
@@ -91,6 +93,11 @@ class CsvOptions:
             raise InvalidType(
                 f"`header` must be true or false, got {header!r}",
                 hint="use header=False if the first line is a row, and skip_rows=1 if a line is above the header",
+            )
+        if self.ragged not in {"bad row", "pad"}:
+            raise InvalidArgument(
+                f"`ragged` must be 'bad row' or 'pad', got {self.ragged!r}",
+                hint="pass ragged='pad' if a row with too few values has null in the columns that it lacks",
             )
         characters = [self.delimiter, self.decimal_point, *([] if self.quote is None else [self.quote])]
         if len(set(characters)) < len(characters):
@@ -197,14 +204,58 @@ class CsvOptions:
             >>> options = CsvOptions()
             >>> options.read("\ufeffUA\n".encode(), ["carrier"], options.conversion())["carrier"].to_pylist()
             ['\ufeffUA']
+            >>> options = CsvOptions(ragged="pad")
+            >>> options.read(b"UA\nAA,5\n", ["carrier", "gate"], options.conversion()).to_pylist()
+            [{'carrier': 'UA', 'gate': None}, {'carrier': 'AA', 'gate': 5}]
         """
+        if self.ragged == "pad":
+            return self._read_padded(data, names, conversion, invalid_row_handler or (lambda _: "error"))
+        return self._read(data, names, conversion, invalid_row_handler)
+
+    def _read_padded(
+        self,
+        data: bytes,
+        names: list[str],
+        conversion: pa_csv.ConvertOptions,
+        handler: Callable[[pa_csv.InvalidRow], str],
+    ) -> pa.Table:
+        """Parse rows, with null in the columns for which a row has no value."""
+        short: dict[int, int] = {}
+        long: set[int] = set()
+
+        def note(row: pa_csv.InvalidRow) -> str:
+            if row.actual_columns > row.expected_columns:
+                long.add(row.number - 1)
+                return handler(row)
+            short[row.number - 1] = row.actual_columns
+            return "skip"
+
+        table = self._read(data, names, conversion, note)
+        if not short:
+            return table
+        widths = np.full(table.num_rows + len(short) + len(long), len(names))
+        widths[list(short)] = list(short.values())
+        texts = rows_in(data, self.text_format())
+        if len(texts) != len(widths):
+            raise ValueError("the rows are not those of the file")
+        missing = {place: len(names) - count for place, count in short.items()}
+        padded = self._read(texts.extended(missing, self.delimiter), names, conversion, note)
+        widths = np.delete(widths, list(long))
+        rows = np.arange(len(widths))
+        columns = [
+            column.take(pa.array(rows, mask=widths <= names.index(name)))
+            for name, column in zip(padded.column_names, padded.columns, strict=True)
+        ]
+        return pa.table(columns, schema=padded.schema)
+
+    def _read(self, data: bytes, names: list[str], conversion: pa_csv.ConvertOptions, handler: Any) -> pa.Table:
         data = codecs.BOM_UTF8 + data if data.startswith(codecs.BOM_UTF8) else data
         parsing = pa_csv.ParseOptions(
             delimiter=self.delimiter,
             quote_char=False if self.quote is None else self.quote,
             double_quote=self.quote is not None,
             newlines_in_values=self.quote is not None,
-            invalid_row_handler=invalid_row_handler,
+            invalid_row_handler=handler,
         )
         reading = pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names)
         return pa_csv.read_csv(

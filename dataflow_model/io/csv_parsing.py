@@ -102,7 +102,7 @@ def problem_of_row(
     texts = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()))
     try:
         row = options.read(data, names, texts, invalid_row_handler=count)
-    except pa.ArrowException:
+    except (pa.ArrowException, ValueError):
         return error
     if counted:
         return wrong_count(counted[0], len(names))

@@ -24,6 +24,7 @@ from dataflow_model.io.file_identity import (
     unfinished_since,
     unreadable,
 )
+from dataflow_model.io.files_at_fault import one_for_all
 from dataflow_model.io.folder_alarm import FolderAlarm
 from dataflow_model.io.folder_columns import FolderColumns, from_folders, values_in_folders, with_folder_columns
 from dataflow_model.io.folder_filter import FolderFilter, checked_filter
@@ -62,7 +63,7 @@ BATCH_ROWS = 65_536
 """Rows in a batch at most: some megabytes, so that a worker holds little and Arrow's overhead is small."""
 
 HEAD_ROWS = 1_024
-"""How many rows are looked at for the unit of times."""
+"""How many rows are looked at for the unit of times, and to find out whether a file is at fault as a whole."""
 
 _MOST_SHOWN = 50
 """How many columns `explain()` shows."""
@@ -123,7 +124,7 @@ class FileSource(ColumnSource):
         is_inferred: whether `given` was inferred from the first file.
         record: where a run records the columns if they are not known yet.
         columns: the columns to read; `None` for all.
-        sets_aside: whether bad rows have an output of their own, so that a file that cannot be read stops no run.
+        sets_aside: whether bad rows have an output of their own, so that a file that does not fit stops no run.
         hive_partitioning: whether the names of folders hold columns; `None` if that depends on the names.
         partition_filter: which folders to read.
         grows: whether rows can be appended to a file of this format.
@@ -373,7 +374,14 @@ class FileSource(ColumnSource):
 
     def _rows(self, origin: str, path: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read rows of a file together with the columns that the names of its folders hold."""
-        return self._with_values(origin, path, self.schema(), lambda read: self.read_file(path, read, start, stop))
+
+        def rows(start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+            return self._with_values(origin, path, self.schema(), lambda read: self.read_file(path, read, start, stop))
+
+        if not self.sets_aside:
+            return rows(start, stop)
+        head = functools.partial(rows, 0, HEAD_ROWS)
+        return one_for_all(rows(start, stop), start, path, head, lambda: self.count_rows(FileVersion.of(path)))
 
     def _with_values(
         self, origin: str, path: str, columns: pa.Schema, read: Callable[[pa.Schema], Iterator[pa.RecordBatch]]

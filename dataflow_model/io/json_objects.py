@@ -7,13 +7,17 @@ import json
 import re
 from typing import Any, Final
 
+import numpy as np
+
 from dataflow_model.errors import shown
 
 __all__ = ["NO_OBJECT", "Numeral", "check_depth", "has_null_line", "object_of", "problem_of", "text_of", "value_of"]
 
 NO_OBJECT: Final = "it is not an object, as in {…}"
 _DEEPEST: Final = 100
-_STARTS_WITH_NULL: Final = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|\n)[ \t\r\f\v]*null")
+_FIRST_IS_NULL: Final = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\f\v]*null").match
+_OTHER_IS_NULL: Final = re.compile(rb"\n[ \t\r\f\v]*null").search
+"""Not one pattern: a search is fast if each match begins with the same character."""
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
@@ -97,7 +101,7 @@ def check_depth(data: bytes) -> None:
     Raises:
         ValueError: for such a line.
     """
-    if any(map(_is_deep, data.split(b"\n"))):
+    if _has_many_brackets(data) and any(map(_is_deep, data.split(b"\n"))):
         raise ValueError(f"it is nested more than {_DEEPEST} deep")
 
 
@@ -108,12 +112,20 @@ def has_null_line(data: bytes) -> bool:
         >>> has_null_line(b'{"a": null}\n'), has_null_line(b'{"a": 1}\n null\n')
         (False, True)
     """
-    return _STARTS_WITH_NULL.search(data) is not None
+    return _FIRST_IS_NULL(data) is not None or _OTHER_IS_NULL(data) is not None
+
+
+def _has_many_brackets(data: bytes) -> bool:
+    """Return whether a line has so many opening brackets that it may be nested too deep."""
+    if data.count(b"[") + data.count(b"{") <= _DEEPEST:
+        return False
+    buffer = np.frombuffer(data, np.uint8)
+    brackets = np.flatnonzero((buffer == ord("[")) | (buffer == ord("{")))
+    lines = np.searchsorted(np.flatnonzero(buffer == ord("\n")), brackets)
+    return bool((lines[_DEEPEST:] == lines[:-_DEEPEST]).any())
 
 
 def _is_deep(line: bytes) -> bool:
-    if line.count(b"[") + line.count(b"{") <= _DEEPEST:
-        return False
     depth = 0
     for token in _BRACKETS.findall(line):
         depth += 1 if token in b"[{" else -1 if token in b"]}" else 0

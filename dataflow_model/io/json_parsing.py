@@ -193,7 +193,7 @@ def _parsed_by_arrow(data: bytes, columns: list[pa.Field]) -> pa.Table:
 
 def _has_one_object_a_line(data: bytes, objects: int) -> bool:
     """Return whether each line is exactly one object, which Arrow does not check."""
-    return objects in {1 + data.count(b"}\n{"), 1 + len(_BETWEEN.findall(data))} or objects == 0
+    return objects in {0, 1 + data.count(b"}\n{")} or objects == 1 + len(_BETWEEN.findall(data))
 
 
 def _restorer(kind: pa.DataType, *, mixed: bool) -> Callable[[Any], Any]:

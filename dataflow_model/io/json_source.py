@@ -9,13 +9,14 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.io.file_identity import FileVersion
+from dataflow_model.io.json_bad_rows import bad_lines
 from dataflow_model.io.json_inference import json_schema
 from dataflow_model.io.json_parsing import parse_lines, problem_of_line
 from dataflow_model.io.lines_of_rows import LinesOfRows, inferred
 from dataflow_model.io.parsing import parse_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -77,8 +78,11 @@ class JsonSource(LinesOfRows):
         def explain(data: bytes, problem: str) -> str:
             return problem_of_line(data, columns, problem, mixed=is_mixed)
 
+        def find(texts: RowTexts) -> Mapping[int, str]:
+            return bad_lines(texts, columns, mixed=is_mixed)
+
         for texts in parts:
-            yield from parse_rows(texts, parse, columns, explain)
+            yield from parse_rows(texts, parse, columns, explain, find)
 
     def advice(self, bad: BadRow) -> str:
         """Return what to do about a row that looks like a part of a document."""

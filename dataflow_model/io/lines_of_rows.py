@@ -12,9 +12,10 @@ import pyarrow as pa
 from dataflow_model.errors import SourceError
 from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.file_source import BATCH_ROWS, HEAD_ROWS, FileSource
+from dataflow_model.io.files_at_fault import lost_rows
 from dataflow_model.io.line_numbers import line_of_row
 from dataflow_model.io.paths import file_below
-from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
+from dataflow_model.io.row_texts import TOO_LONG, TextFormat, count_appended, read_rows, row_index, split
 from dataflow_model.io.unpacking import is_compressed
 from dataflow_model.time import Duration
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from dataflow_model.io.row_texts import RowTexts
+    from dataflow_model.plan.columns import BadRow
 
 __all__ = ["LinesOfRows", "inferred"]
 
@@ -50,6 +52,11 @@ class LinesOfRows(FileSource):
     def headers(self) -> int:
         """The number of header rows at the beginning of a file."""
         return 0
+
+    def problem_of_file(self, version: FileVersion) -> str | None:
+        """Return why no row of a file can be read; `None` if it is not known that this is so."""
+        del version
+        return None
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
         """Do nothing: a row that does not fit is a bad row."""
@@ -96,13 +103,24 @@ class LinesOfRows(FileSource):
         """Return the line on which a row begins, from 1."""
         return line_of_row(version, self.form_of(version), row + self.headers)
 
+    def advice(self, bad: BadRow) -> str:
+        """Return what to do about a row that is too long."""
+        return "check that the file is text with one row on each line; otherwise " if TOO_LONG in bad.reason else ""
+
     @abc.abstractmethod
     def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
         """Parse the named columns of rows of a file."""
 
     def read_file(self, path: str, columns: pa.Schema, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        """Find the rows by the index and parse them."""
-        return self.parsed(path, columns, self.row_texts(path, start, stop))
+        """Find the rows by the index and parse them, unless the file is to be set aside."""
+        version = FileVersion.of(path)
+        problem = self.problem_of_file(version) if self.sets_aside else None
+        if problem is None:
+            return self.parsed(path, columns, self.row_texts(path, start, stop))
+        count = self.count_rows(version)
+        appended = ", nor what is appended to it" if self.follow and self.grows else ""
+        reason = f"none of the {count} rows of the file can be read{appended}: {problem}"
+        return lost_rows(columns, start, count if stop is None else min(stop, count), 0, path, reason)
 
     def read_head(self, path: str, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Parse some first rows, without an index."""
@@ -127,7 +145,7 @@ class LinesOfRows(FileSource):
             for texts in parts:
                 if not texts.is_complete and self.grows and self.line_timeout != Duration(0):
                     break  # a value may be cut
-                unclosed = set(texts.unclosed)
+                unclosed = set(range(1) if texts.omitted else texts.unclosed)
                 for place in range(len(texts)):
                     text = texts.text(place, place + 1)
                     size += len(text)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dataflow_model.errors import encodable, shown
+from dataflow_model.errors import shown
 from dataflow_model.io.parquet_types import fitted
 from dataflow_model.io.parsing import cannot_hold
 from dataflow_model.plan.columns import BAD_FIELD
@@ -17,9 +17,7 @@ from dataflow_model.plan.rows import values_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["fitted_rows", "lost_rows"]
-
-_LOST_AT_ONCE = 65_536
+__all__ = ["fitted_rows"]
 
 
 def fitted_rows(batch: pa.RecordBatch, checked: pa.Schema, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -53,28 +51,6 @@ def fitted_rows(batch: pa.RecordBatch, checked: pa.Schema, columns: pa.Schema) -
         text = repr({name: values[number][0] for name, values in held.items()})
         marks[place] = {"text": text, "reason": _reason(bad[place], *held[bad[place].name][number])}
     yield rows.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
-
-
-def lost_rows(
-    columns: pa.Schema, start: int, stop: int, first: int, text: str, reason: str
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows `[start, stop)` as bad rows, for all of which one of them stands, if it is in this range.
-
-    Args:
-        columns: the columns.
-        start: the first row.
-        stop: the row after the last one.
-        first: the row that stands for all.
-        text: its text.
-        reason: why they cannot be read.
-    """
-    mark = {"text": encodable(text), "reason": encodable(reason)}
-    for low in range(start, stop, _LOST_AT_ONCE):
-        high = min(low + _LOST_AT_ONCE, stop)
-        marks = [mark if row == first else {} for row in range(low, high)]
-        nulls = [pa.nulls(high - low, field.type) for field in columns]
-        schema = pa.schema([*columns, BAD_FIELD])
-        yield pa.RecordBatch.from_arrays([*nulls, pa.array(marks, BAD_FIELD.type)], schema=schema)
 
 
 def _pieces(column: pa.Array, field: pa.Field, start: int, bad: dict[int, pa.Field]) -> Iterator[pa.Array]:

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from dataflow_model.errors import SourceError
 from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.file_source import BATCH_ROWS, FileSource
-from dataflow_model.io.parquet_rows import fitted_rows, lost_rows
+from dataflow_model.io.files_at_fault import lost_rows
+from dataflow_model.io.parquet_rows import fitted_rows
 from dataflow_model.io.parquet_types import can_hold, settled, widened
 from dataflow_model.plan.nested import without_views
 

@@ -43,6 +43,9 @@ def parse_rows(
         explain: says what is wrong with the text of one row, given the error of `parse`.
         find: returns the reasons of bad rows by place, for those that it finds at once; the others are isolated.
     """
+    if texts.problem():
+        yield from _bad_row(texts.text() + "…".encode(), texts.problem(), columns).to_batches()
+        return
     pieces: list[pa.Table] = []
     start = 0
     for place in (*texts.unclosed, len(texts)):

@@ -187,7 +187,10 @@ class ReadFiles(ReadRows[ResultT]):
         self.typed_rows = typed_rows
 
     def with_exception_handling(self, dead_letter_tag: str = "dead_letters") -> Read[WithDeadLetters[ResultT]]:
-        """Send rows that cannot be read, and Parquet files as a whole, to a separate output; see `ReadRows`."""
+        """Send rows that cannot be read, and files that do not fit as a whole, to a separate output; see `ReadRows`.
+
+        A file of which none of the first 1,024 rows fits for the same reason is one dead letter with its path.
+        """
         read = super().with_exception_handling(dead_letter_tag)
         read.source = attrs.evolve(cast("FileSource", self.source), sets_aside=True)
         return read
@@ -358,7 +361,16 @@ class CsvFileOptions(FileOptions, total=False):
     thousands: str | None
     comment: str | None
     skip_rows: int
+    ragged: str
     encoding: str
+    line_timeout: DurationLike | None
+
+
+class JsonFileOptions(FileOptions, total=False):
+    """The further arguments of `ReadJson`."""
+
+    mixed: Literal["text"] | None
+    lines: bool
     line_timeout: DurationLike | None
 
 
@@ -368,7 +380,8 @@ class ReadCsv(ReadFiles[ResultT]):
 
     Types are given by `schema`, or inferred once from the first 16,384 rows of the first file that has rows. A row that
     does not fit them, or has too few or too many values, is a bad row. A quoted value may contain delimiters, line
-    breaks and doubled quotes, up to 1 MiB. A quote that is never closed makes its line, and no other, a bad row.
+    breaks and doubled quotes, up to 1 MiB. A quote that is never closed makes its line, and no other, a bad row. A row
+    of more than 64 MiB is a bad row, of which the beginning is shown.
 
     Lines end with `\n`, `\r\n` or `\r`. Empty lines are skipped, and so is a byte order mark at the beginning. Given
     the schema, bytes, durations, lists, maps and records are read as `WriteCsv` writes them: from base64, seconds and
@@ -405,6 +418,8 @@ class ReadCsv(ReadFiles[ResultT]):
         comment: the character at the beginning of lines that are skipped, such as `"#"`.
         skip_rows: the number of lines at the beginning of each file that are skipped. A first line such as `sep=;`, as
             Excel writes it, is skipped in any case, and names the delimiter.
+        ragged: what a row is that has fewer values than there are columns: `"bad row"`, or with `"pad"` a row with null
+            in the columns that it lacks, columns of text included. A row with too many values is a bad row in any case.
         encoding: the encoding of the files, by its name in Python. Text in another encoding makes its row a bad row.
         line_timeout: how long a followed file must be unchanged for a last line without a line end to be a row; `None`
             to wait for the end in any case. Until then it is counted as `lines_unfinished`.
@@ -412,7 +427,8 @@ class ReadCsv(ReadFiles[ResultT]):
     Raises:
         InvalidArgument: if options contradict each other, `rename` names a column that does not exist, or `ReadParquet`
             would raise it.
-        SourceError: if a file has other columns than the first one, or cannot be decompressed.
+        SourceError: if a file has other columns than the first one, unless `with_exception_handling` is used, or cannot
+            be decompressed.
 
     Source: Beam's `ReadFromCsv`.
 
@@ -482,6 +498,7 @@ class ReadCsv(ReadFiles[ResultT]):
         thousands: str | None = None,
         comment: str | None = None,
         skip_rows: int = 0,
+        ragged: str = "bad row",
         encoding: str = "utf-8",
         line_timeout: DurationLike | None = LINE_TIMEOUT,
         **options: Unpack[SchemaOptions],
@@ -502,6 +519,7 @@ class ReadCsv(ReadFiles[ResultT]):
             thousands=thousands,
             comment=comment,
             skip_rows=skip_rows,
+            ragged=ragged,
             encoding=encoding,
         )
         super().__init__(path, event_time=event_time, **options)
@@ -522,7 +540,7 @@ class ReadJson(ReadFiles[ResultT]):
 
     A number that the type of its column cannot hold, such as `1e400`, makes its row a bad row; in a field that is
     ignored it does no harm. A column whose sample has only nulls is text. Types do not depend on how the file is cut
-    into blocks, and a line may have up to 64 MiB.
+    into blocks. A line of more than 64 MiB is a bad row.
 
     Args:
         path, event_time, options: as in `ReadParquet`.
@@ -566,12 +584,9 @@ class ReadJson(ReadFiles[ResultT]):
         path: PathLike | Iterable[PathLike],
         *,
         event_time: str | Arrival | None,
-        mixed: Literal["text"] | None = None,
-        lines: bool = True,
-        line_timeout: DurationLike | None = LINE_TIMEOUT,
         schema: pa.Schema | None = None,
         row_type: None = None,
-        **options: Unpack[FileOptions],
+        **options: Unpack[JsonFileOptions],
     ) -> None: ...
 
     @overload
@@ -580,11 +595,8 @@ class ReadJson(ReadFiles[ResultT]):
         path: PathLike | Iterable[PathLike],
         *,
         event_time: str | Arrival | None,
-        mixed: Literal["text"] | None = None,
-        lines: bool = True,
-        line_timeout: DurationLike | None = LINE_TIMEOUT,
         row_type: type[ElementT],
-        **options: Unpack[FileOptions],
+        **options: Unpack[JsonFileOptions],
     ) -> None: ...
 
     def __init__(
@@ -616,7 +628,8 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         path, follow, on_missing: as in `ReadParquet`.
         event_time: `None`, so that lines are at −∞ until a `dm.WithTimestamps(…)` assigns their times, or `dm.ARRIVAL`,
             which a followed folder requires.
-        encoding: the encoding of the files, by its name in Python. A line in another encoding is a bad row.
+        encoding: the encoding of the files, by its name in Python. A line in another encoding, or of more than 64
+            MiB, is a bad row.
         line_timeout: as in `ReadCsv`.
 
     Raises:
@@ -668,7 +681,7 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
     def with_exception_handling(
         self, dead_letter_tag: str = "dead_letters"
     ) -> PTransform[PBegin, WithDeadLetters[PCollection[str]]]:
-        """Send lines that are not in the encoding to a separate output, as `DeadLetter`s.
+        """Send lines that are too long or not in the encoding to a separate output, as `DeadLetter`s.
 
         Applying the transform then returns a pair: the lines and the dead letters.
 

@@ -17,7 +17,7 @@ from dataflow_model.io.file_identity import digest_of
 from dataflow_model.io.unpacking import blocks, is_compressed, is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -25,19 +25,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONGEST_QUOTE",
+    "TOO_LONG",
     "RowIndex",
     "RowTexts",
     "TextFormat",
     "count_appended",
     "read_rows",
     "row_index",
+    "rows_in",
     "split",
 ]
 
 LONGEST_QUOTE: Final = 1 << 20
 """The maximum size of a quoted value in bytes. A quote that is not closed by then affects its own line only."""
 _LONGEST: Final = 1 << 26
-"""The maximum size of a row in bytes."""
+"""The maximum size of a row in bytes. Of a longer one, only the beginning is kept, so that it needs little memory."""
+TOO_LONG: Final = f"and a row may have at most {_LONGEST >> 20} MiB"
+_SHOWN: Final = 1000
+"""How many bytes of a row that is too long are kept."""
+_OMITTED: Final = b"\x80"
+"""What stands for text that is not kept; no option is a character outside of ASCII."""
 _STEP: Final = 1024
 _INDEXES: Final = 1 << 16
 """The number of indexes to keep, one per file: 8 bytes per 1,024 rows, and without it the file is read once more."""
@@ -82,6 +89,7 @@ class RowTexts:
         unclosed: the places of the rows with a quote that is not closed.
         is_complete: whether the rows stay the same whatever is appended to the file.
         has_gaps: whether other lines than empty ones are between the rows.
+        omitted: the number of bytes that are not kept of the only row, since it is too long.
     """
 
     offset: int
@@ -91,6 +99,7 @@ class RowTexts:
     unclosed: tuple[int, ...] = ()
     has_gaps: bool = False
     is_complete: bool = True
+    omitted: int = 0
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -114,15 +123,47 @@ class RowTexts:
             return b"".join(self.data[begin:end] for begin, end in places)
         return self.data[self.starts[start] : self.ends[last]] if start <= last else b""
 
+    def problem(self) -> str:
+        """Return why the only row cannot be read, if it is too long; otherwise nothing."""
+        return f"it has {self.size(0)} bytes, {TOO_LONG}" if self.omitted and len(self) else ""
+
+    def size(self, place: int) -> int:
+        """Return the number of bytes of a row without its line end."""
+        return self.omitted + len(
+            self.text(place, place + 1) if self.omitted else self.text(place, place + 1).rstrip(b"\r\n")
+        )
+
+    def extended(self, counts: Mapping[int, int], character: str) -> bytes:
+        """Return the text of the rows with a character added at the ends of some, by their places, as often as said."""
+        pieces, at = [], 0
+        for place, count in sorted(counts.items()):
+            end = int(self.starts[place]) + len(self.text(place, place + 1).rstrip(b"\r\n"))
+            pieces += [self.data[at:end], character.encode() * count]
+            at = end
+        return b"".join([*pieces, self.data[at:]])
+
+
+def rows_in(data: bytes, form: TextFormat) -> RowTexts:
+    r"""Return the texts of rows, the last of which may have no line end.
+
+    Example:
+        >>> rows_in(b"UA\n\nAA,5\n", TextFormat()).extended({0: 1}, ",")
+        b'UA,\n\nAA,5\n'
+    """
+    return _split(data, form, 0, is_last=True)[0]
+
 
 def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[RowTexts, None, None]:
     """Yield all rows of a file from byte `start` of its text on, at which a row begins.
 
+    A row of more than 64 MiB comes alone, with its beginning only.
+
     Raises:
-        SourceError: when the file cannot be read, or a row is longer than 64 MiB.
+        SourceError: when the file cannot be read.
     """
     carry, offset = b"", start
     skipped = 0 if start else form.skipped
+    begun: _Begun | None = None
     with contextlib.closing(blocks(version, form.encoding, start)) as parts:
         for block in parts:
             data = carry + block
@@ -135,20 +176,69 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
             while skipped and (end := _line_end(data, form)):
                 data, offset, skipped = data[end:], offset + end, skipped - 1
             if skipped:
-                carry = data
+                carry, offset = data[-1:], offset + len(data[:-1])
                 continue
-            texts, taken = _split(data, form, offset, is_last=False)
+            if len(data) <= _LONGEST and b"\n" not in block and not (form.ends_at_cr and b"\r" in block):
+                carry = data  # no row ends here
+                continue
+            texts, taken, limit = _split(data, form, offset, is_last=False)
             if len(texts):
-                yield texts
+                yield from _apart(texts, form, begun)
+                begun = None
             carry, offset = data[taken:], offset + taken
-            if len(carry) > _LONGEST:
-                raise SourceError(
-                    f"{version.path} has a row of more than {_LONGEST >> 20} MiB at byte {offset}",
-                    hint="check that the file is text with one row per line",
-                )
-    texts, _ = _split(b"" if skipped else carry, form, offset, is_last=True)
-    if len(texts):
-        yield attrs.evolve(texts, is_complete=False)
+            if begun is not None or limit - taken > _LONGEST + 1:
+                begun = begun or _Begun.of(carry, offset)
+                kept = _kept(carry, limit - taken, form)
+                carry, offset = kept, offset + len(carry) - len(kept)
+    texts, _, _ = _split(b"" if skipped else carry, form, offset, is_last=True)
+    for part in _apart(texts, form, begun):
+        yield attrs.evolve(part, is_complete=False)
+
+
+@attrs.frozen
+class _Begun:
+    """A row that is too long: where it begins in the file's text, and its first bytes."""
+
+    offset: int
+    head: bytes
+
+    @classmethod
+    def of(cls, data: bytes, offset: int) -> Self:
+        """Return the row at the beginning of some data; a character is not cut."""
+        end = _SHOWN
+        while end > _SHOWN - 3 and data[end] & 0xC0 == 0x80:  # noqa: PLR2004 - a further byte of a character
+            end -= 1
+        return cls(offset, data[:end])
+
+    def row(self, end: int) -> RowTexts:
+        """Return the row, which ends before byte `end` of the file's text, without its line end."""
+        size = np.array([len(self.head)])
+        return RowTexts(self.offset, self.head, size * 0, size, omitted=end - self.offset - len(self.head))
+
+
+def _apart(texts: RowTexts, form: TextFormat, begun: _Begun | None = None) -> Iterator[RowTexts]:
+    """Yield rows, and those that are too long each alone; the first one is the end of the row that has `begun`."""
+    if begun is not None:
+        if not form.comment or not begun.head.startswith(form.comment.encode()):
+            yield begun.row(texts.offset + int(texts.starts[0]) + texts.size(0))
+        texts = texts.part(1, len(texts))
+    at = 0
+    for place in np.flatnonzero(texts.ends - texts.starts > _LONGEST).tolist():
+        if (size := texts.size(place)) <= _LONGEST:
+            continue
+        if at < place:
+            yield texts.part(at, place)
+        begin = texts.offset + int(texts.starts[place])
+        yield _Begun.of(texts.text(place, place + 1), begin).row(begin + size)
+        at = place + 1
+    if at < len(texts):
+        yield texts.part(at, len(texts))
+
+
+def _kept(data: bytes, limit: int, form: TextFormat) -> bytes:
+    """Return what is needed to find the end of a row that is too long, which is not before a certain place."""
+    is_needed = limit and data[limit - 1 : limit] in {form.delimiter.encode(), b"\r"}
+    return _OMITTED + data[limit - 1 if is_needed else limit :]
 
 
 def _line_end(data: bytes, form: TextFormat) -> int:
@@ -161,8 +251,12 @@ def _line_end(data: bytes, form: TextFormat) -> int:
     return end
 
 
-def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tuple[RowTexts, int]:
-    """Return the rows that certainly end within `data`, and how many bytes they and the lines between them take."""
+def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tuple[RowTexts, int, int]:
+    """Return the rows that certainly end within `data`.
+
+    The second value is how many bytes they and the lines between them take, and the third one the place up to which it
+    is certain that no other row ends.
+    """
     buffer = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(buffer == _LF)
     if form.ends_at_cr and b"\r" in data:
@@ -197,8 +291,12 @@ def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tupl
         if not is_row.all():
             numbers = np.cumsum(is_row) - 1
             unclosed = [int(numbers[place]) for place in unclosed if is_row[place]]
-            return RowTexts(offset, data, starts[is_row], ends[is_row], tuple(unclosed), has_gaps=True), taken
-    return RowTexts(offset, data, starts, ends, tuple(unclosed)), taken
+            return (
+                RowTexts(offset, data, starts[is_row], ends[is_row], tuple(unclosed), has_gaps=True),
+                taken,
+                quotes.limit,
+            )
+    return RowTexts(offset, data, starts, ends, tuple(unclosed)), taken, quotes.limit
 
 
 @attrs.frozen
@@ -400,9 +498,9 @@ def count_appended(version: FileVersion, form: TextFormat, size: int, rows: int)
         end = size
     else:
         earlier = list(split(attrs.evolve(version, size=size), form))
-        end = earlier[-1].offset + len(earlier[-1].data)
+        end = earlier[-1].offset + len(earlier[-1].data) + earlier[-1].omitted
     [last] = read_rows(version, form, rows - 1, rows) if count >= rows else [None]
-    if last is None or last.offset + int(last.starts[0]) + len(last.text().rstrip(b"\r\n")) > end:
+    if last is None or last.offset + int(last.starts[0]) + last.size(0) > end:
         raise SourceError(
             f"the last line of {version.path} had no line end when it was read as a row, but was continued later "
             f"at byte {size}",

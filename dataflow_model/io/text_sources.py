@@ -93,7 +93,9 @@ class CsvSource(LinesOfRows):
     def own_columns(self, path: str, folders: pa.Schema) -> pa.Schema:
         """Return the columns that the header also names."""
         version = FileVersion.of(path)
-        names = _names(version, options_of(version, self.options))
+        names = []
+        with contextlib.suppress(SourceError, InvalidArgument):  # whoever reads the rows reports it
+            names = _names(version, options_of(version, self.options))
         return pa.schema([field for field in folders if field.name in names])
 
     def file_schema(self, path: str) -> pa.Schema | None:
@@ -163,14 +165,28 @@ class CsvSource(LinesOfRows):
                     yield name, "timestamp_formats"
 
     def check_file(self, path: str, expected: pa.Schema) -> None:
-        """Raise `SourceError` if the header has other names than expected; an empty file has no header."""
+        """Raise `SourceError` if the header has other names than expected, and the file is not to be set aside.
+
+        An empty file has no header.
+        """
+        if self.sets_aside:
+            return
         version = FileVersion.of(path)
         names = _names(version, options_of(version, self.options))
         if names and sorted(names) != sorted(expected.names):
             raise SourceError(
                 f"{path} must have the columns {', '.join(expected.names)}, got {', '.join(names)}",
-                hint="read files with other columns separately, and merge the collections with dm.Flatten()",
+                hint="read files with other columns separately and merge the collections with dm.Flatten(), or go on "
+                "without the file: .with_exception_handling() sends it to a separate output",
             )
+
+    def problem_of_file(self, version: FileVersion) -> str | None:
+        """Return what is wrong with the header."""
+        try:
+            attrs.evolve(self, sets_aside=False).check_file(version.path, self.expected_in(version.path))
+        except (SourceError, InvalidArgument) as error:
+            return str(error).splitlines()[0]
+        return None
 
     def parsed(self, path: str, columns: pa.Schema, parts: Iterable[RowTexts]) -> Iterator[pa.RecordBatch]:
         """Parse rows below the header."""
@@ -264,6 +280,11 @@ def _names(version: FileVersion, options: CsvOptions) -> list[str]:
         first = next(parts, None)
     if first is None:
         return []
+    if first.problem():
+        raise SourceError(
+            f"the header of {version.path} is too long: {first.problem()}",
+            hint="check that the file is text with one row per line",
+        )
     if 0 in first.unclosed:
         raise SourceError(
             f"the header of {version.path} has a quote that is not closed",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import re
+import time
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -22,46 +24,32 @@ if TYPE_CHECKING:
 
 __all__ = ["TimeFormat", "inferred_kind", "times_of"]
 
-_MONTHS: Final = tuple(
-    "january february march april may june july august september october november december".split()  # noqa: SIM905
-)
-_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    return [name[:3] for name in names]
-
-
-# The patterns are those of Python's `_strptime`: the first alternative that matches is taken, there and in Arrow.
 _DIRECTIVES: Final = {
-    "Y": ("year", r"\d{4}"),
-    "y": ("year", r"\d\d"),
-    "m": ("month", r"1[0-2]|0[1-9]|[1-9]"),
-    "b": ("month", "|".join(_short(_MONTHS))),
-    "B": ("month", "|".join(_MONTHS)),
-    "d": ("day", r"3[01]|[12]\d|0[1-9]|[1-9]| [1-9]"),
-    "j": ("day of the year", r"36[0-6]|3[0-5]\d|[12]\d\d|0[1-9]\d|00[1-9]|[1-9]\d|0[1-9]|[1-9]"),
-    "H": ("hour", r"2[0-3]|[01]\d|\d"),
-    "I": ("hour", r"1[0-2]|0[1-9]|[1-9]"),
-    "p": ("half of the day", "am|pm"),
-    "M": ("minute", r"[0-5]\d|\d"),
-    "S": ("second", r"6[01]|[0-5]\d|\d"),
-    "f": ("fraction of a second", r"\d{1,6}"),
-    "z": ("offset", r"[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?|(?-i:Z)"),
-    "a": ("day of the week", "|".join(_short(_DAYS))),
-    "A": ("day of the week", "|".join(_DAYS)),
+    "Y": "year",
+    "y": "year",
+    "m": "month",
+    "b": "month",
+    "B": "month",
+    "d": "day",
+    "j": "day of the year",
+    "H": "hour",
+    "I": "hour",
+    "p": "half of the day",
+    "M": "minute",
+    "S": "second",
+    "f": "fraction of a second",
+    "z": "offset",
+    "a": "day of the week",
+    "A": "day of the week",
 }
-_IGNORED: Final = frozenset("aA")
 _TOKEN: Final = re.compile(r"%(.?)|\s+|[^%\s]+")
 _ISO_OFFSET: Final = r"[T ]\d\d(:.*)?(Z|[+-]\d\d(:?\d\d)?)$"
-_WIDTHS: Final = {"Y": 4, "y": 2, "m": 2, "d": 2, "j": 3, "H": 2, "I": 2, "M": 2, "S": 2, "f": 6}
-"""The numbers of digits, padded with zeros."""
-_PIVOT: Final = 69
-"""The first year of the 20th century among those with two digits."""
-_MONTHS_OF_YEAR: Final = 12
-_HOURS: Final = 24
-_NOON: Final = 12
-_SIXTY: Final = 60
+_HOURS_ONLY: Final = re.compile(r"(?<=[+-]\d\d)(?![:\d])")
+_NUMBERS: Final = frozenset("YymdjHIMSf")
+_ISO: Final = np.frombuffer(b"0000-01-01T00:00:00.000000", np.uint8)
+_PLACES: Final = {"Y": (0, 4), "m": (5, 7), "d": (8, 10), "H": (11, 13), "M": (14, 16), "S": (17, 19), "f": (20, 26)}
+"""Where the digits are in ISO 8601 of directives that are padded with zeros."""
+_FIRST_YEAR: Final = -62_135_596_800_000_000
 _FEW: Final = 100
 _MICROS: Final = 1_000_000
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": _MICROS, "ns": 1_000_000_000}
@@ -72,8 +60,8 @@ _ISO_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 class TimeFormat:
     """A format, such as `"%d.%m.%Y %H:%M"`.
 
-    Names of months and days are English, and their case does not matter. What Python's `strptime` rejects is not read;
-    in addition, the day of the year must exist, and an offset may lack its minutes.
+    Python's `strptime` reads the times, so names of months and days are English unless the program sets another locale.
+    In addition, the day of the year must exist, and an offset may lack its minutes.
 
     Raises:
         InvalidArgument: for a format that is none, has directives that are not supported or contradict each other, or
@@ -88,7 +76,7 @@ class TimeFormat:
     text: str
     directives: frozenset[str] = attrs.field(init=False, repr=False)
     _tokens: tuple[tuple[str | None, str], ...] = attrs.field(init=False, repr=False)
-    """The directives with their patterns, and the texts between them."""
+    """The directives, and the texts between them."""
 
     def __attrs_post_init__(self) -> None:
         """Check the format, and split it into directives and texts."""
@@ -101,14 +89,14 @@ class TimeFormat:
                 continue
             if name not in _DIRECTIVES:
                 raise _unsupported(self.text, token[0])
-            part, alternatives = _DIRECTIVES[name]
+            part = _DIRECTIVES[name]
             if part in parts:
                 raise InvalidArgument(
                     f"`timestamp_formats` can say the {part} once, got %{parts[part]} and %{name} in {self.text!r}",
                     hint="leave one of them out",
                 )
             parts[part] = name
-            tokens.append((name, f"(?P<{name}>{alternatives})"))
+            tokens.append((name, ""))
         if not parts:
             raise InvalidArgument(
                 f"`timestamp_formats` takes formats as of strptime, got {self.text!r}",
@@ -131,7 +119,7 @@ class TimeFormat:
     def is_number(self) -> bool:
         """Whether times in this format look like whole numbers."""
         literal = "".join(text for name, text in self._tokens if name is None)
-        return self.directives <= _WIDTHS.keys() and (not literal or literal.isdecimal())
+        return self.directives <= _NUMBERS and (not literal or literal.isdecimal())
 
     @property
     def is_date(self) -> bool:
@@ -145,55 +133,61 @@ class TimeFormat:
 
     def read(self, texts: pa.Array) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Return which texts have this format, and their times in microseconds: in UTC with an offset, else local."""
-        padded = self._padded_numbers(texts)
-        if padded is not None:
-            micros, exists = _micros(padded, len(texts))
-            if exists.all():
-                return exists, micros
-        pattern = "".join(
-            text if name else r"\s+" if text.isspace() else re.escape(text) for name, text in self._tokens
-        )
-        options = pc.ExtractRegexOptions(f"^(?i:{pattern})(?P<rest>(?s:.*))")
-        matches = pc.call_function("extract_regex", [texts], options)
-        is_whole = pc.call_function("equal", [matches.field("rest"), pa.scalar("")])
-        good = pc.call_function("and_kleene", [matches.is_valid(), is_whole]).to_numpy(zero_copy_only=False).copy()
-        parts = matches.filter(pa.array(good))
-        numbers = {name: _number(name, parts.field(name)) for name in self.directives - _IGNORED}
-        micros, exists = _micros(numbers, len(parts))
-        good[np.flatnonzero(good)] = exists
-        return good, micros[exists]
+        micros = self._padded(texts)
+        if micros is not None:
+            return np.ones(len(texts), np.bool_), micros
+        if len(texts) > _FEW and self.directives <= _PLACES.keys():  # most of them may be padded
+            half = len(texts) // 2
+            parts = self.read(texts[:half]), self.read(texts[half:])
+            return np.concatenate([good for good, _ in parts]), np.concatenate([micros for _, micros in parts])
+        encoded = texts.drop_null().dictionary_encode()
+        read = [self._micros_of(text) for text in encoded.dictionary.to_pylist()]
+        indices = encoded.indices.to_numpy()
+        is_read = np.array([number is not None for number in read], np.bool_)[indices]
+        good = texts.is_valid().to_numpy(zero_copy_only=False).copy()
+        good[good] = is_read
+        return good, np.array([number or 0 for number in read], np.int64)[indices][is_read]
 
-    def _padded_numbers(self, texts: pa.Array) -> dict[str, NDArray[np.int64]] | None:
-        """Return the numbers in texts whose digits and separators are all at the same places, which is fast.
+    def _micros_of(self, text: str) -> int | None:
+        """Return a time in microseconds, in UTC with an offset; `None` if the text has another form."""
+        texts = [text]
+        if self.has_offset:
+            texts += [f"{text[: match.end()]}00{text[match.end() :]}" for match in _HOURS_ONLY.finditer(text)]
+        for written in texts:
+            with contextlib.suppress(ValueError):
+                moment = dt.datetime.strptime(written, self.text)  # noqa: DTZ007 - as the format says
+                if "j" in self.directives and time.strptime(written, self.text).tm_yday != moment.timetuple().tm_yday:
+                    return None  # day 366, which Python takes for the first of the next year
+                return (moment - dt.datetime(1970, 1, 1, tzinfo=moment.tzinfo and dt.UTC)) // dt.timedelta.resolution
+        return None
 
-        `None` if the texts differ in that, or the format has directives that are not numbers.
-        """
-        if texts.null_count or not len(texts) or not self.directives <= _WIDTHS.keys():
+    def _padded(self, texts: pa.Array) -> NDArray[np.int64] | None:
+        """Return times whose digits and separators are all at the same places, which is fast; `None` for others."""
+        if texts.null_count or not len(texts) or not self.directives <= _PLACES.keys():
             return None
-        width = sum(len(text.encode()) if name is None else _WIDTHS[name] for name, text in self._tokens)
+        spans = [(name, _PLACES[name]) if name else (text, (0, len(text.encode()))) for name, text in self._tokens]
+        width = sum(stop - start for _, (start, stop) in spans)
         _, offsets, data = texts.buffers()
         ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
         if (np.diff(ends) != width).any():
             return None
         characters = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].reshape(len(texts), width)
-        numbers = {}
+        iso = np.tile(_ISO, (len(texts), 1))
         place = 0
-        for name, text in self._tokens:
-            if name is None:
-                literal = np.frombuffer(text.encode(), np.uint8)
-                if (characters[:, place : place + len(literal)] != literal).any():
-                    return None
-                place += len(literal)
-                continue
-            number = np.zeros(len(texts), np.int64)
-            for _ in range(_WIDTHS[name]):
-                digits = characters[:, place] - ord("0")  # wraps around for what comes before the digits
-                if digits.max() > 9:  # noqa: PLR2004
-                    return None
-                number = number * 10 + digits
-                place += 1
-            numbers[name] = number
-        return numbers
+        for (name, text), (_, (start, stop)) in zip(self._tokens, spans, strict=True):
+            part = characters[:, place : place + stop - start]
+            place += stop - start
+            if name:
+                iso[:, start:stop] = part
+            elif (part != np.frombuffer(text.encode(), np.uint8)).any():
+                return None
+        starts = np.arange(len(texts) + 1, dtype=np.int32) * len(_ISO)
+        written = pa.StringArray.from_buffers(len(texts), pa.py_buffer(starts), pa.py_buffer(iso))
+        try:
+            micros: NDArray[np.int64] = written.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid:
+            return None
+        return micros if micros.min() >= _FIRST_YEAR else None
 
 
 def times_of(
@@ -309,57 +303,6 @@ def _are_dates(texts: pa.Array, formats: Sequence[TimeFormat]) -> NDArray[np.boo
     is_date = np.isin(encoded.dictionary.to_pylist(), dates)
     found: NDArray[np.bool_] = is_date[encoded.indices.to_numpy()]
     return found
-
-
-def _micros(numbers: dict[str, NDArray[np.int64]], count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return times in microseconds from their parts by directive, and which of them exist."""
-
-    def number(name: str, default: int = 0) -> NDArray[np.int64]:
-        return numbers.get(name, np.full(count, default, np.int64))
-
-    year = number("Y")
-    if "y" in numbers:
-        year = numbers["y"] + np.where(numbers["y"] < _PIVOT, 2000, 1900)
-    month = next((numbers[name] for name in "mbB" if name in numbers), number("", 1))
-    day, length = (numbers["j"], 12) if "j" in numbers else (number("d", 1), 1)
-    first, following = (_first_days((year - 1970) * 12 + month - 1 + months) for months in (0, length))
-    hour = numbers["I"] % _NOON + _NOON * number("p") if "I" in numbers else number("H")
-    minute, second = number("M") - number("z"), number("S")
-    exists = (year > 0) & (month > 0) & (month <= _MONTHS_OF_YEAR) & (day > 0) & (day <= following - first)
-    exists &= (
-        (hour < _HOURS) & (number("I", 1) > 0) & (number("I") <= _NOON) & (number("M") < _SIXTY) & (second < _SIXTY)
-    )
-    seconds = (((first + day - 1) * _HOURS + hour) * _SIXTY + minute) * _SIXTY + second
-    return seconds * 1_000_000 + number("f"), exists
-
-
-def _number(name: str, texts: pa.Array) -> NDArray[np.int64]:
-    """Return a part of some times as numbers; each different text is parsed once."""
-    encoded = texts.dictionary_encode()
-    numbers = np.array([_value(name, text) for text in encoded.dictionary.to_pylist()], np.int64)
-    values: NDArray[np.int64] = numbers[encoded.indices.to_numpy()]
-    return values
-
-
-def _value(name: str, text: str) -> int:
-    """Return a part of a time as a number: months from 1, an offset in minutes, 1 for the afternoon."""
-    match name:
-        case "b" | "B":
-            return _short(_MONTHS).index(text[:3].lower()) + 1
-        case "p":
-            return int(text.lower() == "pm")
-        case "f":
-            return int(text.ljust(6, "0"))
-        case "z":
-            digits = text[1:].replace(":", "").ljust(4, "0")
-            return (-1 if text.startswith("-") else 1) * (int(digits[:2]) * _SIXTY + int(digits[2:]))
-        case _:
-            return int(text)
-
-
-def _first_days(months: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the first day of months that are counted from January 1970."""
-    return months.view("M8[M]").astype("M8[D]").astype(np.int64)
 
 
 def _unsupported(form: str, directive: str) -> InvalidArgument:

@@ -82,6 +82,9 @@ OPTIONS = st.sampled_from(
         CsvOptions(thousands="'", decimal_point="."),
         CsvOptions(quote=None),
         CsvOptions(comment="-"),
+        CsvOptions(ragged="pad"),
+        CsvOptions(ragged="pad", null_values=["NA", "soon"], zone="Europe/Berlin"),
+        CsvOptions(ragged="pad", thousands="'", quote=None),
     ]
 )
 
@@ -110,6 +113,7 @@ def read(
 @example(["1,2", "1", "x,y", "1,2,3"], ["whole", "small"], CsvOptions(), "\n\n", False)
 @example(["soon,x", "2013-01-01,x1"], ["at", "whole"], CsvOptions(), "\n", True)
 @example(["nan(snan),1", "nan,x", "1e400,x"], ["share", "whole"], CsvOptions(), "\n", True)
+@example(["x", "1", "1,2,3", "y,2", "5"], ["whole", "text"], CsvOptions(ragged="pad"), "\n", False)
 def test_bad_rows_are_the_same_at_once_and_one_by_one(
     rows: list[str], names: list[str], options: CsvOptions, end: str, is_inferred: bool
 ) -> None:

@@ -197,10 +197,3 @@ def test_a_compressed_file_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
 def test_a_file_in_utf_16_is_refused_with_its_encoding(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"is not in UTF-8, but in UTF-16\nHint: pass encoding='utf-16'"):
         row_index(version_of("a,b\n".encode("utf-16"), str(tmp_path)), CSV)
-
-
-def test_a_row_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_texts, "_LONGEST", 1 << 20)
-    version = version_of(b"x" * (3 << 20), str(tmp_path))
-    with pytest.raises(SourceError, match=r"a\.csv has a row of more than 1 MiB at byte 0"):
-        row_index(version, LINES)
