@@ -14,7 +14,17 @@ from dataflow_model.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Answer", "Commands", "Parser", "WrongUsage", "add_command", "aligned", "import_from_here", "positive"]
+__all__ = [
+    "Answer",
+    "Commands",
+    "Parser",
+    "WrongUsage",
+    "add_command",
+    "aligned",
+    "import_from_here",
+    "natural",
+    "positive",
+]
 
 
 class WrongUsage(InvalidArgument):
@@ -106,6 +116,11 @@ def positive(text: str) -> int:
     return number
 
 
+def natural(text: str) -> int:
+    """Return the number of an option, which may be 0; see `positive`."""
+    return 0 if text == "0" else positive(text)
+
+
 def aligned(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> list[str]:
     """Return rows of cells as lines whose columns are aligned.
 
@@ -113,6 +128,8 @@ def aligned(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> list[str]:
         >>> aligned([("sums", "3 keys"), ("counts", "12 keys")])
         ['  sums    3 keys', '  counts  12 keys']
     """
+    if not rows:
+        return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

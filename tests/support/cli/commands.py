@@ -26,21 +26,21 @@ import dataflow_model as dm
 here = pathlib.Path(__file__).parent
 
 
-def held(values):
-    """Wait in the first micro-batch of "b" until the test lets it go on."""
-    if any(key == "b" for key, _ in values):
+def held(pair):
+    """Wait in a micro-batch with the key "b" until the test lets it go on."""
+    if pair[0] == "b":
         print("b has arrived", file=sys.stderr, flush=True)
         while not (here / "go").exists():
             time.sleep(0.01)
+    return pair
 
 
 def sums(p):
     rows = p | "rows" >> dm.io.ReadCsv(here / "in" / "*.csv", event_time="at", follow=True)
-    pairs = rows | "pairs" >> dm.WithKeys("key", value="n")
+    pairs = rows | "pairs" >> dm.WithKeys("key", value="n") | "held" >> dm.Map(held)
     trigger = dm.Repeatedly(dm.AfterAny(dm.AfterWatermark(), dm.AfterSignal("flush")))
     windows = pairs | "days" >> dm.Window.into(dm.FixedWindows("1 day")).trigger(trigger).accumulating()
     windows | "sums" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
-    pairs | "held" >> dm.io.ForeachBundle(held)
 
 
 def listed(p, options):
