@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dataflow_model.arguments import positive_duration
 from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from dataflow_model.time import Duration
 
 __all__ = [
     "Answer",
@@ -22,6 +25,7 @@ __all__ = [
     "add_command",
     "aligned",
     "import_from_here",
+    "length",
     "natural",
     "positive",
 ]
@@ -119,6 +123,22 @@ def positive(text: str) -> int:
 def natural(text: str) -> int:
     """Return the number of an option, which may be 0; see `positive`."""
     return 0 if text == "0" else positive(text)
+
+
+def length(text: str) -> Duration:
+    """Return the duration of an option.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is none, or not positive.
+
+    Example:
+        >>> length("5 minutes")
+        Duration(300s)
+    """
+    try:
+        return positive_duration("DURATION", text, "write '5 minutes', for example")
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def aligned(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> list[str]:

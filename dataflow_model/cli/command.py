@@ -9,7 +9,7 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model import __version__
-from dataflow_model.cli import demo, figure, inspecting, prepare_spark, run, upgrade
+from dataflow_model.cli import demo, doctor, figure, inspecting, prepare_spark, requests, run, upgrade
 from dataflow_model.cli.answer import Parser, WrongUsage
 from dataflow_model.errors import DataflowError
 from dataflow_model.runners.engine.core.build import build_of_core
@@ -88,6 +88,6 @@ def _parser() -> Parser:
     parser.example = "dataflow-model run flights:delays --checkpoint checkpoints/delays"
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}, core {build_of_core().value}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (run, inspecting, upgrade, demo, figure, prepare_spark):
+    for module in (run, inspecting, requests, upgrade, doctor, demo, figure, prepare_spark):
         module.add(commands)
     return parser

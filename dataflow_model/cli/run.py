@@ -9,8 +9,7 @@ import sys
 from logging import INFO, Formatter, StreamHandler
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.arguments import positive_duration
-from dataflow_model.cli.answer import Answer, WrongUsage, add_command, aligned, positive
+from dataflow_model.cli.answer import Answer, WrongUsage, add_command, aligned, length, positive
 from dataflow_model.cli.program import check_options, find, pipeline_of
 from dataflow_model.cli.stopping import StoppedBySignal, signals_stop
 from dataflow_model.errors import LOG, InvalidArgument, InvalidType, UnsupportedOnRunner
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from dataflow_model.cli.answer import Commands
     from dataflow_model.metrics.report import RunReport, TransformReport
     from dataflow_model.plan.runner import PipelineResult, Runner
-    from dataflow_model.time import Duration
     from dataflow_model.transforms.pipeline import Pipeline
 
 __all__ = ["add"]
@@ -77,7 +75,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--stalled-after",
-        type=_duration,
+        type=length,
         default="5 minutes",
         metavar="DURATION",
         help="with --port: how long a micro-batch may take until /health answers 503 (default: %(default)s)",
@@ -91,13 +89,6 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) >= _PORTS:
         raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
     return int(text)
-
-
-def _duration(text: str) -> Duration:
-    try:
-        return positive_duration("stalled_after", text, "write '5 minutes', for example")
-    except InvalidArgument as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _run(options: argparse.Namespace) -> Answer:

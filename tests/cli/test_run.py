@@ -89,7 +89,7 @@ def test_a_pipeline_of_a_module_is_run_with_the_runner_of_the_options(
         (["flow:sums", "--checkpoint", "s3://bucket/cp"], "got the URL"),
         (["flow:sums", "--max-state-memory", "1 banana", "--checkpoint", "cp"], "`max_state_memory` must be"),
         (["flow:sums", "--port", "70000"], "expected a port from 0 to 65535, got '70000'"),
-        (["flow:sums", "--port", "0", "--stalled-after", "-1 s"], "`stalled_after` must be positive"),
+        (["flow:sums", "--port", "0", "--stalled-after", "-1 s"], "`DURATION` must be positive"),
     ],
 )
 def test_arguments_that_make_no_sense_end_with_status_2_and_the_way_out(
