@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from tests.support.settings import REPOSITORY
 from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = ["FLOW", "put", "started", "until_said"]
@@ -59,13 +61,28 @@ def put(folder: Path, name: str, *rows: str) -> None:
     part.rename(folder / "in" / f"{name}.csv")
 
 
-def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start the command in a folder."""
-    command = [sys.executable, "-m", "dataflow_model", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+@contextlib.contextmanager
+def started(folder: Path, *arguments: str, prefix: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """Start the command in a folder; it is killed if the test fails in the `with` block.
+
+    Args:
+        folder: the current directory of the command.
+        arguments: those of the command.
+        prefix: a program that runs it.
+    """
+    with subprocess.Popen(
+        [*prefix, sys.executable, "-m", "dataflow_model", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def until_said(process: subprocess.Popen[str], pattern: str) -> str:
