@@ -27,12 +27,15 @@ def list_figures() -> None:
     console.print(list_of(FIGURES.values()))
 
 
-def show_figure(figure: Figure, out: Path | None) -> None:
+def show_figure(figure: Figure, out: Path | None) -> Path | None:
     """Run a figure in process, print its panes as a table, and draw it if matplotlib is installed.
 
     Args:
         figure: the figure.
         out: the file to write; `figure-NAME.png` in the current directory by default.
+
+    Returns:
+        the file that was written; `None` without matplotlib.
 
     Raises:
         SinkError: if the file cannot be written.
@@ -49,7 +52,7 @@ def show_figure(figure: Figure, out: Path | None) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         console.print("No picture: matplotlib is not installed.")
         console.print("Hint: run pip install 'dataflow-model[plot]'", markup=False)
-        return
+        return None
     target = out or Path(f"figure-{figure.name}.png")
     picture = draw(runs)
     try:
@@ -60,3 +63,4 @@ def show_figure(figure: Figure, out: Path | None) -> None:
             hint=f"choose another file with --out {figure.name}.png",
         ) from error
     console.print(f"Picture: {target}")
+    return target

@@ -1,21 +1,24 @@
-"""A run's report as a Prometheus endpoint; needs the extra `prometheus`."""
+"""A run's report as a Prometheus endpoint, with its health beside it; needs the extra `prometheus`."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from dataflow_model.arguments import positive_duration
 from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.metrics.health import HealthCheck
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from dataflow_model.metrics.report import DistributionValue, RunReport, TransformReport
-    from dataflow_model.time import Duration, EventTime
+    from dataflow_model.metrics.health import Watched
+    from dataflow_model.metrics.report import DistributionValue, TransformReport
+    from dataflow_model.time import Duration, DurationLike, EventTime
 
-__all__ = ["MetricsServer", "serve"]
+__all__ = ["MetricsServer", "check_prometheus", "serve"]
 
 _MICROS: Final = 1_000_000
 _PORTS: Final = 1 << 16
@@ -24,12 +27,6 @@ _SPLIT_BY_LABEL: Final = ("elements_", "panes_", "dropped_")
 _LEVELS: Final = frozenset({"ids", "id_bytes", "lines_unfinished"})
 """Counters that may decrease, which Prometheus does not allow; they are gauges, or `state_…` of a Deduplicate."""
 _LINES_UNFINISHED: Final = "lines_unfinished"
-
-
-class _Reporting(Protocol):
-    """The part of a run's result that the endpoint uses."""
-
-    def report(self) -> RunReport: ...
 
 
 class MetricsServer:
@@ -58,8 +55,31 @@ class MetricsServer:
         self.close()
 
 
-def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> MetricsServer:
+def check_prometheus() -> None:
+    """Check that the extra `prometheus` is installed.
+
+    Raises:
+        ModuleNotFoundError: if it is not.
+    """
+    try:
+        import prometheus_client  # noqa: F401 - it is used elsewhere
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            explain(
+                "the endpoint needs prometheus-client, which is not installed",
+                hint="run pip install 'dataflow-model[prometheus]'",
+            ),
+            name="prometheus_client",
+        ) from error
+
+
+def serve(
+    result: Watched, port: int = 9464, *, host: str = "127.0.0.1", stalled_after: DurationLike = "5 minutes"
+) -> MetricsServer:
     """Serve a run's report to Prometheus, at `http://host:port/metrics`, until the returned server is closed.
+
+    Its health is beside it, for supervisors: `/health` answers with the status 200 while the run is alive and commits,
+    and with 503 otherwise; `/health/watermark` also requires that the watermark moves. Both answer with JSON.
 
     The report is made at each scrape; between two scrapes the endpoint costs nothing. `docs/watching.md` lists all
     names and units.
@@ -68,10 +88,12 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
         result: the run.
         port: the port to listen on; 0 chooses a free one.
         host: the address to listen on; `"0.0.0.0"` accepts connections from other machines.
+        stalled_after: how long a micro-batch may take until the run no longer counts as committing, and for how long
+            the lowest watermark may stand still.
 
     Raises:
         InvalidType: for something that is no run, such as a pipeline.
-        InvalidArgument: for a port outside 0 to 65535.
+        InvalidArgument: for a port outside 0 to 65535, or a `stalled_after` that is not positive.
         ModuleNotFoundError: if `prometheus-client` is not installed.
         OSError: if the port is in use.
 
@@ -83,6 +105,9 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
         ...     text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
         >>> [line for line in text.splitlines() if line.startswith('dataflow_elements_out_total{transform="words"}')]
         ['dataflow_elements_out_total{transform="words"} 2.0']
+        >>> with dm.metrics.serve(p.result, port=0) as server:
+        ...     urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health").status
+        200
     """
     if not callable(getattr(result, "report", None)):
         raise InvalidType(
@@ -91,26 +116,22 @@ def serve(result: _Reporting, port: int = 9464, *, host: str = "127.0.0.1") -> M
     number: object = port
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < _PORTS:
         raise InvalidArgument(f"`port` must be from 0 to 65535, got {port!r}", hint="0 takes any free port")
-    try:
-        from prometheus_client import CollectorRegistry, start_http_server
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            explain(
-                "the endpoint needs prometheus-client, which is not installed",
-                hint="run pip install 'dataflow-model[prometheus]'",
-            ),
-            name="prometheus_client",
-        ) from error
+    limit = positive_duration("stalled_after", stalled_after, "use stalled_after='5 minutes', for example")
+    check_prometheus()
+    from prometheus_client import CollectorRegistry, make_wsgi_app
+
+    from dataflow_model.metrics.endpoint import start_server  # imports an HTTP server
+
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(result))
-    server, thread = start_http_server(port, host, registry)
+    server, thread = start_server(port, host, make_wsgi_app(registry), HealthCheck(result, limit))
     return MetricsServer(server, thread)
 
 
 class _Collector:
     """Yields the metric families of a report at each scrape; describes none, so registering it makes no report."""
 
-    def __init__(self, result: _Reporting) -> None:
+    def __init__(self, result: Watched) -> None:
         self._result = result
 
     def describe(self) -> list[Any]:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
@@ -65,8 +65,12 @@ class BackgroundRun(abc.ABC):
     Args:
         staged: the plan that runs.
         runner: what runs it, in words.
+
+    Attributes:
+        is_stream: whether it commits micro-batches, rather than once at its end.
     """
 
+    is_stream: ClassVar[bool] = False
     _error: BaseException | None = None
 
     def __init__(self, staged: StagedPlan, runner: str) -> None:

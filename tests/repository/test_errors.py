@@ -26,9 +26,11 @@ OTHERS: Final = {
     "ModuleNotFoundError": "what Python expects; with `explain(…, hint=…)`",
     "NotImplementedError": "a method that a subclass must define",
     "OverflowError": "caught by the engine, which goes on with Python's numbers",
+    "StoppedBySignal": "a KeyboardInterrupt, with which a signal ends a command",
     "SystemExit": "the end of a command",
     "TypeError": "part of the message of an error of ours, as those of pickle",
     "ValueError": "part of the message of an error of ours, or of a table that is wrong in this package",
+    "WrongUsage": "an InvalidArgument with which a command ends with the status 2",
     "argparse.ArgumentTypeError": "becomes a message of the command line",
 }
 """What may be raised that is no error of this package, and why."""

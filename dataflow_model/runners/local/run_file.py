@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import shutil
 import sqlite3
+import tempfile
 import zlib
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -36,6 +38,8 @@ _PART: Final = "FROM parts WHERE depth = ? AND shard = ? AND sequence = ? AND pa
 _GET_PART: Final = f"SELECT payload {_PART}"
 _REMOVE_PART: Final = f"DELETE {_PART}"
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_RETRIED: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_BUSY)
+_ATTEMPTS: Final = 5
 _PRIMARY: Final = 0xFF
 """The bits of an error code of SQLite that remain if its details are left out."""
 _PAGE_BYTES: Final = 16_384
@@ -75,6 +79,7 @@ class RunFile:
 
     path: pathlib.Path
     _database: sqlite3.Connection = attrs.field(init=False)
+    _held: contextlib.ExitStack = attrs.field(init=False, factory=contextlib.ExitStack)
 
     @classmethod
     def create(cls, folder: str) -> Self:
@@ -100,21 +105,60 @@ class RunFile:
 
     @classmethod
     def read_only(cls, folder: str) -> Self | None:
-        """Open the file of a stopped run for reading; `None` if there is none."""
+        """Open the file for reading, without changing anything in its folder; `None` if there is none.
+
+        The run may be running: it does not wait for readers.
+
+        Raises:
+            StateCorruption: if the file is not an SQLite file, or is damaged.
+            SinkError: if it cannot be read.
+        """
         file = cls(pathlib.Path(folder, FILE))
         if not file.path.exists():
             return None
-        log = file.path.with_name(FILE + "-wal")
-        # Without a write-ahead log, SQLite needs and creates no other files.
-        how = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
         with file.explained():
-            file._database = sqlite3.connect(f"{file.path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
-            file._database.text_factory = _text
+            for attempts_left in reversed(range(_ATTEMPTS)):
+                try:
+                    file._open_to_read()
+                    break
+                except sqlite3.OperationalError as error:  # a run has just started or ended, with its other files
+                    if getattr(error, "sqlite_errorcode", 0) & _PRIMARY not in _RETRIED or not attempts_left:
+                        raise
         return file
+
+    def _open_to_read(self) -> None:
+        path, how = self.path, "mode=ro&immutable=1"  # without a log, SQLite needs and creates no other files
+        log, index = (self.path.with_name(FILE + ending) for ending in ("-wal", "-shm"))
+        if index.exists():
+            how = "mode=ro&readonly_shm=1"
+        elif log.exists() and log.stat().st_size:  # copied without its index, which SQLite would create
+            folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="dataflow_model-"))
+            for part in (self.path, log):
+                shutil.copy(part, folder)
+            path, how = pathlib.Path(folder, FILE), "mode=ro"
+        with contextlib.ExitStack() as undone:
+            undone.callback(self._held.close)
+            self._database = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+            undone.callback(self._database.close)
+            self._database.text_factory = _text
+            self._database.execute("PRAGMA schema_version")  # reads, so that what is missing shows here
+            undone.pop_all()
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
+        with self._held:
+            self._database.close()
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Read what was committed last, in the `with` block, whatever a running run commits meanwhile."""
+        with self.explained():
+            self._database.execute("BEGIN")
+            try:
+                yield
+            finally:
+                with contextlib.suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:

@@ -44,6 +44,8 @@ class StreamResult(BackgroundRun, abc.ABC):
         counted: what was counted while the static side inputs were computed.
     """
 
+    is_stream = True
+
     def __init__(self, checkpoint: Checkpoint, staged: StagedPlan, runner: str, counted: CountedAhead) -> None:
         super().__init__(staged, runner)
         self._checkpoint = checkpoint

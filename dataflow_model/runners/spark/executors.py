@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.stages import StagedPlan
     from dataflow_model.runners.spark.package import Package
 
-__all__ = ["check_executors"]
+__all__ = ["check_executors", "list_executors"]
 
 _MANY: Final = 1_024
 """The number of rows; Spark divides them by the number of cores."""
@@ -95,14 +95,38 @@ def check_executors(
     paths = [path for read in staged.sources for path in read.source.places]
     if not package.is_distributed:
         paths.insert(0, package.file)  # which is in the folder of the checkpoint
+    _, notes = _checked(spark, package, libraries, modules, paths)
+    for note in notes:
+        LOG.warning("%s", note)
+    return notes
+
+
+def list_executors(spark: SparkSession, package: Package) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the executors that a session has now, as texts, and what to know about them; see `check_executors`.
+
+    Local sessions are checked too: their Python workers are processes of their own.
+
+    Args:
+        spark: the session.
+        package: how its executors get this package.
+
+    Raises:
+        UnsupportedOnRunner: if they run another Python than this one, or lack libraries.
+    """
+    found, notes = _checked(spark, package, [*_LIBRARIES, *_OF_STREAMS], [], [])
+    places = sorted({f"{executor.place}, core {CoreBuild[executor.core].name.lower()}" for executor in found})
+    return tuple(places), notes
+
+
+def _checked(
+    spark: SparkSession, package: Package, libraries: Sequence[str], modules: Sequence[str], paths: Sequence[str]
+) -> tuple[list[_Executor], tuple[str, ...]]:
+    """Return what tasks on the executors have found, and notes about it, if nothing is missing."""
     began = time.time()
     found = _looked_at(spark, _looking(package.finder(build_of_core), libraries, modules, paths))
     _check_libraries(found)
     _check_paths(found, paths)
-    notes = (*_slow(found), *_off(found, began, time.time()))
-    for note in notes:
-        LOG.warning("%s", note)
-    return notes
+    return found, (*_slow(found), *_off(found, began, time.time()))
 
 
 def _looked_at(spark: SparkSession, look: Callable[[Any], str]) -> list[_Executor]:

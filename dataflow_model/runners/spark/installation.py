@@ -14,7 +14,7 @@ import attrs
 
 from dataflow_model.errors import UnsupportedOnRunner, explain
 
-__all__ = ["OLDEST_PYSPARK", "Missing", "check_pyspark", "missing_for_spark"]
+__all__ = ["OLDEST_PYSPARK", "Missing", "check_pyspark", "java_path", "missing_for_spark"]
 
 OLDEST_PYSPARK: Final = {"batch": (4, 0), "streaming": (4, 2)}
 """The oldest PySpark on which each kind of run was tested; before 4.2, sources do not get their start offset."""
@@ -82,6 +82,13 @@ def _protobuf_is_there() -> bool:
         return False
 
 
-def _java_is_there() -> bool:
+def java_path() -> str | None:
+    """Return the Java that Spark starts: that of `JAVA_HOME`, or else the one on the `PATH`; `None` without Java."""
     home = os.environ.get("JAVA_HOME")
-    return shutil.which("java") is not None or (home is not None and Path(home, "bin", "java").exists())
+    if home is not None and Path(home, "bin", "java").exists():
+        return str(Path(home, "bin", "java"))
+    return shutil.which("java")
+
+
+def _java_is_there() -> bool:
+    return java_path() is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ __all__ = [
     "active",
     "is_local",
     "local_session",
+    "session_at",
     "settings_of",
     "shuffle_partitions",
     "stream_settings",
@@ -53,6 +55,9 @@ _LOCAL_SETTINGS: Final = {
 
 _WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 """The environment variable with the Python of workers, which PySpark reads when a session is built."""
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
+_PROVIDED: Final = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
+"""Environment variables of a program that `spark-submit` has started, or that uses Spark Connect."""
 _QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for short jobs: thorough compilation takes more of the processor than it saves."""
 
@@ -164,6 +169,33 @@ def local_session(app_name: str = "dataflow_model", cores: int = 2, log: str | N
     builder = builder.config("spark.driver.defaultJavaOptions", " ".join(options))
     with _standard_error_to(log), _worker_python(quick_python(python)):
         return builder.getOrCreate()
+
+
+def session_at(app_name: str, master: str | None = None) -> SparkSession:
+    """Return a session on a master, such as `spark://host:7077`, or with Spark Connect, such as `sc://host`.
+
+    Without a master, it is the session of the environment, if `spark-submit` or `SPARK_REMOTE` provides one, and
+    otherwise that of `local_session`; so is that of `local` and `local[N]`, with N threads.
+
+    Args:
+        app_name: the name of the application.
+        master: the master.
+
+    Raises:
+        ModuleNotFoundError: if PySpark is not installed.
+        UnsupportedOnRunner: for a PySpark that is too old.
+    """
+    check_pyspark()
+    from pyspark.sql import SparkSession
+
+    local = _LOCAL.fullmatch(master or "")
+    if local is not None or (master is None and not any(name in os.environ for name in _PROVIDED)):
+        cores = "2" if local is None else local[1] or "1"
+        return local_session(app_name, cores=os.cpu_count() or 1 if cores == "*" else int(cores))
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    return builder.getOrCreate()
 
 
 def _short_errors() -> str:

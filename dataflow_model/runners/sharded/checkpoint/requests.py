@@ -7,6 +7,9 @@ one that was taken, and later ones must be there.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import threading
 import time
 import uuid
@@ -17,7 +20,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_fold
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 __all__ = [
@@ -40,7 +43,7 @@ _NAME: Final = "requested.json"
 _SIGNALS: Final = "signals"
 _NOTHING: Final[dict[str, Any]] = {"drain": False, "until_drained": False, "drained": False, "signals": []}
 _WRITING: Final = threading.Lock()
-"""Held while the document is changed; only the process that runs the query does that."""
+"""Held while the document is changed, beside a lock on the folder that other processes see; see `_changing`."""
 
 
 def expect_requests(requests: Path) -> None:
@@ -90,7 +93,7 @@ def request_signal(requests: Path, name: str) -> None:
     """Request a signal; the request is durable when this returns."""
     folder = requests / _SIGNALS
     make_folder(folder, sync=True)
-    with _WRITING:
+    with _changing(requests):
         requested = _requested(requests)
         signals: list[str] = requested["signals"]
         last = int(signals[-1].split("-")[0]) if signals else 0  # the clock may have gone back since
@@ -157,9 +160,27 @@ def _requested(requests: Path) -> dict[str, Any]:
     return read_document(requests, _NAME) or _NOTHING
 
 
+@contextlib.contextmanager
+def _changing(requests: Path) -> Iterator[None]:
+    """Change the document in the `with` block: neither this process nor another one changes it meanwhile.
+
+    File systems of networks have no locks on folders; there, a request that two processes make at once may be lost.
+    """
+    with _WRITING:
+        descriptor = os.open(requests, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, and not only when a forked child closes its copy
+            os.close(descriptor)
+
+
 def _change(requests: Path, **changes: Any) -> None:
     """Write the document, if it changes."""
-    with _WRITING:
+    with _changing(requests):
         before = read_document(requests, _NAME)
         after = {**(before or _NOTHING), **changes}
         if after != before:

@@ -1,0 +1,44 @@
+"""`dataflow-model demo`: one pipeline on real flights, on every runner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataflow_model.cli.answer import Answer, add_command, positive
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dataflow_model.cli.answer import Commands
+
+__all__ = ["add"]
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "demo",
+        _demo,
+        does="run one pipeline on real flights, on every runner",
+        example="dataflow-model demo --runner local",
+        description="Run one pipeline over the flights of 2013 in process, as a stream in process, as a Spark batch "
+        "job and as a Spark stream, compare the results, and draw a picture. The exit status is 1 if the results "
+        "differ. The picture needs matplotlib: pip install 'dataflow-model[plot]'.",
+    )
+    runners = ("local", "local-stream", "batch", "streaming")
+    parser.add_argument("--runner", choices=runners, help="run only on this runner")
+    parser.add_argument("--data", type=Path, metavar="PATH", help="a flights file (default: the one in the package)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo.png"), metavar="PATH", help="file for the picture (default: demo.png)"
+    )
+    parser.add_argument("--rows", type=positive, metavar="N", help="use only the first N rows")
+
+
+def _demo(options: argparse.Namespace) -> Answer:
+    from dataflow_model.demo import show
+
+    agree = show(options.data, runner=options.runner, picture=options.out, rows=options.rows)
+    picture = str(options.out) if options.out.exists() else None
+    return Answer({"results_agree": agree, "picture": picture}, status=0 if agree else 1)
