@@ -249,7 +249,7 @@ def graph_of(text: str) -> tuple[list[Box], list[Line]] | None:
             for kind in SHAPES:
                 if node[kind.name] is not None:
                     label, _, detail = node[kind.name].partition("<br/>")
-                    boxes[name] = Box(unquoted(label), kind, unquoted(detail))
+                    boxes[name] = Box(unquoted(label), kind, unquoted(detail.replace("<br/>", "\n")))
             names = list(boxes)
             if start is not None:
                 lines.append(Line(names.index(start), names.index(name), unquoted(stream or "")))

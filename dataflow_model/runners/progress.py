@@ -16,7 +16,7 @@ from dataflow_model.plan.runner import is_observed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rich.table import Table
+    from rich.console import Group
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.stages import StagedPlan
@@ -127,22 +127,25 @@ def progress_board(report: RunReport, staged: StagedPlan) -> Board:
     return board_of(report, {*ends, *(node.label for node in staged.keyed)})
 
 
-def progress_table(board: Board) -> Table:
-    """Return a board as a table for the terminal.
+def progress_table(board: Board) -> Group:
+    """Return a board as a table for the terminal, with its caption on one line below.
 
     Example:
-        >>> table = progress_table(Board(["", "in"], [["Sum.PerKey", 2]], "one commit"))
-        >>> [list(column.cells) for column in table.columns], table.caption
+        >>> table, caption = progress_table(Board(["", "in"], [["Sum.PerKey", 2]], "one commit")).renderables
+        >>> [list(column.cells) for column in table.columns], caption.plain
         ([['Sum.PerKey'], ['2']], 'one commit')
     """
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, caption=board.caption)
+    table = Table(box=None, pad_edge=False)
     for place, heading in enumerate(board.headings):
         table.add_column(heading, justify="right" if place else "left", no_wrap=True, overflow="ellipsis")
     for row in board.rows:
         table.add_row(*map(cell_text, row))
-    return table
+    # As the caption of the table it would be as narrow as the table, and its last word would stand alone on a line.
+    return Group(table, Text(board.caption, style="italic", no_wrap=True, overflow="ellipsis"))
 
 
 def live_progress() -> Progress:
