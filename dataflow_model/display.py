@@ -194,6 +194,7 @@ class Board:
         headings: of the columns.
         rows: their cells.
         caption: a line below.
+        done: the part of the work that is done, from 0 to 1, for a bar; `None` if that is not known.
 
     Example:
         >>> Board(["", "in", "out"], [["Create", None, Count(1_000)], ["Sum.PerKey", Count(1_000), 2]], "1 commit")
@@ -206,6 +207,7 @@ class Board:
     headings: Sequence[str]
     rows: Sequence[Sequence[object]]
     caption: str = ""
+    done: float | None = None
 
     def __repr__(self) -> str:
         right = [False] + [True] * (len(self.headings) - 1)
@@ -213,7 +215,10 @@ class Board:
         return "\n".join([*lines, *_hidden_rows(len(self.rows) - MOST_ROWS), self.caption])
 
     def _repr_html_(self) -> str:
-        return html_table("", self.headings, self.rows, total=len(self.rows), notes=[self.caption])
+        table = html_table("", self.headings, self.rows, total=len(self.rows), notes=[self.caption])
+        if self.done is None:
+            return table
+        return f'{table}<progress max="1" value="{self.done:.3f}" style="width:24em">{self.done:.0%}</progress>'
 
 
 def _aligned(rows: Sequence[Sequence[object]], right: Sequence[bool]) -> list[str]:

@@ -280,7 +280,11 @@ class BackgroundRun(abc.ABC):
     def _board(self) -> Board:
         """Return the content of the live table."""
         board = progress_board(self.report(), self._staged)
-        return attrs.evolve(board, caption=f"{self._standing()}; {board.caption}")
+        return attrs.evolve(board, caption=f"{self._standing()}; {board.caption}", done=self._done())
+
+    def _done(self) -> float | None:
+        """Return the part of the run that is done, from 0 to 1; `None` if that is not known, as of a stream."""
+        return None
 
     def _standing(self) -> str:
         return f"{self._runner}: {self._state.value} after {self._log.seconds:,.0f} s"

@@ -25,6 +25,8 @@ __all__ = ["Progress", "live_progress", "progress_board", "progress_table"]
 
 _FIRST_SECONDS: Final = 1.0
 """A notebook keeps its output, so a run that ends sooner shows nothing there."""
+_BAR: Final = 40
+"""The letters of a progress bar."""
 
 
 class Progress(Protocol):
@@ -128,7 +130,7 @@ def progress_board(report: RunReport, staged: StagedPlan) -> Board:
 
 
 def progress_table(board: Board) -> Group:
-    """Return a board as a table for the terminal, with its caption on one line below.
+    """Return a board as a table for the terminal, with its caption on one line below, and a bar if it has one.
 
     Example:
         >>> table, caption = progress_table(Board(["", "in"], [["Sum.PerKey", 2]], "one commit")).renderables
@@ -136,6 +138,7 @@ def progress_table(board: Board) -> Group:
         ([['Sum.PerKey'], ['2']], 'one commit')
     """
     from rich.console import Group
+    from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
@@ -145,7 +148,10 @@ def progress_table(board: Board) -> Group:
     for row in board.rows:
         table.add_row(*map(cell_text, row))
     # As the caption of the table it would be as narrow as the table, and its last word would stand alone on a line.
-    return Group(table, Text(board.caption, style="italic", no_wrap=True, overflow="ellipsis"))
+    caption = Text(board.caption, style="italic", no_wrap=True, overflow="ellipsis")
+    if board.done is None:
+        return Group(table, caption)
+    return Group(table, caption, ProgressBar(total=1.0, completed=board.done, width=_BAR))
 
 
 def live_progress() -> Progress:

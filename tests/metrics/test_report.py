@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING
 
 import attrs
+import pyarrow as pa
 import pytest
 from rich.console import Console
 
@@ -181,6 +182,38 @@ def test_the_table_has_times_as_people_read_them() -> None:
     assert row_of(lagging)[2] == "396 ms"
     assert ">2024-05-01 12:00:10.39608<" in lagging._repr_html_()
     assert ">396 ms<" in lagging._repr_html_()
+
+
+def test_a_bounded_run_says_which_part_of_it_is_done() -> None:
+    rows = pa.table({"at": pa.array(range(3_000), pa.timestamp("s", "UTC")), "n": range(3_000)})
+    p = dm.Pipeline()
+    numbers = p | dm.io.ReadTable(rows, event_time="at", processing_time="at") | dm.WithKeys("n", value="n")
+    _ = numbers | dm.Window.into(dm.FixedWindows("1 minute")) | dm.Sum.per_key() | "out" >> dm.io.Collect()
+    execution = Execution.of(p.plan(), most=1_000)
+    parts = [execution.done(), *(execution.done() for _ in execution.run()), execution.done()]
+    assert parts[0] is None
+    assert parts[1] == 0.5  # all rows have been read, and no chunk is done
+    assert parts[1:] == sorted(parts[1:])  # type: ignore[type-var]  # known from here on
+    assert parts[-1] == 1.0
+    result = p.run()
+    result.wait_until_finish()
+    assert getattr(result, "_board")().done == 1.0  # noqa: B009 - of the class behind the protocol
+
+
+def test_a_stream_and_a_script_have_no_end_that_a_bar_could_show() -> None:
+    p = dm.Pipeline()
+    sums(p, SCRIPT)
+    execution = Execution.of(p.plan())
+    assert {execution.done() for _ in execution.run()} == {None}
+
+
+def test_a_bar_is_shown_below_the_table_if_it_is_known_how_much_is_done() -> None:
+    board = Board(["", "in"], [["sums", 2]], "running", 0.5)
+    written = io.StringIO()
+    Console(file=written, width=100).print(progress_table(board))
+    assert written.getvalue().splitlines()[-1].count("━") == 20
+    assert '<progress max="1" value="0.500"' in board._repr_html_()
+    assert "progress" not in attrs.evolve(board, done=None)._repr_html_()
 
 
 class Boards:
