@@ -13,6 +13,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.display import MOST_ROWS, Board, Count, html_table
 from dataflow_model.figures import FIGURES, run
+from dataflow_model.plan.nodes import Write
+from dataflow_model.runners import background
 from dataflow_model.testing import TestStream
 from dataflow_model.values.tables import Table
 
@@ -203,6 +205,14 @@ def test_a_result_says_its_state_what_its_sinks_have_received_and_how_to_go_on()
     assert texts[0] == "LocalRunner: done"
     assert texts[texts.index("out") :][:4] == ["out", "2", "Collect", "result.table('out') or result.collected('out')"]
     assert texts[-1].startswith("result.report()")
+
+
+def test_a_data_frame_is_named_by_what_reads_it() -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([(1, "a")]) | "rows" >> dm.io.ToDataFrame()
+    sink = p.plan()["rows"]
+    assert isinstance(sink, Write)
+    assert (background._kind(sink.sink), background._way_to(sink)) == ("ToDataFrame", "result.dataframe('rows')")
 
 
 def test_a_result_says_where_a_sink_has_written(tmp_path: Path) -> None:
