@@ -1,4 +1,4 @@
-"""How values show themselves: a short `repr`, and a table of HTML where a notebook asks for it.
+"""How values show themselves: a short `repr`, a table of text, and one of HTML where a notebook asks for it.
 
 The HTML has no colour of its own but the grey of its lines, so that it can be read on light and on dark pages. All
 texts are escaped, and a table has a bounded size, whatever is in it.
@@ -13,15 +13,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.readable import readable_duration, readable_instant
+from dataflow_model.time import Duration, Instant
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-__all__ = ["MOST_ROWS", "Board", "Count", "brief_fields", "brief_repr", "cell_text", "html_table"]
+__all__ = [
+    "MOST_ROWS",
+    "Board",
+    "Count",
+    "PrintedText",
+    "brief_fields",
+    "brief_repr",
+    "cell_text",
+    "html_table",
+    "numeric_columns",
+    "text_table",
+]
 
 MOST_ROWS: Final = 20
 """So many rows does a table have at most."""
 _MOST_COLUMNS: Final = 30
 _MOST_LETTERS: Final = 200
+_MOST_LETTERS_OF_A_LINE: Final = 60
+"""Of a cell: in a table of HTML, whose cells have several lines, and in one of text."""
 _STYLE: Final = (
     "<style>"
     ".dataflow-model{overflow-x:auto;max-width:100%;font-size:.9em;color:inherit}"
@@ -32,6 +48,20 @@ _STYLE: Final = (
     ".dataflow-model .note{opacity:.75}"
     "</style>"
 )
+
+
+class PrintedText(str):
+    """A text that prints itself: a prompt and a notebook show it as it is, with its lines and without quotes.
+
+    Example:
+        >>> PrintedText("stage 0: Create")
+        stage 0: Create
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Count(int):
@@ -73,7 +103,9 @@ def _is_default(field: attrs.Attribute[Any], given: Any) -> bool:
 
 
 def cell_text(value: object) -> str:
-    """Return a value as the text of a cell: a text as it is, anything else as its `repr`, cut where it is long.
+    """Return a value as the text of a cell: texts as they are, times readable, anything else as its `repr`.
+
+    A long text is cut.
 
     Example:
         >>> cell_text("UA"), cell_text(2013), cell_text(Count(336_776)), cell_text(None), cell_text(("UA", 4))
@@ -90,6 +122,10 @@ def cell_text(value: object) -> str:
             text = f"{value:,}"
         case datetime.datetime():
             text = value.isoformat()
+        case Instant():
+            text = readable_instant(int(value))
+        case Duration():
+            text = readable_duration(int(value))
         case _:
             text = repr(value)
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
@@ -108,19 +144,17 @@ def html_table(
         notes: lines below it.
 
     Example:
-        >>> print(html_table("", ["key", "sum"], [("<UA>", 4)]).partition("<tbody>")[2])
-        <tr><td>&lt;UA&gt;</td><td class="number">4</td></tr></tbody></table></div>
+        >>> print(html_table("", ["key", "sum"], [("<UA>", 4)]).partition("<tbody>")[2])  # doctest: +ELLIPSIS
+        <tr><td style="text-align:left">&lt;UA&gt;</td><td class="number" ...>4</td></tr></tbody></table></div>
     """
     shown = [list(itertools.islice(row, _MOST_COLUMNS)) for row in itertools.islice(rows, MOST_ROWS)]
-    columns = max([len(headings[:_MOST_COLUMNS]), *map(len, shown)], default=0)
-    numeric = [_is_numeric([row[place] for row in shown if place < len(row)]) for place in range(columns)]
+    numeric = numeric_columns(headings[:_MOST_COLUMNS], shown)
     head = "".join(_cell("th", heading, numeric[place]) for place, heading in enumerate(headings[:_MOST_COLUMNS]))
     body = "".join(
         "<tr>" + "".join(_cell("td", value, numeric[place]) for place, value in enumerate(row)) + "</tr>"
         for row in shown
     )
-    hidden = total - len(shown)
-    below = [f"… {hidden:,} more row{'' if hidden == 1 else 's'}"] if hidden > 0 else []
+    below = _hidden_rows(total - len(shown))
     if len(headings) > _MOST_COLUMNS:
         below.append(f"… {len(headings) - _MOST_COLUMNS:,} more columns")
     parts = [
@@ -134,6 +168,24 @@ def html_table(
     return f'<div class="dataflow-model">{_STYLE}{"".join(parts)}</div>'
 
 
+def text_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, total: int = 0, notes: Iterable[str] = ()
+) -> str:
+    """Return a table as text, at most `MOST_ROWS` rows of it, with numbers on the right; see `html_table`.
+
+    Example:
+        >>> print(text_table(["key", "sum"], [("UA", 4), ("AA", 12)], total=3, notes=["of a sample"]))
+        key  sum
+        UA     4
+        AA    12
+        … 1 more row
+        of a sample
+    """
+    shown = list(itertools.islice(rows, MOST_ROWS))
+    lines = _aligned([headings, *shown], numeric_columns(headings, shown))
+    return "\n".join([*lines, *_hidden_rows(total - len(shown)), *notes])
+
+
 @attrs.frozen(repr=False, eq=False)
 class Board:
     """A small table for a terminal or a notebook, with texts in the first column and numbers in the others.
@@ -142,6 +194,7 @@ class Board:
         headings: of the columns.
         rows: their cells.
         caption: a line below.
+        done: the part of the work that is done, from 0 to 1, for a bar; `None` if that is not known.
 
     Example:
         >>> Board(["", "in", "out"], [["Create", None, Count(1_000)], ["Sum.PerKey", Count(1_000), 2]], "1 commit")
@@ -154,20 +207,47 @@ class Board:
     headings: Sequence[str]
     rows: Sequence[Sequence[object]]
     caption: str = ""
+    done: float | None = None
 
     def __repr__(self) -> str:
-        rows = [[cell_text(cell) for cell in row] for row in (self.headings, *self.rows[:MOST_ROWS])]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(pairs))
-            for pairs in (list(zip(row, widths, strict=True)) for row in rows)
-        ]
-        hidden = len(self.rows) - MOST_ROWS
-        count_hidden = [f"… {hidden:,} more"] if hidden > 0 else []
-        return "\n".join(line.rstrip() for line in (*lines, *count_hidden, self.caption))
+        right = [False] + [True] * (len(self.headings) - 1)
+        lines = _aligned([self.headings, *self.rows[:MOST_ROWS]], right)
+        return "\n".join([*lines, *_hidden_rows(len(self.rows) - MOST_ROWS), self.caption])
 
     def _repr_html_(self) -> str:
-        return html_table("", self.headings, self.rows, total=len(self.rows), notes=[self.caption])
+        table = html_table("", self.headings, self.rows, total=len(self.rows), notes=[self.caption])
+        if self.done is None:
+            return table
+        return f'{table}<progress max="1" value="{self.done:.3f}" style="width:24em">{self.done:.0%}</progress>'
+
+
+def _aligned(rows: Sequence[Sequence[object]], right: Sequence[bool]) -> list[str]:
+    """Return rows as lines whose columns are aligned; `right` says which of them on the right."""
+    texts = [[_on_one_line(cell_text(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    lines = (
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        for row in texts
+    )
+    return [line.rstrip() for line in lines]
+
+
+def _on_one_line(text: str) -> str:
+    text = " ".join(text.splitlines()) if "\n" in text else text
+    return text if len(text) <= _MOST_LETTERS_OF_A_LINE else f"{text[: _MOST_LETTERS_OF_A_LINE - 1]}…"
+
+
+def _hidden_rows(hidden: int) -> list[str]:
+    return [f"… {hidden:,} more row{'' if hidden == 1 else 's'}"] if hidden > 0 else []
+
+
+def numeric_columns(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[bool]:
+    """Return which columns of a table hold numbers alone, and are therefore aligned on the right."""
+    columns = max([len(headings), *map(len, rows)], default=0)
+    return [_is_numeric([row[place] for row in rows if place < len(row)]) for place in range(columns)]
 
 
 def _is_numeric(values: Sequence[object]) -> bool:
@@ -176,5 +256,6 @@ def _is_numeric(values: Sequence[object]) -> bool:
 
 
 def _cell(kind: str, value: object, numeric: bool) -> str:  # noqa: FBT001 - of its column
-    number = ' class="number"' if numeric else ""
-    return f"<{kind}{number}>{html.escape(cell_text(value))}</{kind}>"
+    # The style sheet of a notebook is stronger than that of the table, and aligns all cells on the right.
+    look = 'class="number" style="text-align:right"' if numeric else 'style="text-align:left"'
+    return f"<{kind} {look}>{html.escape(cell_text(value))}</{kind}>"

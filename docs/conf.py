@@ -78,6 +78,7 @@ html_sidebars: dict[str, list[str]] = {"index": [], "getting_started": [], "tuto
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = "_static/mark.svg"
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options: dict[str, Any] = {
@@ -193,6 +194,23 @@ class LinkNames(SphinxPostTransform):
                 reference += literal
 
 
+_LONG: int = 24
+"""Code of more letters than this is broken in a table; names stay whole."""
+
+
+class BreakLongCode(SphinxPostTransform):
+    """Mark long code in tables, which the style sheet then breaks, so that no column is pushed out of the page."""
+
+    default_priority = 6
+
+    def run(self, **_kwargs: Any) -> None:
+        """Mark each such literal."""
+        for entry in self.document.findall(nodes.entry):
+            for literal in entry.findall(nodes.literal):
+                if len(literal.astext()) > _LONG:
+                    literal["classes"].append("long")
+
+
 def resolve_by_public_name(
     _app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
 ) -> nodes.Element | None:
@@ -249,7 +267,7 @@ def graph_of(text: str) -> tuple[list[Box], list[Line]] | None:
             for kind in SHAPES:
                 if node[kind.name] is not None:
                     label, _, detail = node[kind.name].partition("<br/>")
-                    boxes[name] = Box(unquoted(label), kind, unquoted(detail))
+                    boxes[name] = Box(unquoted(label), kind, unquoted(detail.replace("<br/>", "\n")))
             names = list(boxes)
             if start is not None:
                 lines.append(Line(names.index(start), names.index(name), unquoted(stream or "")))
@@ -297,4 +315,5 @@ def setup(app: Sphinx) -> None:
     app.connect("missing-reference", resolve_by_public_name)
     app.connect("autodoc-process-docstring", code_in_docstrings)
     app.add_post_transform(LinkNames)
+    app.add_post_transform(BreakLongCode)
     app.add_transform(DrawFlowCharts)

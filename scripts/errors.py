@@ -1,4 +1,4 @@
-"""Write docs/errors.md, the page that lists every error a user can meet, from the places that raise them.
+"""Write docs/errors.md and the pages in docs/errors, which list every error a user can meet, from where it is raised.
 
 Run it after a change to a message or a hint:
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,10 +22,10 @@ from scripts.texts_of_code import PACKAGE, VALUE, Package
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CLASSES", "PACKAGE", "PAGE", "Site", "page", "sites"]
+__all__ = ["CLASSES", "DOCS", "PACKAGE", "Site", "pages", "sites", "write"]
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = REPOSITORY / "docs" / "errors.md"
+DOCS: Final = REPOSITORY / "docs"
 CLASSES: Final[dict[str, type[Exception]]] = {
     name: kind
     for name, kind in ((name, getattr(errors, name)) for name in errors.__all__)
@@ -34,8 +35,8 @@ CLASSES: Final[dict[str, type[Exception]]] = {
 _HEAD: Final = """\
 # Errors
 
-This page lists every error that this package raises on purpose: what its message says, and the way out that it names.
-A `…` stands for a value of yours: what you passed, a label, a file. Search the page for the words around it.
+These pages list every error that this package raises on purpose: what its message says, and the way out that it names.
+A `…` stands for a value of yours: what you passed, a label, a file. Search the site for the words around it.
 
 Each class is a subclass of `dm.DataflowError` and of a built-in exception, so that `except ValueError` keeps working.
 An exception that your own function raises is reported as `UserCodeError`, with your line, the label of the transform
@@ -45,6 +46,11 @@ The package logs to one logger of Python's `logging`, `dataflow_model`: see [Wat
 
 <!-- Written by scripts/errors.py from the places that raise the errors. -->
 """
+_MOST_ROWS: Final = 20
+"""A class with more messages has pages of its own."""
+_MOST_ROWS_OF_A_PAGE: Final = 150
+"""A class with more messages has a page for each of the largest parts of the package, and one for the rest."""
+_LARGE_PARTS: Final = ("io", "plan", "runners", "transforms")
 
 
 @attrs.frozen(order=True)
@@ -96,21 +102,63 @@ def _sites() -> Iterator[Site]:
             )
 
 
-def page() -> str:
-    """Return the page as it should be."""
+def pages() -> dict[str, str]:
+    """Return the pages as they should be, by their path in the documentation."""
     by_class: dict[str, list[Site]] = defaultdict(list)
     for site in sorted(sites()):
-        by_class[site.kind].append(site)
-    parts = [_HEAD]
+        if site.message.strip(f" /{VALUE}"):  # not made of values alone
+            by_class[site.kind].append(site)
+    written, overview = {}, [_HEAD]
     for name, kind in CLASSES.items():
         bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
-        parts.append(f"\n## {name}\n\n{inspect.getdoc(kind)} (Bases: {bases}.)\n")
-        known = [site for site in by_class[name] if site.message.strip(f" /{VALUE}")]  # not made of values alone
-        rows = dict.fromkeys((_cell(site.message), _cell(site.hint), f"`{site.room}`") for site in known)
-        if rows:
-            lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
-            parts.append("\n" + "\n".join(["| message | way out | in |", "|---|---|---|", *lines]) + "\n")
-    return "".join(parts)
+        about = f"{inspect.getdoc(kind)} (Bases: {bases}.)\n"
+        overview.append(f"\n## {name}\n\n{about}")
+        own = _pages_of(name, by_class[name], about)
+        written.update(own)
+        if own:
+            titles = {path: text.partition("\n")[0].removeprefix("# ") for path, text in own.items()}
+            overview.append("\n" + "\n".join(f"* [{title}]({path})" for path, title in titles.items()) + "\n")
+        elif by_class[name]:
+            overview.append(f"\n{_table(by_class[name])}")
+    links = "\n".join(path.removesuffix(".md") for path in written)
+    return {"errors.md": "".join([*overview, f"\n```{{toctree}}\n:hidden:\n\n{links}\n```\n"]), **written}
+
+
+def _pages_of(name: str, found: list[Site], about: str) -> dict[str, str]:
+    """Return the pages of a class by path, none if it has few messages."""
+    file = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    rows = len(_rows(found))
+    if rows <= _MOST_ROWS:
+        return {}
+    if rows <= _MOST_ROWS_OF_A_PAGE:
+        return {f"errors/{file}.md": f"# {name}\n\n{about}\n{_table(found)}"}
+    parts: dict[str, list[Site]] = {part: [] for part in (*_LARGE_PARTS, "others")}
+    for site in found:
+        parts[site.room if site.room in _LARGE_PARTS else "others"].append(site)
+    return {
+        f"errors/{file}_{part}.md": f"# {name}: {'other parts' if part == 'others' else part}\n\n{about}\n{_table(of)}"
+        for part, of in parts.items()
+    }
+
+
+def _table(found: list[Site]) -> str:
+    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in _rows(found)]
+    return "\n".join(["| message | way out | in |", "|---|---|---|", *lines]) + "\n"
+
+
+def _rows(found: list[Site]) -> list[tuple[str, str, str]]:
+    return list(dict.fromkeys((_cell(site.message), _cell(site.hint), f"`{site.room}`") for site in found))
+
+
+def write(docs: Path = DOCS) -> None:
+    """Write the pages, and remove those of earlier versions that are not among them."""
+    texts = pages()
+    for path in docs.glob("errors/*.md"):
+        if path.relative_to(docs).as_posix() not in texts:
+            path.unlink()
+    (docs / "errors").mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (docs / name).write_text(text, encoding="utf-8")
 
 
 def _cell(text: str) -> str:
@@ -128,4 +176,4 @@ def _runs(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    write()

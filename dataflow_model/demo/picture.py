@@ -18,6 +18,7 @@ from dataflow_model.demo.scene import HOUR, Scene, scene_of
 from dataflow_model.errors import InvalidArgument, SinkError
 from dataflow_model.time import duration_text
 from dataflow_model.values import PaneTiming
+from dataflow_model.values.timing_colours import TIMING_COLOURS, TIMING_INKS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["check_format", "draw"]
 
-_COLOURS: Final = {PaneTiming.EARLY: "#4c8fc7", PaneTiming.ON_TIME: "#2f9e62", PaneTiming.LATE: "#d1435b"}
 _NAMES: Final = {PaneTiming.EARLY: "early", PaneTiming.ON_TIME: "on time", PaneTiming.LATE: "late"}
 _AHEAD: Final = "#7d8ea3"
-_BEHIND: Final = "#eda52f"
+_BEHIND: Final = "#CC79A7"
 _WATERMARK: Final = "#1d2b3a"
 _IDEAL: Final = "#9aa5b1"
 _MARGIN: Final = HOUR // 8
@@ -121,7 +121,7 @@ def _draw_day(axes: Axes, scene: Scene, shown: Shown) -> None:
     classes = (
         (~scene.behind, _AHEAD, 9, 0.75, "departure ahead of the watermark"),
         (scene.behind & ~scene.late, _BEHIND, 13, 0.9, "behind the watermark, but its hour was still open"),
-        (scene.late, _COLOURS[PaneTiming.LATE], 13, 0.9, "late for its hour: refines it in a late pane"),
+        (scene.late, TIMING_COLOURS[PaneTiming.LATE], 13, 0.9, "late for its hour: refines it in a late pane"),
     )
     for rows, colour, size, opacity, label in classes:
         axes.scatter(
@@ -156,12 +156,12 @@ def _draw_hour(axes: Axes, scene: Scene, shown: Shown) -> None:
     _draw_watermark(axes, scene, until=right)
     before = start
     for pane in shown.panes:
-        emitted, colour = int(pane.processing_time), _COLOURS[pane.pane.timing]
+        emitted, colour = int(pane.processing_time), TIMING_COLOURS[pane.pane.timing]
         axes.add_patch(_box(start, end, before, emitted, facecolor=colour, alpha=0.22, linewidth=0, zorder=1))
         axes.plot([_date(start), _date(end)], [_date(emitted)] * 2, color=colour, linewidth=2.2, zorder=2)
         before = emitted
     rows = scene.of(carrier, start, end)
-    colours = np.where(scene.late[rows], _COLOURS[PaneTiming.LATE], np.where(scene.behind[rows], _BEHIND, _AHEAD))
+    colours = np.where(scene.late[rows], TIMING_COLOURS[PaneTiming.LATE], np.where(scene.behind[rows], _BEHIND, _AHEAD))
     axes.scatter(
         _dates(scene.event_times[rows]), _dates(scene.known[rows]),
         s=46, color=colours, edgecolors="white", linewidths=0.8, zorder=4,
@@ -181,7 +181,7 @@ def _label_panes(axes: Axes, shown: Shown, bottom: int, top: int) -> None:
     right = end + _MARGIN + HOUR // 30
     heights = _spread([int(pane.processing_time) for pane in shown.panes], (top - bottom) // 17, top)
     for pane, height in zip(shown.panes, heights, strict=True):
-        emitted, colour = int(pane.processing_time), _COLOURS[pane.pane.timing]
+        emitted, colour = int(pane.processing_time), TIMING_INKS[pane.pane.timing]
         answer = answer_of(pane)
         flights = "flight" if answer.count == 1 else "flights"
         name = _NAMES[pane.pane.timing]
@@ -196,9 +196,9 @@ def _label_panes(axes: Axes, shown: Shown, bottom: int, top: int) -> None:
 def _draw_counts(axes: Axes, outcome: Outcome) -> None:
     timings, panes = outcome.timings(), len(outcome.hourly)
     axes.set_title(f"All panes of the run: {panes:,}")
-    names = [_NAMES[timing] for timing in _COLOURS]
-    counts = [timings[timing] for timing in _COLOURS]
-    bars = axes.barh(names, counts, color=list(_COLOURS.values()), height=0.62)
+    names = [_NAMES[timing] for timing in TIMING_COLOURS]
+    counts = [timings[timing] for timing in TIMING_COLOURS]
+    bars = axes.barh(names, counts, color=list(TIMING_COLOURS.values()), height=0.62)
     axes.bar_label(bars, [f"  {count:,}  ({count / panes:.1%})" for count in counts], fontweight="bold")
     axes.invert_yaxis()
     axes.set_xlim(0, max(counts) * 1.32)
@@ -251,7 +251,7 @@ def _clock_axes(axes: Axes, *, every: int) -> None:
 
 def _caption(shown: Shown) -> str:
     carrier = shown.place[0]
-    by = {timing: [pane for pane in shown.panes if pane.pane.timing is timing] for timing in _COLOURS}
+    by = {timing: [pane for pane in shown.panes if pane.pane.timing is timing] for timing in TIMING_COLOURS}
     on_time, last = by[PaneTiming.ON_TIME], shown.panes[-1]
     story = ""
     if on_time:

@@ -118,7 +118,7 @@ def _draw(path: Path, outcomes: list[Outcome], picture: Path, console: Console) 
         console.print("Hint: use --runner local, local-stream or streaming")
     elif not _has_matplotlib():
         console.print("No picture: matplotlib is not installed.")
-        console.print("Hint: run pip install 'dataflow-model[demo]'", markup=False)
+        console.print("Hint: run pip install 'dataflow-model[plot]'", markup=False)
     else:
         from dataflow_model.demo.picture import draw
 

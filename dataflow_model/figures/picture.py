@@ -19,6 +19,7 @@ from dataflow_model.figures.example import at
 from dataflow_model.figures.labels import Rectangle, Taken, place
 from dataflow_model.figures.scene import MINUTE, scene_of
 from dataflow_model.values import PaneTiming
+from dataflow_model.values.timing_colours import TIMING_COLOURS, TIMING_INKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["paint"]
 
-# The colours of Okabe and Ito, which colour-blind readers can distinguish; edges also differ in their dashes.
-_COLOURS: Final = {PaneTiming.EARLY: "#0072B2", PaneTiming.ON_TIME: "#009E73", PaneTiming.LATE: "#D98200"}
-_INKS: Final = {PaneTiming.EARLY: "#00558A", PaneTiming.ON_TIME: "#00694D", PaneTiming.LATE: "#8F5600"}
+# Edges also differ in their dashes.
 _DASHES: Final[dict[PaneTiming, Any]] = {
     PaneTiming.EARLY: (0, (4, 1.5)),
     PaneTiming.ON_TIME: "-",
@@ -127,7 +126,7 @@ def _draw(axes: Axes, run: PanelRun, scene: Scene, *, inches: float) -> None:
 
 def _draw_band(axes: Axes, band: Band) -> None:
     timing = band.pane.info.timing
-    colour = _COLOURS[timing]
+    colour = TIMING_COLOURS[timing]
     sides: dict[str, Any] = {"color": colour, "linewidth": 0.9, "alpha": 0.55, "zorder": 2}
     before = band.top
     for box in band.boxes:
@@ -210,8 +209,8 @@ def _write(axes: Axes, band: Band, text: str, where: tuple[float, float]) -> Non
         return
     axes.text(
         *where, text, ha="center", va="center_baseline", fontsize=_LABEL, fontweight="bold",
-        color=_INKS[band.pane.info.timing], path_effects=[patheffects.withStroke(linewidth=2.6, foreground="white")],
-        zorder=9,
+        color=TIMING_INKS[band.pane.info.timing], zorder=9,
+        path_effects=[patheffects.withStroke(linewidth=2.6, foreground="white")],
     )  # fmt: skip
 
 
@@ -268,7 +267,7 @@ def _legend(scenes: Sequence[Scene]) -> Iterator[Line2D | Patch]:
         )  # fmt: skip
     for timing, name in _NAMES.items():
         if any(pane.info.timing is timing and not pane.is_retraction for pane in panes):
-            colour = _COLOURS[timing]
+            colour = TIMING_COLOURS[timing]
             yield Line2D(
                 [], [], color=colour, linewidth=2, linestyle=_DASHES[timing], label=name,
                 marker="s", markersize=9, markerfacecolor=f"{colour}33", markeredgewidth=0,

@@ -48,12 +48,10 @@ def _arguments_of(reader: type) -> list[str]:
 
 
 _ONE_FILE: Final = "leave it out: each worker writes files of its own, which readers of the folder take together"
-_SKIPPED: Final = "drop such lines with dm.Filter(lambda line: …), or read columns with dm.io.ReadCsv(…)"
-_HEADER: Final = "write columns with dm.io.WriteCsv(folder), which has a header; text is written as it is"
+_FOOTER: Final = "leave it out, since each worker writes files of its own: only a header is written to each"
 _NEVER: Final = "leave it out"
 _BEAMS: Final = {
     "ReadText": {
-        "skip_header_lines": _SKIPPED,
         "coder": "use encoding='latin-1', for example; elements are text",
         "compression_type": "leave it out: the ending of a file's name tells",
         "strip_trailing_newlines": "leave it out: lines have no line breaks",
@@ -61,8 +59,7 @@ _BEAMS: Final = {
         "min_bundle_size": _NEVER,
     },
     "WriteText": {
-        "header": _HEADER,
-        "footer": _HEADER,
+        "footer": _FOOTER,
         "num_shards": _ONE_FILE,
         "shard_name_template": _ONE_FILE,
         "append_trailing_newlines": "leave it out: each element is a line",

@@ -408,14 +408,19 @@ class CsvSink(FileSink):
 
 @attrs.frozen(kw_only=True)
 class TextSink(FileSink):
-    """Text files with one element per line."""
+    """Text files with one element per line, each below the header if there is one."""
 
     suffix: str = attrs.field(default=".txt", converter=checked_suffix)
+    header: str | None = None
+
+    def destination(self) -> Mapping[str, object]:
+        """Return the directory and the header."""
+        return super().destination() if self.header is None else {**super().destination(), "header": self.header}
 
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return a writer of lines."""
         del schema
-        return LinesWriter(path)
+        return LinesWriter(path, self.header)
 
     def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
         """Return that lines are only added, and that a retraction cannot be one."""

@@ -631,9 +631,10 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         encoding: the encoding of the files, by its name in Python. A line in another encoding, or of more than 64
             MiB, is a bad row.
         line_timeout: as in `ReadCsv`.
+        skip_header_lines: the number of lines at the beginning of each file that are not read.
 
     Raises:
-        InvalidArgument: if `follow` is set without event times.
+        InvalidArgument: if `follow` is set without event times, or for a number of lines that is none.
         InvalidType: if `event_time` is anything else, since lines have no columns.
 
     Source: Beam's `ReadFromText`.
@@ -663,7 +664,13 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
         on_missing: OnMissing | None = None,
         encoding: str = "utf-8",
         line_timeout: DurationLike | None = LINE_TIMEOUT,
+        skip_header_lines: int = 0,
     ) -> None:
+        if type(skip_header_lines) is not int or skip_header_lines < 0:
+            raise InvalidArgument(
+                f"`skip_header_lines` must be a whole number of lines, got {skip_header_lines!r}",
+                hint="pass the number of lines at the beginning of each file, such as skip_header_lines=1",
+            )
         if not (event_time is None or isinstance(event_time, Arrival)):
             raise InvalidType(
                 f"`event_time` of ReadText must be None or dm.ARRIVAL, since lines have no columns, got {event_time!r}",
@@ -676,6 +683,7 @@ class ReadText(PTransform[PBegin, PCollection[str]]):
             on_missing=on_missing,
             encoding=encoding,
             line_timeout=line_timeout,
+            skipped=skip_header_lines,
         )
 
     def with_exception_handling(
@@ -715,14 +723,16 @@ class _ReadLines(ReadFiles[PCollection]):
         *,
         encoding: str,
         line_timeout: DurationLike | None,
+        skipped: int,
         **options: Any,
     ) -> None:
         self._encoding = encoding
+        self._skipped = skipped
         self._line_timeout = _checked_timeout(line_timeout)
         super().__init__(path, schema=LINES, hive_partitioning=False, **options)
 
     def _source_type(self) -> Callable[..., FileSource]:
-        return functools.partial(TextSource, encoding=self._encoding)
+        return functools.partial(TextSource, encoding=self._encoding, skipped=self._skipped)
 
 
 def _line(row: Any) -> str:

@@ -34,10 +34,12 @@ class TextFile:
 
 
 class LinesWriter:
-    """Writes the only column of batches as lines of text."""
+    """Writes the only column of batches as lines of text, below a header if there is one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, header: str | None = None) -> None:
         self._file = TextFile(path)
+        if header is not None:
+            self._file.write_lines([header])
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write one line a row."""

@@ -219,15 +219,17 @@ class TextSource(LinesOfRows):
 
     Attributes:
         encoding: of the files.
+        skipped: the number of lines at the beginning of each file that are no elements.
     """
 
     encoding: str = attrs.field(default="utf-8", converter=checked_encoding)
+    skipped: int = 0
     kind: ClassVar[str] = "text"
 
     def form_of(self, version: FileVersion) -> TextFormat:
         """Return the format, in which each line is a row."""
         del version
-        return TextFormat(self.encoding, keeps_blank=True)
+        return TextFormat(self.encoding, keeps_blank=True, skipped=self.skipped)
 
     def file_schema(self, path: str) -> pa.Schema:
         """Return the only column."""

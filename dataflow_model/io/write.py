@@ -288,9 +288,10 @@ class WriteText(Write):
         path: the directory; the driver and all workers must see the same one.
         suffix: how the names of the files end; they are compressed if it ends in `.gz`, `.bz2` or `.zst`.
         if_exists: as in `WriteParquet`.
+        header: a line, or several, at the beginning of each file; `ReadText(…, skip_header_lines=1)` leaves it out.
 
     Raises:
-        InvalidType: if the elements are known not to be text.
+        InvalidType: if the elements are known not to be text, or for a header that is not text.
         PlanError: by `run()`, for panes that may be retracted, since a line cannot show a retraction.
         SinkError, PlanError: by `run()`, as for `WriteParquet`.
 
@@ -308,10 +309,19 @@ class WriteText(Write):
     sink: TextSink
 
     def __init__(
-        self, path: PathLike, *, suffix: str = ".txt", if_exists: Literal["error", "add", "replace"] = "error"
+        self,
+        path: PathLike,
+        *,
+        suffix: str = ".txt",
+        if_exists: Literal["error", "add", "replace"] = "error",
+        header: str | None = None,
     ) -> None:
+        given: object = header
+        if not (given is None or isinstance(given, str)):
+            raise InvalidType(f"`header` must be text, got {given!r}", hint="pass header='carrier,delay', for example")
         schema = pa.schema([pa.field("value", pa.string(), nullable=False)])
-        super().__init__(TextSink(path=path, schema=schema, suffix=suffix, if_exists=if_exists, label="WriteText"))
+        sink = TextSink(path=path, schema=schema, suffix=suffix, if_exists=if_exists, header=header, label="WriteText")
+        super().__init__(sink)
 
     def expand(self, pcoll: PCollection) -> None:
         """Add the node."""

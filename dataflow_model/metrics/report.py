@@ -9,7 +9,7 @@ import attrs
 
 from dataflow_model.display import brief_fields, brief_repr, html_table
 from dataflow_model.metrics.report_table import board_of
-from dataflow_model.time import format_instant
+from dataflow_model.readable import readable_instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,7 +187,7 @@ class RunReport:
 
     def __repr__(self) -> str:
         notes = "".join(f"\nnote: {note}" for note in self.notes)
-        return f"RunReport at {format_instant(int(self.at))}\n{board_of(self)!r}{notes}"
+        return f"RunReport at {readable_instant(int(self.at), whole_seconds=True)} UTC\n{board_of(self)!r}{notes}"
 
     def _repr_html_(self) -> str:
         return board_of(self)._repr_html_() + "".join(f"<p>note: {html.escape(note)}</p>" for note in self.notes)

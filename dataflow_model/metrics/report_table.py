@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.display import Board, Count
-from dataflow_model.micros import MICROS_PER_SECOND, format_duration, format_instant
+from dataflow_model.readable import readable_duration, readable_instant
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,12 +30,13 @@ def board_of(report: RunReport, labels: Collection[str] | None = None) -> Board:
         ...     _ = p | dm.Create([("UA", 4), ("UA", 6)]) | dm.Sum.per_key() | dm.io.Collect()
         >>> board = board_of(p.result.report(), {"Create", "Sum.PerKey"})
         >>> [row[:5] for row in board.rows]
-        [['Create', '+inf', '0s', None, 2], ['Sum.PerKey', '+inf', '0s', 2, 1]]
+        [['Create', '+inf', '0 s', None, 2], ['Sum.PerKey', '+inf', '0 s', 2, 1]]
     """
     rows = [row_of(transform) for label, transform in report.transforms.items() if labels is None or label in labels]
     commits = f"{report.commits:,} commit{'' if report.commits == 1 else 's'}"
-    seconds = int(report.system_lag) / MICROS_PER_SECOND
-    return Board(_HEADINGS, rows, f"{commits}, the oldest work pending is {seconds:,.1f} s old" if seconds else commits)
+    age = int(report.system_lag)
+    pending = f", the oldest work pending is {readable_duration(age)} old" if age else ""
+    return Board(_HEADINGS, rows, f"{commits}{pending}")
 
 
 def row_of(transform: TransformReport) -> list[object]:
@@ -45,7 +46,7 @@ def row_of(transform: TransformReport) -> list[object]:
     counts = (transform.elements_in, transform.elements_out, *panes, sum(transform.dropped.values()))
     return [
         transform.label,
-        None if watermark is None else format_instant(int(watermark)),
-        None if lag is None else format_duration(int(lag)),
+        None if watermark is None else readable_instant(int(watermark), whole_seconds=True),
+        None if lag is None else readable_duration(int(lag)),
         *(Count(count) if count else None for count in counts),
     ]

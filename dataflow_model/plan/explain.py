@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.strategy import WindowingStrategy
     from dataflow_model.triggers import Trigger
 
-__all__ = ["explain", "stage_origins"]
+__all__ = ["explain", "how_panes_relate", "stage_origins", "when_panes_are_emitted"]
 
 _HOW: Final = {
     AccumulationMode.CLEAR_ALWAYS: "discarding",
@@ -194,13 +194,6 @@ def _called(fn: object) -> str:
 def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:
     strategy = node.strategy
     merged = ", already merged" if strategy.window_fn.is_merging and not strategy.merges else ""
-    how = _HOW[strategy.accumulation_mode]
-    if strategy.retracting:
-        how += (
-            " and retracting"
-            if strategy.accumulation_mode is AccumulationMode.ACCUMULATE_ALWAYS
-            else ", and retracting"
-        )
     stamped = strategy.timestamp_combiner
     at = "" if stamped is TimestampCombiner.END_OF_WINDOW else f", panes at the {stamped.value} event time"
     inherited = [
@@ -209,13 +202,38 @@ def _strategy(plan: Plan, node: GroupByKeyAndWindow) -> list[str]:
     ]
     return [
         f"where: {strategy.window_fn!r}{merged}",
-        f"when: {_when(strategy, plan.late_data_of(strategy))}",
+        f"when: {when_panes_are_emitted(strategy, plan.late_data_of(strategy))}",
         *(f"  {line}" for line in inherited),
-        f"how: {how}{at}",
+        f"how: {how_panes_relate(strategy)}{at}",
     ]
 
 
-def _when(strategy: WindowingStrategy, late_data: LateData) -> str:
+def how_panes_relate(strategy: WindowingStrategy) -> str:
+    """Return in words how the panes of a window relate to each other.
+
+    Example:
+        >>> from dataflow_model.plan.strategy import DEFAULT_STRATEGY
+        >>> how_panes_relate(DEFAULT_STRATEGY)
+        'discarding'
+    """
+    how = _HOW[strategy.accumulation_mode]
+    if not strategy.retracting:
+        return how
+    return (
+        f"{how} and retracting"
+        if strategy.accumulation_mode is AccumulationMode.ACCUMULATE_ALWAYS
+        else (f"{how}, and retracting")
+    )
+
+
+def when_panes_are_emitted(strategy: WindowingStrategy, late_data: LateData) -> str:
+    """Return in words when panes are emitted, and what happens to late elements.
+
+    Example:
+        >>> from dataflow_model.plan.strategy import DEFAULT_STRATEGY
+        >>> when_panes_are_emitted(DEFAULT_STRATEGY, LateData.DROP)
+        'on time: when the watermark passes the end of the window'
+    """
     trigger, reopens = strategy.trigger, late_data is LateData.DUPLICATE_WINDOW
     if strategy.allowed_lateness > Duration(0):
         words = [f"{trigger.describe()}, for {duration_text(strategy.allowed_lateness)}"]

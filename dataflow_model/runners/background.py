@@ -18,7 +18,7 @@ from dataflow_model.arguments import nonnegative_duration
 from dataflow_model.display import Board, Count, html_table
 from dataflow_model.errors import LOG, InvalidArgument, UnsupportedOnRunner, UserCodeError
 from dataflow_model.plan.collecting import check_collected, table_of_collected
-from dataflow_model.plan.message_sinks import TabularSink
+from dataflow_model.plan.message_sinks import DataFrameSink, TabularSink
 from dataflow_model.plan.records import Records
 from dataflow_model.plan.runner import RunnerState, is_observed
 from dataflow_model.runners.engine.ambient import Ambient
@@ -284,7 +284,11 @@ class BackgroundRun(abc.ABC):
     def _board(self) -> Board:
         """Return the content of the live table."""
         board = progress_board(self.report(), self._staged)
-        return attrs.evolve(board, caption=f"{self._standing()}; {board.caption}")
+        return attrs.evolve(board, caption=f"{self._standing()}; {board.caption}", done=self._done())
+
+    def _done(self) -> float | None:
+        """Return the part of the run that is done, from 0 to 1; `None` if that is not known, as of a stream."""
+        return None
 
     def _standing(self) -> str:
         return f"{self._runner}: {self._state.value} after {self._log.seconds:,.0f} s"
@@ -335,12 +339,16 @@ def _seconds(timeout: DurationLike | None) -> float | None:
 
 def _kind(sink: Sink) -> str:
     """Describe a sink and the place to which it writes, as the user wrote its transform."""
+    if sink.keeps_records:
+        return sink.describe().partition("(")[0]
     name, place = type(sink).__name__.removesuffix("Sink"), sink.place()
     return name if place is None else f"{name} in {place}"
 
 
 def _way_to(node: Write) -> str:
     """Return how to read what a sink has kept, if it is kept for the program that has started the run."""
+    if isinstance(node.sink, DataFrameSink):
+        return f"result.dataframe({node.label!r})"
     if isinstance(node.sink, TabularSink):
         return f"result.table({node.label!r}) or result.collected({node.label!r})"
     return f"result.collected({node.label!r})" if node.sink.keeps_records else ""

@@ -16,7 +16,7 @@ from dataflow_model.plan.runner import is_observed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rich.table import Table
+    from rich.console import Group
 
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.stages import StagedPlan
@@ -25,6 +25,8 @@ __all__ = ["Progress", "live_progress", "progress_board", "progress_table"]
 
 _FIRST_SECONDS: Final = 1.0
 """A notebook keeps its output, so a run that ends sooner shows nothing there."""
+_BAR: Final = 40
+"""The letters of a progress bar."""
 
 
 class Progress(Protocol):
@@ -127,22 +129,29 @@ def progress_board(report: RunReport, staged: StagedPlan) -> Board:
     return board_of(report, {*ends, *(node.label for node in staged.keyed)})
 
 
-def progress_table(board: Board) -> Table:
-    """Return a board as a table for the terminal.
+def progress_table(board: Board) -> Group:
+    """Return a board as a table for the terminal, with its caption on one line below, and a bar if it has one.
 
     Example:
-        >>> table = progress_table(Board(["", "in"], [["Sum.PerKey", 2]], "one commit"))
-        >>> [list(column.cells) for column in table.columns], table.caption
+        >>> table, caption = progress_table(Board(["", "in"], [["Sum.PerKey", 2]], "one commit")).renderables
+        >>> [list(column.cells) for column in table.columns], caption.plain
         ([['Sum.PerKey'], ['2']], 'one commit')
     """
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, caption=board.caption)
+    table = Table(box=None, pad_edge=False)
     for place, heading in enumerate(board.headings):
         table.add_column(heading, justify="right" if place else "left", no_wrap=True, overflow="ellipsis")
     for row in board.rows:
         table.add_row(*map(cell_text, row))
-    return table
+    # As the caption of the table it would be as narrow as the table, and its last word would stand alone on a line.
+    caption = Text(board.caption, style="italic", no_wrap=True, overflow="ellipsis")
+    if board.done is None:
+        return Group(table, caption)
+    return Group(table, caption, ProgressBar(total=1.0, completed=board.done, width=_BAR))
 
 
 def live_progress() -> Progress:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from dataflow_model.arguments import positive_int
-from dataflow_model.display import cell_text, html_table
+from dataflow_model.display import MOST_ROWS, cell_text, html_table, numeric_columns
 from dataflow_model.plan.checks import check
-from dataflow_model.plan.records import table_of_records
+from dataflow_model.plan.records import columns_of, table_of_records
 from dataflow_model.plan.runner import unobserved, wait_or_stop
 from dataflow_model.plan.sampling import SAMPLE, combines_a_part, sample_of
 from dataflow_model.plan.typevars import ElementT
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Sampled", "sample", "table_of"]
 
+_ONE_LINE: Final = frozenset({"event time", "window", "pane"})
+"""Columns that are not broken where a table is too wide."""
+
 
 class Sampled(list[ElementT]):
     """Elements that were made from a sample, which their texts say."""
@@ -35,7 +38,8 @@ class Sampled(list[ElementT]):
         return f"{super().__repr__()}  # {self.note}"
 
     def _repr_html_(self) -> str:
-        return html_table("", ["value"], ([element] for element in self), total=len(self), notes=[self.note])
+        headings, rows = columns_of(self[:MOST_ROWS])
+        return html_table("", headings, rows, total=len(self), notes=[self.note])
 
 
 def sample(collection: PCollection, runner: Runner, n: int, rows: int | None) -> tuple[list[Record], str]:
@@ -67,10 +71,12 @@ def table_of(records: Sequence[Record], title: str, note: str) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    headings, rows = table_of_records(records)
+    headings, lines = table_of_records(records)
+    rows = list(lines)
     table = Table()
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    for heading, numeric in zip(headings, numeric_columns(headings, rows), strict=True):
+        justify: Literal["right", "left"] = "right" if numeric else "left"
+        table.add_column(heading, overflow="fold", no_wrap=heading in _ONE_LINE, justify=justify)
     for row in rows:
         table.add_row(*(Text(cell_text(cell)) for cell in row))
     notes = [note] if records else ["no elements", note]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
 
 from dataflow_model.arguments import calls_explained
+from dataflow_model.display import PrintedText
 from dataflow_model.errors import DataflowError, InvalidArgument, InvalidType, PlanError, without_own_frames
 from dataflow_model.plan.beam_names import OPTIONS
 from dataflow_model.plan.checks import check
@@ -28,7 +29,7 @@ from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
 from dataflow_model.transforms.pipeline_drawing import pipeline_graph
 from dataflow_model.transforms.ptransform import PTransform, written
-from dataflow_model.transforms.topology_svg import drawn
+from dataflow_model.transforms.topology_svg import Drawing, drawn
 from dataflow_model.triggers import Trigger
 from dataflow_model.windowing import WindowFn
 
@@ -195,8 +196,10 @@ class Pipeline:
         """Return the plan of the transforms that have been applied so far."""
         return Plan(nodes=tuple(self._nodes), strategies=dict(self._strategies), late_data=self.late_data)
 
-    def explain(self) -> None:
-        """Print the stages, with windowing and triggers in words.
+    def explain(self) -> PrintedText:
+        """Return the stages, with windowing and triggers in words; the text prints itself at a prompt.
+
+        In a program, write `print(p.explain())`.
 
         Example:
             >>> import dataflow_model as dm
@@ -207,13 +210,20 @@ class Pipeline:
               Create: 1 element from the program
                 + Map: Map(str)
         """
-        print(explain_plan(as_run(self.runner, self.plan())))  # noqa: T201 - printing is what it is for
+        return PrintedText(explain_plan(as_run(self.runner, self.plan())))
 
+    @overload
+    def draw(self) -> Drawing: ...
+    @overload
+    def draw(self, form: str) -> str: ...
     def draw(self, form: str = "mermaid") -> str:
-        """Return a drawing of the transforms as `"mermaid"` text or as `"svg"`; a notebook displays the latter.
+        """Return a drawing of the transforms, which a notebook shows as a picture, and whose text is Mermaid.
 
         A box says in which stage its transform runs, and whether it is fused into that stage or combined before the
-        shuffle (lifted).
+        shuffle (lifted). A grouping says where, when and how, as far as these are not the defaults.
+
+        Args:
+            form: `"svg"` for only the picture, as the text of an SVG file.
 
         Raises:
             InvalidArgument: for another form.
@@ -222,7 +232,7 @@ class Pipeline:
             >>> import dataflow_model as dm
             >>> p = dm.Pipeline()
             >>> _ = p | dm.Create([("UA", 1)]) | dm.Sum.per_key() | dm.Values()
-            >>> print(p.draw())
+            >>> p.draw()
             flowchart LR
               n0[("Create<br/>stage 0, source")]
               n1["Sum.PerKey<br/>stage 1"]

@@ -6,7 +6,7 @@ Source: the MillWheel paper: "Users specify a directed computation graph and app
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import attrs
 
@@ -22,7 +22,7 @@ from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
 from dataflow_model.transforms.topology_checks import in_order, produced_streams
 from dataflow_model.transforms.topology_drawing import boxes_and_lines
-from dataflow_model.transforms.topology_svg import drawn
+from dataflow_model.transforms.topology_svg import Drawing, drawn
 from dataflow_model.transforms.windows import Window
 from dataflow_model.windowing import GlobalWindows
 
@@ -232,8 +232,15 @@ class Topology:
 
     # -------------------------------------------------------------------------------------------------- showing
 
+    @overload
+    def draw(self) -> Drawing: ...
+    @overload
+    def draw(self, form: str) -> str: ...
     def draw(self, form: str = "mermaid") -> str:
-        """Return a drawing as `"mermaid"` text or as `"svg"`.
+        """Return a drawing, which a notebook shows as a picture, and whose text is Mermaid.
+
+        Args:
+            form: `"svg"` for only the picture, as the text of an SVG file.
 
         Raises:
             InvalidArgument: for another form.
@@ -244,7 +251,7 @@ class Topology:
             >>> topology = dm.Topology("echo")
             >>> topology.inject("words", dm.Create(["to", "be"]))
             >>> topology.sink("words", dm.io.Collect())
-            >>> print(topology.draw())
+            >>> topology.draw()
             flowchart LR
               n0[("Inject.words")]
               n1[/"words"/]

@@ -29,7 +29,7 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Box:
-    """A part of a topology or of a pipeline; `detail` is a second line under its label."""
+    """A part of a topology or of a pipeline; `detail` is what stands under its label, in one or more lines."""
 
     label: str
     kind: Kind
@@ -81,7 +81,7 @@ def mermaid(boxes: Sequence[Box], lines: Sequence[Line]) -> str:
     text = ["flowchart LR"]
     for place, box in enumerate(boxes):
         before, behind = SHAPES[box.kind]
-        detail = f"<br/>{_quoted(box.detail)}" if box.detail else ""
+        detail = "".join(f"<br/>{_quoted(line)}" for line in box.detail.splitlines())
         text.append(f"  n{place}{before}{_quoted(box.label)}{detail}{behind}")
     text += [f"  n{line.start} {_arrow(line.stream)} n{line.end}" for line in lines]
     return "\n".join(text)

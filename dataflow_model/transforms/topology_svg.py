@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import html
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 
+from dataflow_model.display import PrintedText
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.transforms.topology_drawing import Kind, mermaid
 
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
     from dataflow_model.transforms.topology_drawing import Box, Line
 
-__all__ = ["drawn", "svg"]
+__all__ = ["Drawing", "drawn", "svg"]
 
 # All in pixels.
 _LETTER: Final = 7.4
 _SMALL_LETTER: Final = 6.4
 _HEIGHT: Final = 46.0
+_LINE_HEIGHT: Final = 13.0
 _PORT: Final = 22.0
 _GAP: Final = 30.0
 _BEND: Final = 56.0
@@ -40,6 +42,14 @@ _FILLS: Final = {
     Kind.SINK: ("#e9f5ea", "#3f8a4b"),
     Kind.NOBODY: ("#f4f4f4", "#9a9a9a"),
 }
+_INKS: Final = {
+    Kind.INJECTOR: "#2c5c8c",
+    Kind.COMPUTATION: "#85561a",
+    Kind.FUSED: "#655f54",
+    Kind.SINK: "#2f6939",
+    Kind.NOBODY: "#5f5f5f",
+}
+"""Of the small texts in a box, dark enough to be read."""
 
 
 @attrs.define(eq=False)
@@ -57,32 +67,60 @@ class _Spot:
 
     @property
     def width(self) -> float:
-        return (
-            0.0
-            if self.box is None
-            else max(96.0, len(self.box.label) * _LETTER + 28, len(self.box.detail) * _SMALL_LETTER + 28)
-        )
+        if self.box is None:
+            return 0.0
+        return max(96.0, len(self.box.label) * _LETTER + 28, *(len(line) * _SMALL_LETTER + 28 for line in self.details))
+
+    @property
+    def details(self) -> list[str]:
+        """The lines under the label."""
+        if self.box is None:
+            return []
+        return (self.box.detail or ("" if self.box.kind is Kind.NOBODY else self.box.kind.value)).splitlines()
 
     @property
     def height(self) -> float:
-        return 8.0 if self.box is None else max(_HEIGHT, _PORT * len(self.ports) + 10)
+        if self.box is None:
+            return 8.0
+        return max(_HEIGHT, _PORT * len(self.ports) + 10, _HEIGHT + _LINE_HEIGHT * (len(self.details) - 1))
 
     def port(self, stream: str) -> float:
         """Return the height at which a stream leaves."""
         return self.y + (self.ports.index(stream) - (len(self.ports) - 1) / 2) * _PORT
 
 
+class Drawing(PrintedText):
+    """A graph whose text is Mermaid, and which a notebook shows as a picture.
+
+    Attributes:
+        svg: the picture as the text of an SVG file.
+    """
+
+    svg: str
+
+    @classmethod
+    def of(cls, name: str, boxes: Sequence[Box], lines: Sequence[Line]) -> Self:
+        """Return the drawing of boxes and lines, with a title."""
+        drawing = cls(mermaid(boxes, lines))
+        drawing.svg = svg(name, boxes, lines) if boxes else ""
+        return drawing
+
+    def _repr_html_(self) -> str | None:
+        return self.svg or None
+
+
 def drawn(form: str, name: str, boxes: Sequence[Box], lines: Sequence[Line]) -> str:
-    """Return boxes and lines as `"mermaid"` text or as an `"svg"` picture with a title.
+    """Return boxes and lines as a `Drawing`, whose text is `"mermaid"`, or as the text of an `"svg"` picture.
 
     Raises:
         InvalidArgument: for another form.
     """
+    drawing = Drawing.of(name, boxes, lines)
     match form:
         case "mermaid":
-            return mermaid(boxes, lines)
+            return drawing
         case "svg":
-            return svg(name, boxes, lines)
+            return drawing.svg
         case _:
             raise InvalidArgument(
                 f"`form` must be 'mermaid' or 'svg', got {form!r}",
@@ -187,8 +225,12 @@ def _box(spot: _Spot) -> str:
     fill, edge = _FILLS[spot.box.kind]
     left, top = spot.x - spot.width / 2, spot.y - spot.height / 2
     dash = ' stroke-dasharray="4 3"' if spot.box.kind is Kind.NOBODY else ""
-    kind = spot.box.detail or ("" if spot.box.kind is Kind.NOBODY else spot.box.kind.value)
-    lower = spot.y + (0 if kind else 5)
+    lower = spot.y + 5 - _LINE_HEIGHT * len(spot.details) / 2
+    details = (
+        f'<text x="{spot.x:.1f}" y="{lower + 2 + _LINE_HEIGHT * number:.1f}" font-size="10" text-anchor="middle" '
+        f'fill="{_INKS[spot.box.kind]}">{_escaped(line)}</text>'
+        for number, line in enumerate(spot.details, 1)
+    )
     parts = [
         (
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}" rx="7" '
@@ -198,12 +240,8 @@ def _box(spot: _Spot) -> str:
             f'<text x="{spot.x:.1f}" y="{lower:.1f}" font-size="13" text-anchor="middle" fill="#222">'
             f"{_escaped(spot.box.label)}</text>"
         ),
+        *details,
     ]
-    if kind:
-        parts.append(
-            f'<text x="{spot.x:.1f}" y="{spot.y + 14:.1f}" font-size="10" text-anchor="middle" fill="{edge}">'
-            f"{kind}</text>"
-        )
     return "".join(parts)
 
 

@@ -25,7 +25,7 @@ from dataflow_model.time import Duration, DurationLike, duration_text
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.options import as_option
 from dataflow_model.transforms.ptransform import PTransform
-from dataflow_model.triggers import Trigger
+from dataflow_model.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Trigger
 from dataflow_model.windowing import WindowFn
 
 if TYPE_CHECKING:
@@ -133,6 +133,41 @@ class WindowInto(PTransform):
                 f"`trigger` must be a trigger, got {trigger!r}", hint="pass dm.AfterWatermark(), for example"
             )
         return self._set(trigger=trigger, may_lose_data=may_lose_data)
+
+    def updating(self, *, early: DurationLike | None = None, late: DurationLike = 0) -> Self:
+        """Emit a result early, when its window is complete, and again for late data; each replaces the one before.
+
+        The usual answers to when and how in one: an `AfterWatermark` trigger, the allowed lateness, and accumulating
+        panes. `.accumulating_and_retracting()` behind it makes each update retract the result that it replaces.
+
+        Args:
+            early: how long after a new element a window that is not complete emits a result; `None` for no early ones.
+            late: for how long after the end of a window each late element updates its result; 0 to drop late elements.
+
+        Raises:
+            InvalidArgument: for a negative duration, or if neither is given, since nothing would ever be updated.
+
+        Example:
+            >>> import dataflow_model as dm
+            >>> dm.Window.into(dm.FixedWindows("1 hour")).updating(early="30 minutes", late="1 day").strategy == (
+            ...     dm.Window.into(dm.FixedWindows("1 hour"))
+            ...     .trigger(dm.AfterWatermark(early=dm.AfterProcessingTime("30 minutes"), late=dm.AfterCount(1)))
+            ...     .allowed_lateness("1 day")
+            ...     .accumulating()
+            ...     .strategy
+            ... )
+            True
+        """
+        lateness = nonnegative_duration("late", late, "use 0 to drop all late data")
+        if early is None and lateness == Duration(0):
+            raise InvalidArgument(
+                f"updating() needs `early` or `late`, got early=None and late={late!r}",
+                hint="use updating(early='30 minutes', late='1 day'), or leave it out for one result of each window",
+            )
+        first = None if early is None else AfterProcessingTime(early)
+        second = None if lateness == Duration(0) else AfterCount(1)
+        trigger = AfterWatermark(early=first, late=second)
+        return self.trigger(trigger).allowed_lateness(lateness).accumulating()
 
     def allowed_lateness(self, lateness: DurationLike) -> Self:
         """Set how far the watermark may be past the end of a window before it expires; 0 unless set.

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.display import brief_repr, html_table
-from dataflow_model.time import EventTime, ProcessingTime, format_instant
+from dataflow_model.display import MOST_ROWS, brief_repr, html_table, text_table
+from dataflow_model.readable import readable_instant
+from dataflow_model.time import EventTime, ProcessingTime
+from dataflow_model.values.windows import readable_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +115,12 @@ class Pane:
 
 
 class Panes(list[Pane]):
-    """A list of panes that a notebook shows as a table."""
+    """A list of panes that prints itself as a table, and that a notebook shows as one."""
+
+    def __repr__(self) -> str:
+        if not self:
+            return "no panes"
+        return text_table(_HEADINGS, map(_row, self[:MOST_ROWS]), total=len(self), notes=[_note(self)])
 
     def _repr_html_(self) -> str:
         return _html(self)
@@ -122,15 +129,21 @@ class Panes(list[Pane]):
 _HEADINGS: Final = ("emitted", "key", "window", "value", "pane")
 
 
-def _html(panes: Sequence[Pane]) -> str:
-    rows = (
-        (
-            format_instant(int(pane.processing_time)),
-            pane.key,
-            repr(pane.window),
-            pane.value,
-            pane.info.describe(is_retraction=pane.is_retraction),
-        )
-        for pane in panes
+def _row(pane: Pane) -> tuple[object, ...]:
+    return (
+        readable_instant(int(pane.processing_time)),
+        pane.key,
+        readable_window(pane.window),
+        pane.value,
+        pane.info.describe(is_retraction=pane.is_retraction),
     )
-    return html_table("" if panes else "no panes", _HEADINGS if panes else (), rows, total=len(panes))
+
+
+def _note(panes: Sequence[Pane]) -> str:
+    return f"{len(panes):,} pane{'' if len(panes) == 1 else 's'}, times in UTC"
+
+
+def _html(panes: Sequence[Pane]) -> str:
+    if not panes:
+        return html_table("no panes", (), ())
+    return html_table("", _HEADINGS, map(_row, panes), total=len(panes), notes=[_note(panes)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, runtime_c
 import attrs
 
 from dataflow_model.errors import InvalidArgument, KeyEncodingError
+from dataflow_model.readable import readable_span
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime, event_time, format_instant
 from dataflow_model.values.keys import encode_key
 from dataflow_model.values.pickles import dump
@@ -24,6 +25,7 @@ __all__ = [
     "check_within_time",
     "encode_window",
     "interval",
+    "readable_window",
 ]
 
 _MIN: Final = int(MIN_TIMESTAMP)
@@ -217,3 +219,15 @@ class GlobalWindow:
 
 _GLOBAL_MAX: Final = EventTime(int(MAX_TIMESTAMP) - 1)
 GLOBAL_WINDOW: Final = GlobalWindow()
+
+
+def readable_window(window: Window) -> str:
+    """Return a window as a table shows it, in UTC; one of a class of its own as its `repr`.
+
+    Example:
+        >>> readable_window(interval(0, 60_000_000)), readable_window(GLOBAL_WINDOW)
+        ('[1970-01-01 00:00, 00:01)', 'global')
+    """
+    if type(window) is IntervalWindow:
+        return readable_span(int(window.start), int(window.end))
+    return "global" if type(window) is GlobalWindow else repr(window)

@@ -13,6 +13,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.display import MOST_ROWS, Board, Count, html_table
 from dataflow_model.figures import FIGURES, run
+from dataflow_model.plan.nodes import Write
+from dataflow_model.runners import background
 from dataflow_model.testing import TestStream
 from dataflow_model.values.tables import Table
 
@@ -78,29 +80,59 @@ def late_run() -> Any:
 def test_records_are_shown_with_time_window_and_pane() -> None:
     records = late_run().collected("out")
     texts = shown(records).texts
-    assert texts[:4] == ["value", "event time", "window", "pane"]
-    assert texts[4:] == [
-        "('UA', 4)",
-        "1970-01-01T00:00:59.999999Z",
-        "[1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z)",
-        "on time, #0, last",
-    ]
+    assert texts[:4] == ["key", "value", "window", "pane"]
+    assert texts[4:] == ["UA", "4", "[1970-01-01 00:00, 00:01)", "on time, #0, last", "1 record, times in UTC"]
     assert shown(records[0]).texts == texts
+
+
+def test_event_times_are_shown_if_the_windows_do_not_tell_them() -> None:
+    p = dm.Pipeline()
+    start = dm.Window.into(dm.FixedWindows("1 minute")).timestamp_combiner(dm.TimestampCombiner.EARLIEST)
+    timed = p | dm.Create([dm.TimestampedValue(("UA", 4), 5.25)])
+    _ = timed | "timed" >> dm.io.Collect()
+    _ = timed | start | dm.Sum.per_key() | "earliest" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    for label, columns in (("timed", 3), ("earliest", 5)):
+        texts = shown(result.collected(label)).texts
+        assert texts[2] == "event time"
+        assert texts[columns + 2] == "1970-01-01 00:00:05.25"
+
+
+def test_cells_are_aligned_whatever_the_page_around_them_says() -> None:
+    page = late_run().collected("out")._repr_html_()
+    assert page.count("<td") == page.count('<td style="text-align:left"') + page.count('<td class="number" style="te')
+
+
+def test_collected_records_are_printed_as_a_table() -> None:
+    records = run_of([("UA", 4), ("AA", 12)] * 11).collected("out")
+    assert repr(records).splitlines() == [
+        "key  value",
+        *["UA       4", "AA      12"] * 10,
+        "… 2 more rows",
+        "22 records",
+    ]
+    assert repr(records[:1]).splitlines() == ["key  value", "UA       4", "1 record"]
+    assert repr(records[22:]) == "no records"
+    assert repr(run_of(["a\nb", ("UA", 1)]).collected("out")).splitlines() == [
+        *("value", "a b", "('UA', 1)", "2 records")
+    ]
+
+
+def test_a_line_of_a_printed_table_is_not_endless() -> None:
+    assert max(map(len, repr(run_of(["x" * 10_000]).collected("out")).splitlines())) == 60
 
 
 def test_a_record_says_only_what_differs_from_the_usual() -> None:
     record = late_run().collected("out")[0]
-    assert repr(record) == (
-        "Record(value=('UA', 4), event_time=EventTime(1970-01-01T00:00:59.999999Z), "
-        "window=[1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z), "
-        "pane=PaneInfo(timing=ON_TIME, trigger='DefaultTrigger()'))"
-    )
+    assert repr(record) == "Record(('UA', 4), window=[1970-01-01 00:00, 00:01), pane='on time, #0, last')"
+    assert repr(run_of([5]).collected("out")[0]) == "Record(5)"
     assert repr(dm.PaneInfo(index=1, is_first=False)) == "PaneInfo(index=1, is_first=False)"
 
 
 def test_rows_are_shown_by_column() -> None:
     records = run_of([Flight("UA", 2013), Flight("AA", 2014)]).collected("out")
-    assert shown(records).texts[:3] == ["carrier", "year", "event time"]
+    assert shown(records).texts[:2] == ["carrier", "year"]
     assert "2013" in shown(records).texts
 
 
@@ -158,7 +190,9 @@ def test_a_report_is_shown_as_a_table_and_printed_as_one() -> None:
     lines = repr(report).splitlines()
     assert lines[0].startswith("RunReport at ")
     assert lines[1].split() == ["watermark", "lag", "in", "out", "early", "on", "time", "late", "dropped"]
-    assert [line.split() for line in lines if line.startswith("sums")] == [["sums", "+inf", "0s", "2", "1", "1", "1"]]
+    assert [line.split() for line in lines if line.startswith("sums")] == [
+        ["sums", "+inf", "0", "s", "2", "1", "1", "1"]
+    ]
     assert lines[-1] == "1 commit"
     assert "{'late': 1}" in shown(report.transforms["sums"]).texts
     assert "dropped={'late': 1}" in repr(report.transforms["sums"])
@@ -171,6 +205,14 @@ def test_a_result_says_its_state_what_its_sinks_have_received_and_how_to_go_on()
     assert texts[0] == "LocalRunner: done"
     assert texts[texts.index("out") :][:4] == ["out", "2", "Collect", "result.table('out') or result.collected('out')"]
     assert texts[-1].startswith("result.report()")
+
+
+def test_a_data_frame_is_named_by_what_reads_it() -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([(1, "a")]) | "rows" >> dm.io.ToDataFrame()
+    sink = p.plan()["rows"]
+    assert isinstance(sink, Write)
+    assert (background._kind(sink.sink), background._way_to(sink)) == ("ToDataFrame", "result.dataframe('rows')")
 
 
 def test_a_result_says_where_a_sink_has_written(tmp_path: Path) -> None:
@@ -209,7 +251,7 @@ def test_counts_are_written_in_groups_of_digits_and_other_numbers_are_not() -> N
 def test_a_long_board_is_cut() -> None:
     board = Board(["", "in"], [[f"map {number}", number] for number in range(100)], "100 transforms")
     assert len(repr(board).splitlines()) == MOST_ROWS + 3
-    assert "… 80 more" in repr(board)
+    assert "… 80 more rows" in repr(board)
 
 
 def test_nothing_is_shown_as_such() -> None:

@@ -161,12 +161,11 @@ def test_nanoseconds_are_kept_and_an_instant_beyond_them_is_a_bad_row(file: Path
     assert "cannot hold '2262-04-11T23:47:00'" in letter.reason
 
 
-def test_explain_says_in_which_zone_local_times_are(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_says_in_which_zone_local_times_are(file: Path) -> None:
     file.write_text("at\n2013-10-27T02:30\n")
     p = dm.Pipeline()
     _ = p | dm.io.ReadCsv(file, event_time="at", zone="Europe/Berlin") | dm.io.Collect()
-    p.explain()
-    assert "CSV files with local times of Europe/Berlin, event time 'at'" in capsys.readouterr().out
+    assert "CSV files with local times of Europe/Berlin, event time 'at'" in p.explain()
 
 
 # Times as a person in the zone writes them: any, most of them about the changes of the clocks, some as dates.

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import threading
 import types
 from typing import TYPE_CHECKING
 
+import attrs
+import pyarrow as pa
 import pytest
 from rich.console import Console
 
 import dataflow_model as dm
 from dataflow_model.display import Board
+from dataflow_model.metrics.report_table import row_of
 from dataflow_model.metrics.tally import Tally
 from dataflow_model.plan.runner import unobserved
 from dataflow_model.plan.stages import cut_into_stages
@@ -152,9 +156,64 @@ def test_the_table_has_a_line_for_each_source_keyed_transform_and_sink() -> None
     Console(file=written, width=120).print(progress_table(board))
     lines = [line.split() for line in written.getvalue().splitlines()]
     assert lines[0] == ["watermark", "lag", "in", "out", "early", "on", "time", "late", "dropped"]
-    assert lines[1] == ["script", "+inf", "0s", "5"]
-    assert lines[2] == ["sums", "+inf", "0s", "10", "7", "3", "2", "2", "2"]
+    assert lines[1] == ["script", "+inf", "0", "s", "5"]
+    assert lines[2] == ["sums", "+inf", "0", "s", "10", "7", "3", "2", "2", "2"]
     assert lines[3] == ["out", "7"]
+
+
+def test_the_caption_of_the_live_table_stays_on_one_line() -> None:
+    caption = "LocalRunner: running after 12 s; 3 commits, the oldest work pending is 396 ms old"
+    written = io.StringIO()
+    Console(file=written, width=100).print(progress_table(Board(["", "in"], [["sums", 2]], caption)))
+    assert written.getvalue().splitlines()[2:] == [caption]
+
+
+def test_the_table_has_times_as_people_read_them() -> None:
+    p = dm.Pipeline()
+    _ = p | "old" >> dm.Create([dm.TimestampedValue(1, "2024-05-01T12:00:10.396080Z")]) | "out" >> dm.io.Collect()
+    result = p.run()
+    result.wait_until_finish()
+    report = result.report()
+    assert re.fullmatch(r"RunReport at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", repr(report).splitlines()[0])
+    at = dm.event_time("2024-05-01T12:00:10.396080Z")
+    source = attrs.evolve(report.transforms["old"], watermark=at, watermark_lag=dm.duration(81_312_302.73752))
+    assert row_of(source)[:3] == ["old", "2024-05-01 12:00:10", "2.6 years"]
+    lagging = attrs.evolve(source, watermark_lag=dm.duration(0.396_080))
+    assert row_of(lagging)[2] == "396 ms"
+    assert ">2024-05-01 12:00:10.39608<" in lagging._repr_html_()
+    assert ">396 ms<" in lagging._repr_html_()
+
+
+def test_a_bounded_run_says_which_part_of_it_is_done() -> None:
+    rows = pa.table({"at": pa.array(range(3_000), pa.timestamp("s", "UTC")), "n": range(3_000)})
+    p = dm.Pipeline()
+    numbers = p | dm.io.ReadTable(rows, event_time="at", processing_time="at") | dm.WithKeys("n", value="n")
+    _ = numbers | dm.Window.into(dm.FixedWindows("1 minute")) | dm.Sum.per_key() | "out" >> dm.io.Collect()
+    execution = Execution.of(p.plan(), most=1_000)
+    parts = [execution.done(), *(execution.done() for _ in execution.run()), execution.done()]
+    assert parts[0] is None
+    assert parts[1] == 0.5  # all rows have been read, and no chunk is done
+    assert parts[1:] == sorted(parts[1:])  # type: ignore[type-var]  # known from here on
+    assert parts[-1] == 1.0
+    result = p.run()
+    result.wait_until_finish()
+    assert getattr(result, "_board")().done == 1.0  # noqa: B009 - of the class behind the protocol
+
+
+def test_a_stream_and_a_script_have_no_end_that_a_bar_could_show() -> None:
+    p = dm.Pipeline()
+    sums(p, SCRIPT)
+    execution = Execution.of(p.plan())
+    assert {execution.done() for _ in execution.run()} == {None}
+
+
+def test_a_bar_is_shown_below_the_table_if_it_is_known_how_much_is_done() -> None:
+    board = Board(["", "in"], [["sums", 2]], "running", 0.5)
+    written = io.StringIO()
+    Console(file=written, width=100).print(progress_table(board))
+    assert written.getvalue().splitlines()[-1].count("━") == 20
+    assert '<progress max="1" value="0.500"' in board._repr_html_()
+    assert "progress" not in attrs.evolve(board, done=None)._repr_html_()
 
 
 class Boards:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from scripts.errors import CLASSES, PACKAGE, PAGE, page, sites
+from scripts.errors import CLASSES, DOCS, PACKAGE, pages, sites
 from scripts.texts_of_code import nodes_of
 
 if TYPE_CHECKING:
@@ -69,8 +69,14 @@ def makers() -> set[str]:
     return names
 
 
-def test_the_page_of_errors_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m scripts.errors"
+def test_the_pages_of_errors_are_up_to_date() -> None:
+    written = {path: (DOCS / path).read_text(encoding="utf-8") for path in pages()}
+    assert written == pages(), "run: python -m scripts.errors"
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.glob("errors/*.md")} == set(pages()) - {"errors.md"}
+
+
+def test_no_page_of_errors_is_so_long_that_it_loads_slowly() -> None:
+    assert max(map(len, pages().values())) < 25_000
 
 
 def test_each_class_of_errors_is_raised_somewhere() -> None:

@@ -166,3 +166,23 @@ def test_sources_stages_and_sinks_of_a_stream_share_their_workers(tmp_path: Path
     command = [sys.executable, "-c", ONE_STREAM, str(tmp_path / "checkpoint")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.stdout.strip().endswith("1 programs"), run.stderr
+
+
+@pytest.mark.parametrize("module", ["transform_with_state_driver_worker", "another_worker"])
+def test_what_a_worker_of_the_driver_prints_about_itself_is_not_shown(module: str, tmp_path: Path) -> None:
+    package = tmp_path / "pyspark" / "sql" / "streaming"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").touch()
+    (package / f"{module}.py").write_text(
+        "import sys; print('Received UDF from JVM'); print('failed', file=sys.stderr)"
+    )
+    run = subprocess.run(
+        [quick_python(sys.executable), "-m", f"pyspark.sql.streaming.{module}"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == ("Received UDF from JVM\n" if module == "another_worker" else "")
+    assert run.stderr == "failed\n"

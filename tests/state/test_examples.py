@@ -499,14 +499,11 @@ def test_the_life_cycle_of_a_stateful_function() -> None:
     assert calls == ["setup", "start", "finish", "start", "finish", "teardown"]
 
 
-def test_names_and_kinds_of_state_are_in_the_fingerprint_and_the_explanation(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_names_and_kinds_of_state_are_in_the_fingerprint_and_the_explanation() -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | dm.ParDo(AtTheEnd())
     assert fingerprint(p.plan())["ParDo"] == "stateful ParDo of Create.main with end: event-time timer, values: bag"
-    p.explain()
-    assert "ParDo: AtTheEnd; by key and window, with end: event-time timer, values: bag" in capsys.readouterr().out
+    assert "ParDo: AtTheEnd; by key and window, with end: event-time timer, values: bag" in p.explain()
 
 
 # Declarations ---------------------------------------------------------------------------------------------------------

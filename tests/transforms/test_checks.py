@@ -241,13 +241,12 @@ def test_the_plan_in_words_says_what_becomes_of_late_elements(windowing: dm.Wind
     assert f"\n      when: {said}\n" in explain(p.plan())
 
 
-def test_the_plan_in_words_is_that_of_rounds_where_the_runner_has_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_in_words_is_that_of_rounds_where_the_runner_has_rounds() -> None:
     p = dm.Pipeline(runner=dm.LocalRunner(mode="microbatch", interval="1 minute"))
     _ = p | dm.Create([("a", 1)]) | dm.Window.into(dm.FixedWindows(60)) | dm.Sum.per_key()
-    p.explain()
-    printed = capsys.readouterr().out
+    printed = p.explain()
     assert "when: every full minute of processing time" in printed
-    assert "how: accumulating\n" in printed
+    assert printed.endswith("how: accumulating")
 
 
 def test_a_pipeline_is_explained_in_the_words_in_which_it_is_written() -> None:

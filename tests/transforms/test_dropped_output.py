@@ -219,11 +219,10 @@ def test_the_tag_must_be_a_text_that_no_other_output_has(tag: Any) -> None:
             transform.with_dropped_output("x").with_exception_handling("x")
 
 
-def test_explanations_name_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explanations_name_the_output() -> None:
     p = dm.Pipeline()
     _ = p | SCRIPT | MINUTES | dm.Sum.per_key().with_dropped_output("too late")
-    p.explain()
-    assert "combine by Sum() per key and window; dropped elements to too late" in capsys.readouterr().out
+    assert "combine by Sum() per key and window; dropped elements to too late" in p.explain()
 
 
 def test_what_a_retracting_grouping_drops_is_a_collection_of_new_elements() -> None:

@@ -173,12 +173,11 @@ def test_behind_a_grouping_values_decide() -> None:
 # The plan -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_plan_in_words_shows_both_stages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_in_words_shows_both_stages() -> None:
     p = dm.Pipeline()
     sessions = dm.Window.into(dm.Sessions(10)).accumulating()
     _ = p | dm.Create([("a", 1)]) | sessions | "mean" >> dm.Mean.per_key().with_hot_key_fanout(4)
-    p.explain()
-    words = capsys.readouterr().out
+    words = p.explain()
     assert "  mean/Parts: combine by Partial(Mean()) per key and window\n" in words
     assert "  mean/Total: combine by Merging(Mean()) per key and window\n      where: Sessions('10 seconds')\n" in words
     assert "when the watermark reaches the earliest new element" in words

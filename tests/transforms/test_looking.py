@@ -122,13 +122,36 @@ def test_show_prints_fields_of_rows_and_event_times(folder: Path, capsys: pytest
 def test_show_prints_windows_panes_and_retractions(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "80")
     script = TestStream().add(("UA", 1), 1).watermark(100).add(("UA", 2), 3)
     windowing = dm.Window.into(dm.FixedWindows("10 seconds")).allowed_lateness("1 hour").accumulating_and_retracting()
     (dm.Pipeline() | script | windowing | dm.Sum.per_key()).show()
     printed = capsys.readouterr().out
-    for words in ("('UA', 3)", "[1970-01-01T00:00:00Z, 1970-01-01T00:00:10Z)", "on time", "retraction, "):
+    for words in ("[1970-01-01 00:00:00, 00:00:10)", "on time", "retraction, "):
         assert words in printed
+    cells = [line.strip("│").split("│") for line in printed.splitlines() if line.startswith("│")]
+    assert [(key.strip(), int(value)) for key, value, *_ in cells] == [("UA", 1), ("UA", 1), ("UA", 3)]
+
+
+def test_show_breaks_no_times_where_the_terminal_is_narrow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [dm.TimestampedValue(("one key that is long", "x" * 60), "2013-01-01T12:59:59.999999Z")]
+    (dm.Pipeline() | dm.Create(rows) | dm.Window.into(dm.FixedWindows("1 hour"))).show()
+    printed = capsys.readouterr().out
+    assert "│ 2013-01-01 12:59:59.999999 │" in printed
+    assert "│ [2013-01-01 12:00, 13:00) │" in printed
+
+
+def test_show_says_of_elements_without_event_times_nothing_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    elements = dm.Pipeline() | dm.Create([("UA", 1)])
+    elements.show()
+    assert "event time" not in capsys.readouterr().out
+    (elements | dm.Window.into(dm.FixedWindows("1 minute"))).show()
+    printed = capsys.readouterr().out
+    assert "│ before year 1 │" in printed
+    assert "us" not in printed
 
 
 def test_the_title_of_a_narrow_table_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from xml.etree import ElementTree
 
 import pytest
@@ -61,7 +62,58 @@ def test_a_combiner_that_runs_before_the_shuffle_is_drawn_as_lifted() -> None:
     pairs = rows | dm.WithKeys("carrier", value="flight") | dm.Window.into(dm.FixedWindows("1 hour"))
     _ = pairs | "sums" >> dm.Sum.per_key() | dm.io.Collect()
     assert "(lifted)" in explain(p.plan())
-    assert '"sums<br/>stage 1, lifted"' in p.draw()
+    assert '"sums<br/>stage 1, lifted<br/>' in p.draw()
+
+
+def hourly() -> dm.Pipeline:
+    p = dm.Pipeline()
+    trigger = dm.AfterWatermark(early=dm.AfterProcessingTime("30 minutes"), late=dm.AfterCount(1))
+    windowing = dm.Window.into(dm.FixedWindows("1 hour")).trigger(trigger).allowed_lateness("1 day").accumulating()
+    _ = p | dm.Create([("UA", 1)]) | "hours" >> windowing | "sums" >> dm.Sum.per_key()
+    return p
+
+
+def test_a_grouping_says_where_when_and_how() -> None:
+    drawing = hourly().draw()
+    assert "n1(\"hours<br/>fused into stage 0<br/>FixedWindows('1 hour')\")" in drawing
+    (box,) = (line for line in drawing.splitlines() if "sums" in line)
+    assert "<br/>where: FixedWindows('1 hour')<br/>when: early: every 30 minutes" in box
+    assert box.endswith('<br/>late: at each element, for 1 day<br/>how: accumulating"]')
+    assert max(map(len, box.split("<br/>"))) <= 50
+
+
+def test_what_is_the_default_is_not_drawn() -> None:
+    p = dm.Pipeline()
+    _ = p | dm.Create([("UA", 1)]) | "sums" >> dm.Sum.per_key()
+    assert '["sums<br/>stage 1"]' in p.draw()
+
+
+def test_a_drawing_is_a_picture_in_a_notebook_and_its_text_is_mermaid() -> None:
+    drawing = hourly().draw()
+    assert repr(drawing) == str(drawing) == f"{drawing}"
+    assert drawing._repr_html_() == drawing.svg == hourly().draw("svg")
+    assert pickle.loads(pickle.dumps(drawing)).svg == drawing.svg
+    assert dm.Pipeline().draw()._repr_html_() is None
+
+
+def test_the_texts_of_a_box_lie_within_it() -> None:
+    root = ElementTree.fromstring(hourly().draw().svg)  # noqa: S314 - our own
+    name = "{http://www.w3.org/2000/svg}"
+    boxes = [
+        (float(box.attrib["y"]), float(box.attrib["y"]) + float(box.attrib["height"]))
+        for box in root.iter(f"{name}rect")
+        if "y" in box.attrib
+    ]
+    texts = [text for text in root.iter(f"{name}text") if text.get("text-anchor") == "middle"]
+    assert len(texts) == 14
+    for text in texts:
+        y = float(text.attrib["y"])
+        assert any(top + 10 <= y <= bottom - 4 for top, bottom in boxes), text.text
+
+
+def test_an_explanation_prints_itself() -> None:
+    p = hourly()
+    assert repr(p.explain()) == str(p.explain()) == explain(p.plan())
 
 
 def test_the_picture_holds_every_label_and_a_notebook_shows_it() -> None:

@@ -146,13 +146,12 @@ def test_which_windows_may_have_several_panes(windowing: dm.WindowInto, several:
     assert may_refine(windowing.strategy) is several
 
 
-def test_the_plan_in_words_says_what_a_grouping_inherits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_in_words_says_what_a_grouping_inherits() -> None:
     p = dm.Pipeline()
     sums = p | dm.Create([("a", 1)]) | MINUTES.trigger(dm.Repeatedly(dm.AfterCount(9))) | "sums" >> dm.Sum.per_key()
     _ = sums | "inherits" >> dm.Count.per_key()
     _ = sums | dm.Window.trigger(dm.Always()) | "has its own" >> dm.Count.per_key()
-    p.explain()
-    words = capsys.readouterr().out
+    words = p.explain()
     assert (
         "      when: at the end of each tick in which elements arrive; late elements are dropped\n"
         "        inherited: Repeatedly(AfterProcessingTime('0 seconds')), "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,33 @@ def test_the_chain_is_a_value_and_its_last_call_wins() -> None:
     chain = dm.Window.into(HOURLY).accumulating()
     assert chain.discarding().strategy.accumulation_mode is dm.AccumulationMode.CLEAR_ALWAYS
     assert chain.strategy.accumulation_mode is dm.AccumulationMode.ACCUMULATE_ALWAYS
+
+
+def test_updating_is_short_for_the_usual_trigger_lateness_and_accumulation() -> None:
+    hours = dm.Window.into(dm.FixedWindows("1 hour"))
+    for options, trigger, lateness in (
+        ({"early": "1 minute"}, dm.AfterWatermark(early=dm.AfterProcessingTime("1 minute")), 0),
+        ({"late": "1 day"}, dm.AfterWatermark(late=dm.AfterCount(1)), "1 day"),
+        ({"early": 0, "late": 60}, dm.AfterWatermark(dm.AfterProcessingTime(0), dm.AfterCount(1)), 60),
+    ):
+        usual = hours.trigger(trigger).allowed_lateness(lateness).accumulating()
+        updating: Any = hours.updating
+        assert updating(**options).strategy == usual.strategy
+        assert updating(**options).accumulating_and_retracting().strategy.retracting
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"updating\(\) needs `early` or `late`, got early=None and late=0\nHint: use updating\(early="),
+        ({"late": -1}, "`late` must not be negative"),
+        ({"early": "-1 s", "late": 1}, "`delay` must not be negative"),
+    ],
+)
+def test_updates_that_could_never_be_are_rejected(options: dict[str, Any], message: str) -> None:
+    updating: Any = dm.Window.into(dm.FixedWindows("1 hour")).updating
+    with pytest.raises(InvalidArgument, match=message):
+        updating(**options)
 
 
 def test_lateness_may_be_set_before_or_after_the_trigger() -> None:

@@ -71,6 +71,9 @@ class LocalResult(BoundedRun):
     def _measured(self, *, commits: int, pending_since: int | None) -> Measured:
         return self._execution.measured(commits=commits, pending_since=pending_since)
 
+    def _done(self) -> float | None:
+        return 1.0 if self._state is RunnerState.DONE else self._execution.done()
+
     def _execute(self) -> RunnerState:
         execution = self._execution
         with collecting(execution.tally), collecting_rarely():

@@ -154,4 +154,6 @@ def board_of_job(staged: StagedPlan, stages: Sequence[StageTasks], caption: str)
         rows.append(
             [names, number, *(Count(count) if count else None for count in counts), *[None] * (4 - len(counts))]
         )
-    return Board(["", "stage", "tasks", "done", "running", "failed"], rows, caption)
+    parts = [stage.done / stage.tasks for stage in stages if stage.tasks]
+    done = min(sum(parts) / len(rows), 1.0) if rows else None
+    return Board(["", "stage", "tasks", "done", "running", "failed"], rows, caption, done)

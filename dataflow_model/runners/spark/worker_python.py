@@ -3,7 +3,7 @@
 Spark puts a zip of PySpark first on the path of each Python process that it starts. Python keeps no bytecode of what it
 imports from a zip, so each of these processes would compile PySpark again, which takes longer than all other imports.
 Here PySpark is imported from where it is installed, which has its bytecode, and workers are forked from a process that
-has imported what tasks need.
+has imported what tasks need. What Spark's own worker for state prints about itself is kept from the terminal.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ for place in $PYTHONPATH; do
 done
 if [ "$1 $2 $3" = "-m pyspark.daemon pyspark.worker" ]; then
     set -- %(daemon)s pyspark.worker
+fi
+# This worker of the driver prints each function that it gets, with its schemas; errors go another way.
+if [ "$1 $2" = "-m pyspark.sql.streaming.transform_with_state_driver_worker" ]; then
+    exec >/dev/null
 fi
 PYTHONPATH=$path exec %(python)s "$@"
 """

@@ -17,7 +17,7 @@ from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.own_objects import with_own_objects
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.ahead import run_ahead
-from dataflow_model.runners.engine.bounded.inputs import Size, chunks_of
+from dataflow_model.runners.engine.bounded.inputs import HowFar, Size, chunks_of
 from dataflow_model.runners.engine.bundle import windows_apart
 from dataflow_model.runners.engine.chunk import PlacedBundle, add_arrived
 from dataflow_model.runners.engine.columns.panes import PaneRecords
@@ -101,6 +101,7 @@ class Execution:
         self._fragments = {read.label: Fragment(plan, read.label, staged.cuts, ahead.sides) for read in staged.sources}
         self._awaited = Awaited(staged.percentiles, percentile_that_ends(plan))
         self._signals: deque[str] = deque()
+        self._how_far = HowFar()
         lifted = lifts(staged, streaming=True, by_instant=True)
         self._shards = [StageShard(staged, depth + 1, ahead.sides, lifts=lifted) for depth in range(len(staged.stages))]
 
@@ -139,7 +140,9 @@ class Execution:
         return {label: Kept.of(bundles, joined.get(label)) for label, bundles in parts.items()}
 
     def _chunks(self) -> Iterator[InputChunk]:
-        return chunks_of(self.staged, self._through, self._signals, self._size, self.clock, self._awaited)
+        return chunks_of(
+            self.staged, self._through, self._signals, self._size, self.clock, self._awaited, self._how_far
+        )
 
     def signal(self, name: str) -> None:
         """Send a signal, which takes effect at the start of the next chunk; may be called from any thread."""
@@ -178,6 +181,11 @@ class Execution:
     def low_watermarks(self) -> dict[str, int]:
         """Return the low watermark of each producer."""
         return {label: watermarks.low for label, watermarks in self.watermarks.items()} | self._ahead.watermarks
+
+    def done(self) -> float | None:
+        """Return the part of the run that is done, from 0 to 1; `None` while that is not known."""
+        labels = [read.label for read in self.staged.sources if read.source.as_columns is not None]
+        return self._how_far.done(sum(self.counters[label]["elements_out"] for label in labels))
 
     def measured(self, *, commits: int, pending_since: int | None) -> Measured:
         """Return the current measurements of the run."""

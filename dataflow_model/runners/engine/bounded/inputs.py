@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
 
-__all__ = ["InputChunk", "Inputs", "Instant", "Size", "chunks_of", "cut_up", "inputs_of", "whole_script"]
+__all__ = ["HowFar", "InputChunk", "Inputs", "Instant", "Size", "chunks_of", "cut_up", "inputs_of", "whole_script"]
 
 
 @attrs.define
@@ -85,6 +85,33 @@ class Size:
     elements: int
 
 
+@attrs.define
+class HowFar:
+    """How far a bounded run has come with its input, which it reads, and then runs in the order of its instants.
+
+    Attributes:
+        rows: the number of rows that there are to read; `None` while that is not known, and for scripts.
+        part: the part of the elements whose instants have been run, from 0 to 1.
+    """
+
+    rows: int | None = None
+    part: float = 0.0
+
+    def done(self, read: int) -> float | None:
+        """Return the part of the work that is done, from 0 to 1; `None` while that is not known.
+
+        Args:
+            read: the number of rows that have been read.
+
+        Example:
+            >>> HowFar().done(0), HowFar(rows=200).done(100), HowFar(rows=200, part=0.5).done(200)
+            (None, 0.25, 0.75)
+        """
+        if self.rows is None:
+            return None
+        return (min(read / self.rows, 1.0) if self.rows else 1.0) / 2 + self.part / 2
+
+
 def chunks_of(
     staged: StagedPlan,
     through: Through,
@@ -92,6 +119,7 @@ def chunks_of(
     size: Size,
     clock: int | None,
     awaited: Awaited,
+    how_far: HowFar,
 ) -> Iterator[InputChunk]:
     """Yield the instants of bounded sources, chunk by chunk.
 
@@ -102,6 +130,7 @@ def chunks_of(
         size: the size of a chunk.
         clock: the fixed value of the wall clock, for sources without a replay clock.
         awaited: the percentiles that the plan's triggers wait for.
+        how_far: takes how far the chunks have come, when the next one is asked for.
     """
     inputs = inputs_of(staged)
     if inputs.scripts:
@@ -112,6 +141,7 @@ def chunks_of(
     reader = RowReader(staged, tick, through, awaited)
     listed = list_sources(inputs.rows, awaited)
     by_label = {read.label: read for read in inputs.rows}
+    how_far.rows = sum(origin.row_count for rows in listed for origin in rows.origins[: rows.read])
     observations = [
         reader.read(by_label[rows.label], origin.name, listed=origin.row_count)
         for rows in listed
@@ -121,7 +151,7 @@ def chunks_of(
     for read in inputs.static:
         reader.take(read, timeline.at[0][0])
     arrivals = {cut: placed.in_order() for cut, placed in reader.arrivals(timeline).items()}
-    yield from cut_up(InputChunk(timeline, arrivals), size, signals)
+    yield from cut_up(InputChunk(timeline, arrivals), size, signals, how_far)
 
 
 @attrs.frozen
@@ -149,13 +179,14 @@ def inputs_of(staged: StagedPlan) -> Inputs:
     )
 
 
-def cut_up(whole: InputChunk, size: Size, signals: deque[str]) -> Iterator[InputChunk]:
+def cut_up(whole: InputChunk, size: Size, signals: deque[str], how_far: HowFar | None = None) -> Iterator[InputChunk]:
     """Cut the whole input into chunks.
 
     Args:
         whole: all instants, with the elements in order.
         size: the size of a chunk.
         signals: the signals that have arrived; they take effect at the start of the next chunk.
+        how_far: takes which part of the elements the chunks have had, when the next one is asked for.
     """
     timeline = whole.timeline
     places = {cut: array_of(placed.places) for cut, placed in whole.arrivals.items()}
@@ -175,6 +206,8 @@ def cut_up(whole: InputChunk, size: Size, signals: deque[str]) -> Iterator[Input
         if taking_effect:
             chunk.timeline.signals[0] = (*taking_effect, *chunk.timeline.signals.get(0, ()))
         yield chunk
+        if how_far is not None and until[-1]:
+            how_far.part = float(until[stop - 1] / until[-1])
         start = stop
 
 
