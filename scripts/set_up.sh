@@ -62,7 +62,7 @@ install_package() {
     if [ -t 2 ]; then
         "${pip[@]}" >&2
     else
-        "${pip[@]}" | { grep --line-buffered -oE '^ *(Downloading .*[0-9]{2}(\.[0-9])? MB|Building wheels? |Installing collected )' || true; } >&2
+        "${pip[@]}" | { grep --line-buffered -oE '^ *(Downloading .*[0-9]{2}(\.[0-9])? MB\)|Building wheels? for .*|Installing collected packages)' || true; } >&2
     fi
 }
 
