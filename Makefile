@@ -11,13 +11,14 @@ CODE := $(wildcard dataflow_model tests benchmarks scripts)
 # Two processes: one starts with all tests that need the Spark session, the other with the rest, which they then share.
 # `make test ARGS="-n 0"` runs everything in one process, so that a debugger can be used.
 TWO := --numprocesses 2 --dist loadgroup
-# The site. Doctrees are kept apart from what is served.
-SPHINX = $(VENV)/python -m sphinx $(SPHINX_QUIET)
+# The site, built in an environment of its own. Doctrees are kept apart from what is served.
+DOCS_ENVIRONMENT := build/docs-environment/bin
+SPHINX = $(DOCS_ENVIRONMENT)/python -m sphinx $(SPHINX_QUIET)
 SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all test-uncompiled test-versions test-cluster check format bench bench-check docs docs-serve docs-external wheel mutation set-up spark-classes
+.PHONY: help demo test test-all test-uncompiled test-versions test-cluster check format bench bench-check docs docs-serve docs-external docs-set-up mutation set-up spark-classes test-docs wheels
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -61,20 +62,25 @@ bench-check: set-up ## measure, and fail if a ratio is worse by a quarter than i
 mutation: set-up ## mutate the trigger evaluator in a thousand ways and count the mutants that tests catch (some hours)
 	@$(VENV)/python scripts/mutation.py $(ARGS)
 
-docs: set-up ## run the code of the pages, follow their links, and build the site in docs/_build/html
+test-docs: set-up ## run the code of the pages and follow their links, without building the site
 	@$(VENV)/python -m pytest tests/repository/test_documents.py tests/repository/test_api_pages.py -m "not slow" $(TWO) $(ARGS)
+
+docs: docs-set-up ## build the site in docs/_build/html, with the libraries of the extra `docs` alone
 	@rm -rf docs/_build docs/api/generated
 	@$(SPHINX) -b html --jobs auto --fail-on-warning --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html, or run make docs-serve."
 
-docs-serve: set-up ## serve the site on http://127.0.0.1:8000 and build it again whenever a page changes
-	@$(VENV)/sphinx-autobuild $(SPHINX_QUIET) --watch README.md --watch CHANGELOG.md --re-ignore 'docs/(_build|api/generated)' docs docs/_build/html $(ARGS)
+docs-serve: docs-set-up ## serve the site on http://127.0.0.1:8000 and build it again whenever a page changes
+	@$(DOCS_ENVIRONMENT)/python -m sphinx_autobuild $(SPHINX_QUIET) --watch README.md --watch CHANGELOG.md --re-ignore 'docs/(_build|api/generated)' docs docs/_build/html $(ARGS)
 
-docs-external: set-up ## follow the links of the site that lead to the internet
+docs-external: docs-set-up ## follow the links of the site that lead to the internet
 	@$(SPHINX) -b linkcheck docs docs/_build/linkcheck
 
-wheel: set-up ## build a source distribution and a wheel with the compiled core in dist/
-	@PYTHON="$(PYTHON)" scripts/wheel.sh
+wheels: ## build a source distribution and wheels with the compiled core in dist/, then install and run them
+	@scripts/wheels.sh
+
+docs-set-up:
+	@PYTHON="$(PYTHON)" scripts/set_up.sh docs
 
 set-up:
 	@PYTHON="$(PYTHON)" scripts/set_up.sh

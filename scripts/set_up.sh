@@ -2,10 +2,14 @@
 # Make .venv and install the package into it, editable, with what developers need. Does nothing if that was done
 # before with the same pyproject.toml, but compiles the core again when its source has changed. $PYTHON names the
 # interpreter to use; else one is found on the PATH.
-set -eu
+#
+# `set_up.sh docs` makes build/docs-environment instead, with only what building the site needs. Nothing is compiled:
+# Sphinx imports the package from this folder.
+set -eu -o pipefail
 cd "${0%/*}/.."
 
-venv=.venv
+what=${1:-package}
+if [ "$what" = docs ]; then venv=build/docs-environment; else venv=.venv; fi
 stamp=$venv/.installed
 compiled=$venv/.compiled
 
@@ -50,19 +54,44 @@ if ! is_new_enough "$venv/bin/python"; then
     fi
 fi
 
-if [ "$(cat "$stamp" 2>/dev/null)" != "$(state)" ]; then
-    echo "Installing into $venv, once: PySpark alone is 450 MB to download, so a few minutes" >&2
-    rm -f "$stamp"
-    quiet=--quiet
-    if [ -t 2 ]; then quiet=--progress-bar=on; fi
-    "$venv/bin/python" -m pip install --disable-pip-version-check "$quiet" --editable '.[dev]' >&2
-    state >"$stamp"
-    source_of_core >"$compiled"
+# Install the package and what developers need. A terminal shows pip's own bars; elsewhere, of what pip prints, this
+# shows the large downloads and what takes long, as it happens. The core is compiled in step 2, which shows its progress.
+install_package() {
+    local pip=("$venv/bin/python" -m pip install --disable-pip-version-check --editable '.[dev]')
+    export DATAFLOW_MODEL_COMPILED=no
+    if [ -t 2 ]; then
+        "${pip[@]}" >&2
+    else
+        "${pip[@]}" | { grep --line-buffered -oE '^ *(Downloading .*[0-9]{2}(\.[0-9])? MB\)|Building wheels? for .*|Installing collected packages)' || true; } >&2
+    fi
+}
+
+install_docs() {
+    "$venv/bin/python" -c 'import pathlib, tomllib
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+print(*project["dependencies"], *project["optional-dependencies"]["docs"], sep="\n")' >"$venv/requirements.txt"
+    "$venv/bin/python" -m pip install --disable-pip-version-check --quiet --requirement "$venv/requirements.txt" >&2
+}
+
+if [ "$what" = docs ]; then
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$(state)" ]; then
+        echo "Installing what the documents need into $venv, once: 100 MB to download" >&2
+        install_docs
+        state >"$stamp"
+    fi
+    exit
 fi
 
-# The installation compiles the core. Once its source has changed, that has to be done again.
+if [ "$(cat "$stamp" 2>/dev/null)" != "$(state)" ]; then
+    echo "Step 1 of 2: installing into $venv, once. PySpark alone is 450 MB to download: a few minutes" >&2
+    rm -f "$stamp" "$compiled"
+    (install_package)
+    state >"$stamp"
+fi
+
+# Compile the core after the installation, and once its source has changed.
 if [ "$(cat "$compiled" 2>/dev/null)" != "$(source_of_core)" ]; then
-    echo "Compiling the core, whose source has changed: about a minute" >&2
+    echo "Step 2 of 2: compiling what has changed of the core" >&2
     "$venv/bin/python" setup.py --quiet build_ext --inplace >&2
     source_of_core >"$compiled"
 fi

@@ -16,10 +16,20 @@ from dataflow_model.cli import main
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.spark import installation, local_session
-from tests.support.environments import build, environment_of, run_in
+from tests.support.environments import build, environment_of, run_alone, run_in
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+SUMS = """\
+import dataflow_model as dm
+from dataflow_model.runners.engine.core.build import build_of_core
+
+for _ in range(2):
+    with dm.Pipeline() as p:
+        p | dm.Create([("a", 1), ("b", 2), ("a", 3)]) | dm.Sum.per_key() | "sums" >> dm.io.Collect()
+    print(build_of_core().name, sorted(record.value for record in p.result.collected("sums")))
+"""
 
 
 @pytest.fixture
@@ -152,6 +162,29 @@ def test_the_wheel_runs_the_demo_without_a_checkout_spark_or_matplotlib(wheel: P
     assert "Skipped Spark batch and streaming: PySpark is not installed." in done.stdout
     assert "No picture: matplotlib is not installed." in done.stdout
     assert "All results agree." in done.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_runs_compiled_where_there_is_neither_a_compiler_nor_the_repository(
+    wheel: Path, tmp_path: Path
+) -> None:
+    binaries = environment_of(wheel, tmp_path / "venv")
+    (tmp_path / "sums.py").write_text(SUMS)
+    done = run_alone(binaries, "sums.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "COMPILED [('a', 4), ('b', 2)]\n" * 2, "")
+
+
+@pytest.mark.slow
+def test_an_installation_without_a_compiler_succeeds_and_the_first_pipeline_warns(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "false")
+    binaries = environment_of(build(repository, tmp_path / "built")[1], tmp_path / "venv")
+    (tmp_path / "sums.py").write_text(SUMS)
+    done = run_alone(binaries, "sums.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "PYTHON [('a', 4), ('b', 2)]\n" * 2)
+    assert done.stderr.count("RuntimeWarning: the core of dataflow_model is not compiled here") == 1
+    assert "Hint: use a wheel, which needs no compiler; or get a C compiler" in done.stderr
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections import Counter
 from pathlib import Path, PurePosixPath
@@ -149,10 +150,20 @@ def test_make_help_lists_every_target(repository: Path) -> None:
     text = (repository / "Makefile").read_text(encoding="utf-8")
     phony = re.search(r"^\.PHONY: (.+)$", text, flags=re.MULTILINE)
     assert phony is not None
-    targets = set(phony[1].split()) - {"set-up", "spark-classes"}  # done by the others
+    targets = set(phony[1].split()) - {"docs-set-up", "set-up", "spark-classes"}  # done by the others
     assert {"demo", "test", "test-all", "check", "bench", "docs", "help"} <= targets
     printed = run("make", "--no-print-directory", cwd=repository).stdout
     assert set(re.findall(r"^  make (\S+) +\S", printed, flags=re.MULTILINE)) == targets
+
+
+def test_releases_have_a_wheel_for_each_supported_python(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    classifiers = [line.rpartition(" ")[2] for line in project["project"]["classifiers"]]
+    versions = [version for version in classifiers if version.startswith("3.")]
+    settings = project["tool"]["cibuildwheel"]
+    assert settings["build"] == [f"cp{version.replace('.', '')}-*" for version in versions]
+    assert {"linux", "macos"} <= settings.keys()
+    assert f'supported="{" ".join(versions)}"' in (repository / "scripts/wheels.sh").read_text(encoding="utf-8")
 
 
 def test_the_package_says_it_is_typed(repository: Path) -> None:
@@ -160,7 +171,15 @@ def test_the_package_says_it_is_typed(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [".ci/run", "scripts/set_up.sh", "scripts/java.sh", "scripts/test_versions.sh", "scripts/wheel.sh"]
+    "script",
+    [
+        ".ci/run",
+        "scripts/set_up.sh",
+        "scripts/java.sh",
+        "scripts/test_versions.sh",
+        "scripts/try_wheel.sh",
+        "scripts/wheels.sh",
+    ],
 )
 def test_shell_scripts_are_executable_and_parse(repository: Path, script: str) -> None:
     path = repository / script

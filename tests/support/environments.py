@@ -59,6 +59,15 @@ def run_in(binaries: Path, *command: str, cwd: Path) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
+def run_alone(binaries: Path, script: str, *, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script by the Python of an environment whose programs are the only ones on the path: no compiler is."""
+    return subprocess.run(
+        [binaries / "python", script],
+        cwd=cwd, env={"PATH": str(binaries), "HOME": str(cwd)}, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
 def _needed(
     distribution: importlib.metadata.Distribution,
     extras: Collection[str],

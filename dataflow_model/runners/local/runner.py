@@ -14,6 +14,7 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.runner import Clock
 from dataflow_model.runners.engine.bounded.execution import Execution
+from dataflow_model.runners.engine.uncompiled import warn_if_uncompiled
 from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.local.result import LocalResult
 from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
@@ -160,12 +161,16 @@ class LocalRunner:
             CheckpointInUse: for a checkpoint whose run is alive, in this process or another.
             UntrustedCheckpoint: for a checkpoint that everybody may write to.
             SinkError: for an output or a checkpoint that cannot be written.
+
+        Warns:
+            RuntimeWarning: once in a process, if the core is not compiled.
         """
         bounded = BOUNDED if self._workers == 1 else WORKERS
         support = bounded if self.checkpoint is None else STREAMING
         plan = self.rewritten(plan)
         support.check(plan)
         check_sinks(plan, streaming=self.checkpoint is not None)
+        warn_if_uncompiled()
         with exits_reported():
             return self._start(plan, until)
 

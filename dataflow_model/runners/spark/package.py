@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.runners.engine.core.build import RECORD, compiled_modules, is_fresh, source_digest
+from dataflow_model.runners.engine.core.build import RECORD, extension_names, is_fresh, source_digest
 from dataflow_model.runners.run_folder import RunFolder
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, write_file
 from dataflow_model.runners.spark.session import is_local
@@ -58,7 +58,7 @@ class Package:
         """
         if not self.file:
             return _installed_finder(owner.__module__, owner.__name__)
-        core = (source_digest(), tuple(compiled_modules()))
+        core = (source_digest(), tuple(extension_names()))
         prepare = _preparing(self.file, self.is_distributed, _digest(), core, _build())
         return _finder(owner.__module__, owner.__name__, prepare)
 
@@ -178,7 +178,7 @@ def _preparing(
         file: see `Package`.
         is_distributed: see `Package`.
         wanted: the digest of the driver's package.
-        core: the digest of the source of the compiled modules, and their names.
+        core: the digest of the source of the compiled modules, and the names of the extensions.
         build: for what the driver's core is compiled, if it is.
     """
     digest_of, unpacked = _digester(), _unpacking(file, is_distributed, wanted)

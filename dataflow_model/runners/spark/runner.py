@@ -10,6 +10,7 @@ from dataflow_model.plan.checks import check_sinks
 from dataflow_model.plan.rounds import check_interval, in_rounds
 from dataflow_model.plan.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.weak import check_weak
+from dataflow_model.runners.engine.uncompiled import warn_if_uncompiled
 from dataflow_model.runners.engine.user_code import exits_reported
 from dataflow_model.runners.options import (
     checked_flag,
@@ -172,6 +173,10 @@ class SparkRunner:
             CheckpointMismatch: for a checkpoint of another pipeline.
             UntrustedCheckpoint: for a checkpoint that everybody may write to.
             SessionStopped: if the session, or that of a DataFrame in a stream, was stopped.
+
+        Warns:
+            RuntimeWarning: once in a process, if the core is not compiled for the driver. A note in the report says so
+                of executors.
         """
         from dataflow_model.runners.sharded.unpicklable import check_functions
 
@@ -188,6 +193,7 @@ class SparkRunner:
                 "the Spark session was stopped before the run started",
                 hint="create a new session, and pass it to a new SparkRunner",
             )
+        warn_if_uncompiled()
         if self.mode == "batch":
             from dataflow_model.runners.spark import batch
 

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RECORD",
+    "SHARED",
     "SWITCH",
     "CoreBuild",
     "build_of_core",
     "choose_modules",
     "compiled_modules",
+    "extension_names",
     "has_extensions",
     "is_fresh",
     "source_digest",
@@ -35,6 +37,8 @@ __all__ = [
 
 RECORD: Final = "compiled.txt"
 """The file beside the extensions that holds the digest of the source they were built from."""
+SHARED: Final = "shared_code"
+"""The extension that holds what all others need of Cython; it has no source here."""
 SWITCH: Final = "DATAFLOW_MODEL_COMPILED"
 """An environment variable: if it is `no`, the core runs as Python even if it is compiled."""
 _HERE: Final = pathlib.Path(__file__).parent
@@ -59,6 +63,11 @@ def compiled_modules(folder: pathlib.Path = _HERE) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.pxd"))
 
 
+def extension_names(folder: pathlib.Path = _HERE) -> list[str]:
+    """Return the names of the extensions: those of the compiled modules, and the one that they share."""
+    return [*compiled_modules(folder), SHARED]
+
+
 def source_digest(folder: pathlib.Path = _HERE) -> str:
     """Return a digest of the source of all compiled modules."""
     digest = hashlib.sha256()
@@ -69,10 +78,10 @@ def source_digest(folder: pathlib.Path = _HERE) -> str:
     return digest.hexdigest()
 
 
-def has_extensions(folder: pathlib.Path = _HERE) -> bool:
-    """Return whether a folder has an extension for every compiled module, whatever source it was built from."""
+def has_extensions() -> bool:
+    """Return whether there are all extensions for this Python, whatever source they were built from."""
     suffixes = importlib.machinery.EXTENSION_SUFFIXES
-    return all(any((folder / (name + suffix)).is_file() for suffix in suffixes) for name in compiled_modules())
+    return all(any((_HERE / (name + suffix)).is_file() for suffix in suffixes) for name in extension_names())
 
 
 def is_fresh() -> bool:
