@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 import dataflow_model as dm
 from dataflow_model.demo import flights, flights_file
+from dataflow_model.runners.spark.worker_python import quick_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +37,7 @@ __all__ = ["Cost", "Used", "calls_per_row", "costs_table", "measured", "used_by"
 EXECUTORS: Final = (1, 2, 4)
 MODES: Final = ("batch", "streaming")
 ROWS: Final = 200_000
-MICRO_BATCHES: Final = 5
+MICRO_BATCHES: Final = 4
 _MEMORY: Final = 640
 """MiB of each executor."""
 _SETTLED: Final = 1.0
@@ -94,32 +95,35 @@ class Cost:
     elapsed: float
 
 
-def measured(path: Path, rows: int, cores: int) -> list[Cost]:
-    """Return what a run of each mode costs on a number of executors, after a first one in the same session.
+def measured(folder: Path, rows: int, cores: int, modes: Sequence[str] = MODES) -> Iterator[Cost]:
+    """Yield what a run of each mode costs on a number of executors, after a small one in the same session.
 
     Args:
-        path: the file of the flights.
-        rows: the number of its rows.
+        folder: where to write files.
+        rows: the number of flights.
         cores: the number of executors and of shards.
+        modes: `batch`, `streaming`, or both.
     """
+    path, few = folder / "flights.parquet", folder / "few.parquet"
+    table = pq.read_table(flights_file())
+    pq.write_table(table.slice(0, rows), path)
+    pq.write_table(table.slice(0, rows // 20), few)
     spark = _session(cores)
-    costs = []
     try:
-        for mode in MODES:
-            _run(_runner(spark, mode, rows), path)
+        for mode in modes:
+            _run(_runner(spark, mode, rows, folder), few)
             before, start = used_by(spark), time.perf_counter()
-            _run(_runner(spark, mode, rows), path)
+            _run(_runner(spark, mode, rows, folder), path)
             elapsed = time.perf_counter() - start
-            costs.append(Cost(mode, cores, rows, used_by(spark).since(before), elapsed))
+            yield Cost(mode, cores, rows, used_by(spark).since(before), elapsed)
     finally:
         spark.stop()
-    return costs
 
 
 def _session(cores: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = quick_python(sys.executable)  # a busy machine starts it within Spark's ten seconds
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -140,10 +144,10 @@ def _session(cores: int) -> SparkSession:
     return session
 
 
-def _runner(spark: SparkSession, mode: str, rows: int) -> dm.SparkRunner:
+def _runner(spark: SparkSession, mode: str, rows: int, folder: Path) -> dm.SparkRunner:
     if mode == "batch":
         return dm.SparkRunner(spark)
-    checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=os.environ.get("TMPDIR"))
+    checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=folder)
     return dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=rows // MICRO_BATCHES)
 
 
@@ -247,19 +251,18 @@ def costs_table(costs: Iterable[Cost]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
+    """Print the table, row by row."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=int, default=ROWS, help="the number of flights (default: %(default)s)")
     parser.add_argument("--executors", type=int, nargs="*", default=list(EXECUTORS), help="default: %(default)s")
+    parser.add_argument("--modes", nargs="*", choices=MODES, default=list(MODES), help="default: %(default)s")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        path = folder / "flights.parquet"
-        pq.write_table(pq.read_table(flights_file()).slice(0, options.rows), path)
-        costs = [cost for cores in options.executors for cost in measured(path, options.rows, cores)]
-        for line in costs_table(sorted(costs, key=lambda cost: (cost.mode, cost.cores))):
+        runs = (measured(folder, options.rows, cores, options.modes) for cores in options.executors)
+        for line in costs_table(itertools.chain.from_iterable(runs)):
             print(line, flush=True)
-        for mode, calls in calls_per_row(path, folder, options.rows // 4).items():
+        for mode, calls in calls_per_row(flights_file(), folder, options.rows // 4).items():
             print(f"\nPython calls per row in process, {mode}: {calls:.2f}", flush=True)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.support.cluster.cluster import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1_800)]
 
 
 @pytest.fixture(scope="module")
