@@ -39,7 +39,7 @@ test-uncompiled: set-up ## run the tests that need no Spark with the core as Pyt
 test-versions: set-up ## run the quick Spark tests on each older PySpark that is supported (downloads 450 MB for each)
 	@scripts/test_versions.sh $(ARGS)
 
-test-cluster: set-up ## run a standalone cluster of Spark's, whose executors have their own Python, and the flights on it
+test-cluster: set-up ## run the flights on a standalone cluster of Spark's and on YARN, whose executors have their own Python
 	@scripts/java.sh run $(VENV)/python -m pytest -m cluster $(ARGS)
 
 check: set-up ## lint and type-check everything, including tests, and check the layers

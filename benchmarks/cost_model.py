@@ -46,12 +46,16 @@ __all__ = [
     "measured",
     "opened",
     "prediction_table",
+    "rate_table",
+    "sustained",
     "write_input",
 ]
 
 PREDICTED_PARTS: Final = (1_000, 100_000)
 """The elements of a core in predicted micro-batches of two stages: ten of each cell, with an early pane for them."""
 PREDICTED_CORES: Final = (1, 2, 10, 100, 1_000)
+RATE: Final = 1_000_000
+"""Elements per second of a stream whose micro-batches are predicted."""
 TASKS_PER_SHARD: Final = 3
 """A task that reads, and one for each of two stages; the last one also writes."""
 
@@ -263,6 +267,38 @@ def _predicted(
     return of_spark + driver * (cores - 1), whole + core * (cores - 1), model.predict(own)
 
 
+def sustained(
+    model: Model, driver: float, core: float, cores: int, rate: float, spark: SparkCost | None = None
+) -> float:
+    """Return how long a micro-batch takes in the long run, in seconds, if each reads what arrives during the last one.
+
+    Args:
+        model: the model of one shard.
+        driver: what a further shard costs the driver, in seconds.
+        core: what a further shard costs each core, in seconds.
+        cores: the number of cores, each with a shard.
+        rate: the elements per second that arrive.
+        spark: what Spark takes in addition.
+
+    Returns:
+        The time; infinity if the cores cannot keep up.
+    """
+    *whatever, second = _predicted(model, driver, core, rate / cores, cores, spark)  # what arrives in one second
+    return sum(whatever) / (1 - second) if second < 1 else float("inf")
+
+
+def rate_table(
+    model: Model, driver: float, core: float, spark: SparkCost | None = None, rate: float = RATE
+) -> Iterator[str]:
+    """Yield the micro-batches that the model predicts for a rate of elements, in Markdown, line by line."""
+    yield "| cores | micro-batch, s | median latency, s | elements of a micro-batch |"
+    yield "|---:|---:|---:|---:|"
+    for cores in PREDICTED_CORES:
+        seconds = sustained(model, driver, core, cores, rate, spark)
+        late = [f"{seconds:.1f}", f"{1.5 * seconds:.1f}", f"{seconds * rate:,.0f}"]
+        yield f"| {cores:,} | {' | '.join(late if seconds < float('inf') else ['falls behind', '', ''])} |"
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -292,6 +328,7 @@ def main() -> None:
         spark, shards = measured_on_spark()
         _print(spark_table(spark, shards))
         _print(prediction_table(processor, driver, core, spark))
+        _print(rate_table(processor, driver, core, spark))
 
 
 def _print(lines: Iterator[str]) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["CANCELLED", "DELAY", "EARLY_AFTER", "HOURLY", "LATENESS", "TIME_ZONE", "Flights", "flights"]
+__all__ = ["CANCELLED", "DELAY", "EARLY_AFTER", "HOURLY", "LATENESS", "TIME_ZONE", "Flights", "by_carrier", "flights"]
 
 TIME_ZONE: Final = "America/New_York"
 """The time zone of the three airports: days, and all times that are shown, are in this zone."""
@@ -52,7 +52,7 @@ def flights(p: dm.Pipeline, path: str | Path) -> Flights:
         >>> flights(p, flights_file()).cancelled
         PCollection('cancelled per carrier and day', element_type=...)
     """
-    departed, cancelled = (
+    return by_carrier(
         p
         | "flights"
         >> dm.io.ReadParquet(
@@ -61,7 +61,24 @@ def flights(p: dm.Pipeline, path: str | Path) -> Flights:
             processing_time="known_at",
             watermark=dm.BoundedOutOfOrderness(DELAY),
         )
-        | "departed or cancelled" >> dm.FlatMap(_departed_or_cancelled).with_outputs("cancelled", main="departed")
+    )
+
+
+def by_carrier(departures: dm.PCollection) -> Flights:
+    """Build the job on a collection of departures, wherever they were read from.
+
+    Args:
+        departures: rows with `carrier` and `dep_delay`, at their scheduled time.
+
+    Example:
+        >>> p = dm.Pipeline()
+        >>> from dataflow_model.demo import flights_file
+        >>> read = dm.io.ReadParquet(flights_file(), event_time="scheduled_departure")
+        >>> by_carrier(p | read).hourly
+        PCollection('per carrier and hour', element_type=...)
+    """
+    departed, cancelled = departures | "departed or cancelled" >> dm.FlatMap(_departed_or_cancelled).with_outputs(
+        "cancelled", main="departed"
     )
     hourly = (
         departed

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.cost_model import FITTED, MicroBatch, costs_table, measured, opened, prediction_table, write_input
+from benchmarks.cost_model import (
+    FITTED,
+    MicroBatch,
+    costs_table,
+    measured,
+    opened,
+    prediction_table,
+    rate_table,
+    sustained,
+    write_input,
+)
 from benchmarks.cost_of_shards import Cost, growth, shards_table
 from benchmarks.cost_of_shards import measured as measured_shards
 from benchmarks.fitting import Model, fit
@@ -105,3 +115,17 @@ def test_a_prediction_adds_up_what_the_driver_and_a_core_take() -> None:
     assert cells[2] == 999 * 3
     assert cells[5] == pytest.approx(sum(cells[2:5]), abs=2)
     assert cells[6] == pytest.approx(100_000 * 1_000 / cells[5] * 1_000, rel=1e-3)
+
+
+def test_a_sustained_micro_batch_reads_what_arrives_while_it_runs() -> None:
+    per_element = SYNTHETIC.predict({"element": 1.1, "changed cell": 0.2, "pane": 0.2})
+    whole = SYNTHETIC.predict({"micro-batch": 1, "file read": 1, "file written": 1, "further stage": 1})
+    seconds = sustained(SYNTHETIC, 1e-3, 2e-3, 10, 1_000_000)
+    assert seconds == pytest.approx(whole + 9 * 3e-3 + per_element * 1_000_000 * seconds / 10)
+
+
+def test_cores_that_need_more_than_a_second_for_what_arrives_in_one_fall_behind() -> None:
+    assert sustained(SYNTHETIC, 1e-3, 2e-3, 1, 1_000_000) == float("inf")
+    rows = list(rate_table(SYNTHETIC, 1e-3, 2e-3))
+    assert rows[2].startswith("| 1 | falls behind |")
+    assert rows[4].startswith("| 10 | 0.0 | 0.1 | ")

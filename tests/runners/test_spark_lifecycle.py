@@ -74,6 +74,33 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(spark: SparkSession, 
     assert not difference(expected, seen(third.collected("panes")))
 
 
+@pytest.fixture
+def hdfs_by_default(spark: SparkSession) -> Iterator[None]:
+    """Make HDFS the default file system of Spark, as it is on YARN; here, nothing answers there."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    before = settings.get("fs.defaultFS")
+    settings.set("fs.defaultFS", "hdfs://127.0.0.1:1")
+    yield
+    settings.set("fs.defaultFS", before)
+
+
+@pytest.mark.usefixtures("hdfs_by_default")
+def test_a_checkpoint_is_in_its_folder_whatever_the_default_file_system_of_spark_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "rows" / "a.parquet", 0, 60)
+    checkpoint, build = tmp_path / "checkpoint", summing(tmp_path / "rows")
+    first = start(streaming(spark, checkpoint, max_rows_per_batch=30, shards=1), build)
+    wait_for_batch(first, 0)
+    first.stop()
+    assert (checkpoint / "spark/commits/0").exists()
+    dm.upgrade(checkpoint, tmp_path / "upgraded", spark=spark)
+    second = run(streaming(spark, tmp_path / "upgraded", shards=1), build)
+    assert second.state is dm.RunnerState.DONE
+    expected = seen(run(dm.LocalRunner(), build).collected("panes"))
+    assert not difference(expected, seen(second.collected("panes")))  # those of the first run were carried over
+
+
 @pytest.mark.usefixtures("settings_that_come_back")
 def test_streams_are_started_in_several_threads_at_once_and_on_a_new_session(
     spark: SparkSession, tmp_path: Path

@@ -12,10 +12,35 @@ from dataflow_model.runners.sharded.checkpoint.durable import check_format, read
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Offset
 
-__all__ = ["HOST", "is_end_committed", "is_input_over", "last_committed", "last_started", "offset_of", "own_offset"]
+__all__ = [
+    "HOST",
+    "is_end_committed",
+    "is_input_over",
+    "last_committed",
+    "last_started",
+    "offset_of",
+    "own_offset",
+    "url_of",
+]
 
 HOST: Final = "spark"
 """The name of Spark's part of a checkpoint."""
+
+
+def url_of(host_part: str) -> str:
+    """Return the URL by which Spark finds its part of a checkpoint, whatever its default file system is.
+
+    Spark looks for a path without a scheme in its default file system, such as HDFS on YARN, but a checkpoint is in a
+    mounted one.
+
+    Args:
+        host_part: Spark's part of a checkpoint; a relative path begins at the current folder.
+
+    Example:
+        >>> url_of("/mnt/shared/hourly delays/spark")  # Spark decodes nothing
+        'file:///mnt/shared/hourly delays/spark'
+    """
+    return f"file://{pathlib.Path(host_part).absolute()}"
 
 
 def last_committed(host_part: str) -> int | None:

@@ -15,7 +15,7 @@ from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
 from dataflow_model.runners.spark.session import local_session, settings_of, stream_settings
 from dataflow_model.runners.spark.shard_ids import shard_ids
-from dataflow_model.runners.spark.spark_logs import last_committed, offset_of
+from dataflow_model.runners.spark.spark_logs import last_committed, offset_of, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ class StoppedSparkRun:
 
     def _state(self, spark: SparkSession, batch: int, operator: int, variable: str) -> DataFrame:
         options = {"operatorId": str(operator), "stateVarName": variable, "batchId": str(batch)}
-        return spark.read.format("statestore").options(**options).load(self.path)
+        return spark.read.format("statestore").options(**options).load(url_of(self.path))
 
 
 def _shard(row: Any) -> int:

@@ -48,6 +48,7 @@ from dataflow_model.runners.spark.spark_logs import (
     last_committed,
     last_started,
     own_offset,
+    url_of,
 )
 from dataflow_model.runners.spark.stages import (
     OUR_SOURCE,
@@ -171,7 +172,7 @@ def _start_query(
         return (
             frame.writeStream.format(OUR_SINK)
             .options(**options)
-            .option("checkpointLocation", checkpoint.host_part)
+            .option("checkpointLocation", url_of(checkpoint.host_part))
             .trigger(processingTime=f"{int(runner.trigger_interval) // 1000} milliseconds")
             .start()
         )

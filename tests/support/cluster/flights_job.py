@@ -1,7 +1,8 @@
 """A program that runs the flights on a cluster and in process, and prints how the panes differ.
 
 Usage: python flights_job.py MASTER|submit|sc://… batch|streaming FLIGHTS FOLDER [SETTING=VALUE …]. The environment
-says which Python the executors run. The last line that it prints is a JSON object.
+says which Python the executors run. `FLIGHTS_COPY` in it is a URL where a batch job copies the flights to, and reads
+them as a DataFrame. The last line that the program prints is a JSON object.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import dataflow_model as dm
 from dataflow_model.demo import flights
 from dataflow_model.demo.answers import differences, fold, pane_differences, plain_answers
+from dataflow_model.demo.pipeline import by_carrier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,11 +28,9 @@ ROWS = 3_000
 """What a micro-batch reads."""
 
 
-def session(where: str, more: Mapping[str, str]) -> Any:
-    """Return a session on the cluster, with more settings."""
+def session(where: str, settings: Mapping[str, str]) -> Any:
+    """Return a session on the cluster."""
     from pyspark.sql import SparkSession
-
-    from tests.support.cluster.standalone import SETTINGS
 
     builder: Any = SparkSession.builder.appName("flights")
     if where == "submit":
@@ -38,7 +38,7 @@ def session(where: str, more: Mapping[str, str]) -> Any:
     if where.startswith("sc://"):
         return builder.remote(where).getOrCreate()
     builder = builder.master(where)
-    for name, value in {**SETTINGS, **more}.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -50,10 +50,22 @@ def look(_: Any) -> tuple[str, str, str]:
     return sys.executable, dm.__file__, build_of_core().name
 
 
-def run(runner: Any, path: str) -> Any:
-    """Run the flights, and return the result; it has ended."""
+def copied(spark: Any, path: str, url: str) -> Any:
+    """Copy the flights to a URL, and return a source that reads the copy."""
+    spark.read.parquet(f"file://{path}").write.parquet(url)
+    return dm.io.ReadDataFrame(spark.read.parquet(url), event_time="scheduled_departure")
+
+
+def run(runner: Any, path: str, source: Any = None) -> Any:
+    """Run the flights, and return the result; it has ended.
+
+    Args:
+        runner: what runs them.
+        path: the file of the flights.
+        source: what reads them instead of `ReadParquet`.
+    """
     p = dm.Pipeline(runner=runner)
-    job = flights(p, path)
+    job = flights(p, path) if source is None else by_carrier(p | "flights" >> source)
     _ = job.hourly | "hourly panes" >> dm.io.Collect(panes=True)
     _ = job.cancelled | "cancelled panes" >> dm.io.Collect()
     _ = p | "places" >> dm.Create(range(8)) | dm.Reshuffle() | dm.Map(look) | "who" >> dm.io.Collect()
@@ -76,7 +88,8 @@ def main(where: str, mode: str, path: str, folder: str, *settings: str) -> None:
         if mode == "batch"
         else dm.SparkRunner(spark, mode="streaming", checkpoint=checkpoint, max_rows_per_batch=ROWS)
     )
-    result = run(runner, path)
+    copy = os.environ.get("FLIGHTS_COPY") if mode == "batch" else None
+    result = run(runner, path, copied(spark, path, copy) if copy else None)
     seconds = time.monotonic() - began
     hourly = result.collected("hourly panes")
     outcome = {
