@@ -82,7 +82,7 @@ def test_people_get_the_same_as_text(stream: Stepped, capsys: pytest.CaptureFixt
     assert main(["inspect", str(stream.checkpoint), "--keys", "1"]) == 0
     printed = capsys.readouterr().out
     for words in (
-        ": LocalRunner, format 5, run ",
+        ": LocalRunner, format 6, run ",
         "stopped, last committed micro-batch 1, clock 20",
         "  rows:  12 rows read, 8 behind  1 origins done, 1 open  watermark 1970-01-01T00:00:11Z, lag ",
         "    2.parquet  8 of 16 rows",

@@ -18,6 +18,7 @@ from dataflow_model.values import NO_FIRING
 from tests.support.exactly_once.databases import execute, rows
 from tests.support.exactly_once.tables import PAIRS
 from tests.support.hosts import on_hosts, runner_on
+from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import run
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def check_moves(sink: TableSink, commits: list[list[tuple[str, int, int, bool]]]
     assert actual == {key: value for key, (_, value) in expected.items()}
 
 
+@share_of_examples(0.3)
 @given(st.lists(MOVES, max_size=4))
 def test_a_row_is_replaced_and_deleted_only_by_its_own_window_and_newer_ones(
     commits: list[list[tuple[str, int, int, bool]]],

@@ -14,6 +14,7 @@ from hypothesis import example, given
 from dataflow_model.io import parsing, text_sources
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.text_sources import CsvSource
+from tests.support.laws.examples import share_of_examples
 
 KINDS = {
     "whole": pa.int64(),
@@ -103,6 +104,7 @@ def read(
     return rows, [(bad.index, bad.row, bad.reason) for part in decoded for bad in part.bad]
 
 
+@share_of_examples(0.5)
 @given(
     ROWS,
     st.lists(st.sampled_from(list(KINDS)), min_size=2, max_size=3, unique=True),

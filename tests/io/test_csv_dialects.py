@@ -16,6 +16,7 @@ import dataflow_model as dm
 from dataflow_model.io import row_texts, unpacking
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.text_sources import CsvSource
+from tests.support.laws.examples import share_of_examples
 
 
 def read(path: Path, content: str | bytes, **options: Any) -> tuple[list[tuple[Any, ...]], list[str]]:
@@ -59,6 +60,7 @@ def test_comments_are_skipped_before_the_header_and_between_rows(file: Path) -> 
 ROWS = st.lists(st.sampled_from(["1,a", '2,"b"', "#x", '#",', "", '3,"c\nd"', "bad"]), max_size=20)
 
 
+@share_of_examples(0.4)
 @given(ROWS, st.integers(1, 30), st.integers(0, 3), st.booleans())
 @example(["1,a", "#x", "bad"], 1, 1, False)
 def test_rows_and_lines_do_not_depend_on_how_the_file_is_cut(

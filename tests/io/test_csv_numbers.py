@@ -16,6 +16,7 @@ from dataflow_model.io import csv_numbers, unpacking
 from dataflow_model.io.csv_numbers import columns_with_zeros
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.text_sources import CsvSource
+from tests.support.laws.examples import share_of_examples
 
 CELLS = st.sampled_from(["0", "7", "007", "-07", "0.5", "00.5", "1E5", "10", "a0b", " 05", "2013-01-05 05:00", ""])
 
@@ -101,6 +102,7 @@ def test_a_column_that_is_stated_as_a_number_reads_leading_zeros(tmp_path: Path)
     assert (rows, reasons) == ([(1,), (12,)], [])
 
 
+@share_of_examples(0.4)
 @given(st.lists(CELLS, min_size=1, max_size=30), st.integers(1, 30))
 def test_types_and_rows_do_not_depend_on_how_the_file_is_cut(cells: list[str], block: int) -> None:
     content = "code,n\n" + "".join(f"{cell},1\n" for cell in cells)

@@ -20,6 +20,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, SinkE
 from dataflow_model.io.file_sinks import FileSink, JsonSink
 from tests.support.crashing_commits import Crashing, every_crash, written
 from tests.support.hosts import on_hosts, runner_on
+from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import run
 from tests.support.written_files import rows, visible
 
@@ -230,6 +231,7 @@ def test_what_a_crashed_run_has_published_in_part_is_not_counted_as_output(tmp_p
             shutil.rmtree(tmp_path / "out")
 
 
+@share_of_examples(0.4)
 @given(
     steps=st.lists(
         st.tuples(

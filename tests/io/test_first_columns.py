@@ -27,6 +27,7 @@ from dataflow_model.runners.sharded.first_columns import open_writer, with_first
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 from tests.support.hosts import on_hosts, runner_on
+from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped
 
@@ -91,6 +92,7 @@ WRITERS: dict[str, Any] = {"parquet": dm.io.WriteParquet, "json": dm.io.WriteJso
 
 
 @pytest.mark.parametrize("kind", WRITERS)
+@share_of_examples(0.2)
 @given(rows=drawn_rows(), cut=st.integers(1, 8))
 @example(rows=[{}, {"a": None}, {"a": 1}], cut=1)
 @example(rows=[{"a": 1}, {"a": 1.5}], cut=1)
@@ -313,6 +315,7 @@ def written(sink: Any, directory: Path, tasks: Sequence[Sequence[tuple[int, Any]
     return with_first_columns(sink, "out", str(directory), "0", messages, sync=False)
 
 
+@share_of_examples(0.3)
 @given(rows=drawn_rows(), shards=st.lists(st.integers(0, 3), min_size=8, max_size=8), shuffle=st.randoms())
 @pytest.mark.parametrize("kind", [ParquetSink, JsonSink, CsvSink])
 def test_the_columns_do_not_depend_on_the_shards_and_their_order(

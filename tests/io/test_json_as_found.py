@@ -17,6 +17,7 @@ from dataflow_model.io import row_texts, unpacking
 from dataflow_model.io.json_documents import JsonDocumentSource, texts_of_document
 from dataflow_model.io.json_inference import json_schema
 from dataflow_model.io.json_source import JsonSource
+from tests.support.laws.examples import share_of_examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +57,7 @@ def lines_of(rows: Sequence[Any]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
+@share_of_examples(0.4)
 @given(ROWS, st.integers(1, 40))
 @example([{"a": None}, {"a": [None, None]}, {"a": [{"b": None}, {"b": None}]}], 7)
 def test_columns_and_rows_do_not_depend_on_how_the_file_is_cut(rows: list[Any], block: int) -> None:
