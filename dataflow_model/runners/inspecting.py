@@ -10,7 +10,6 @@ import attrs
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.runners.largest_keys import largest_keys
-from dataflow_model.runners.local.lock import who_holds
 from dataflow_model.runners.local.run_file import HOST, RunFile
 from dataflow_model.runners.options import checkpoint_path, trusts
 from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint, common_part
@@ -221,9 +220,11 @@ def nothing_there(path: str) -> CheckpointMismatch:
 
 
 def who_is_running(place: pathlib.Path) -> str | None:
-    """Return the process in which the run of a checkpoint is running; `None` if it is not."""
-    holder = who_holds(place / HOST) if (place / HOST).exists() else None
-    return holder or who_runs(str(common_part(place)))
+    """Return the process in which the run of a checkpoint is running; `None` if it is not.
+
+    Its mark says so. The lock of a run in process is not tried, since a run that starts at that moment would fail.
+    """
+    return who_runs(str(common_part(place)))
 
 
 @attrs.frozen

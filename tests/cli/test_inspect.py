@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -91,6 +92,16 @@ def test_people_get_the_same_as_text(stream: Stepped, capsys: pytest.CaptureFixt
         "  out: sink CollectSink of groups\n",
     ):
         assert words in printed
+
+
+def test_a_run_may_start_while_its_checkpoint_is_inspected(
+    stream: Stepped, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("inspect takes a lock")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert facts(capsys, stream.checkpoint)["state"] == "stopped"
 
 
 @pytest.mark.parametrize("most", [0, 2])

@@ -68,7 +68,7 @@ def check_trust(path: str, *, is_trusted: bool, mounts: pathlib.Path = MOUNTS) -
                     f"everybody may write to {entry.path!r} in the checkpoint {path!r} (mode {entry.mode:04o}), and "
                     "its pickles run code when they are read",
                     hint="make sure that its content is yours, and take the permission away: "
-                    f"chmod -R o-w {shlex.quote(path)}; or pass trust_checkpoint=True (dataflow-model upgrade: "
+                    f"chmod -R o-w {shlex.quote(path)}; or pass trust_checkpoint=True (dataflow-model: "
                     "--trust-checkpoint)",
                 )
             if entry.status.st_uid not in (os.geteuid(), _ROOT):
