@@ -19,7 +19,7 @@ from dataflow_model.plan.stages import cut_into_stages
 from dataflow_model.runners.engine.core.build import RECORD, CoreBuild, build_of_core
 from dataflow_model.runners.spark import executors, package
 from dataflow_model.runners.spark.package import INSTALLED, Package, share_package, ship_package
-from tests.support.cluster.standalone import environment
+from tests.support.cluster.cluster import environment
 
 EMPTY = cut_into_stages(dm.Pipeline().plan())
 needs_extensions = pytest.mark.skipif(build_of_core() is not CoreBuild.COMPILED, reason="the core is not compiled here")

@@ -77,7 +77,8 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(spark: SparkSession, 
 @pytest.fixture
 def hdfs_by_default(spark: SparkSession) -> Iterator[None]:
     """Make HDFS the default file system of Spark, as it is on YARN; here, nothing answers there."""
-    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    java: Any = spark.sparkContext._jsc
+    settings = java.hadoopConfiguration()
     before = settings.get("fs.defaultFS")
     settings.set("fs.defaultFS", "hdfs://127.0.0.1:1")
     yield

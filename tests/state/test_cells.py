@@ -16,26 +16,17 @@ from dataflow_model.runners.engine.stateful_cells import (
     PendingTimer,
     StateCell,
     TimerSet,
-    _filled_cell,
 )
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, interval
 
 
-def test_a_cell_that_was_pickled_by_attribute_can_be_read() -> None:
-    timers = TimerSet({("flush", ""): PendingTimer(5, 5, 1)})
-    stored = {"values": {"count": 3}, "event_timers": timers, "clock_timers": TimerSet(), "waiting": [], "count": 1}
-    cell = StateCell.__new__(StateCell)
-    cell.__setstate__(stored | {"holds": {}})
-    assert (cell.values, cell.count, cell.event_timers.first()) == ({"count": 3}, 1, 5)
-    assert cell.is_open
-
-
-def test_a_removed_or_marked_cell_is_stored_like_any_other() -> None:
+def test_a_key_is_stored_alike_whether_its_cells_are_marked_or_not() -> None:
     cell = StateCell({"count": 3})
-    stored = pickle.dumps(cell)
+    keyed = KeyCells("key", {GLOBAL_WINDOW: cell})
+    stored = pickle.dumps(keyed)
     cell.is_open, cell.is_marked = False, True
-    assert pickle.dumps(cell) == stored
-    assert pickle.loads(stored).is_open
+    assert pickle.dumps(keyed) == stored
+    assert pickle.loads(stored).cells[GLOBAL_WINDOW].is_open
 
 
 def stored(keyed: KeyCells) -> dict[Any, tuple[Any, ...]]:
@@ -60,26 +51,6 @@ def test_the_windows_of_a_key_are_stored_and_loaded(cell: StateCell) -> None:
     assert loaded.cells[GLOBAL_WINDOW].event_timers.first() == cell.event_timers.first()
     loaded.cells[GLOBAL_WINDOW].values["other"] = 1  # nothing is shared with other cells
     assert "other" not in StateCell().values
-
-
-class KeyAsEarlierVersionsStoredIt:
-    """Pickles as a key did when each of its windows was an object of its own."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return KeyCells, ("key", {GLOBAL_WINDOW: CellAsEarlierVersionsStoredIt()})
-
-
-class CellAsEarlierVersionsStoredIt:
-    """Pickles as a cell did when all of its contents were written."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _filled_cell, ({"count": 3}, {("flush", ""): PendingTimer(5, 5, 1)}, {}, [], 1, {})
-
-
-def test_a_key_whose_windows_were_pickled_as_objects_can_be_read() -> None:
-    loaded = pickle.loads(pickle.dumps(KeyAsEarlierVersionsStoredIt()))
-    assert loaded.key == "key"
-    assert stored(loaded) == {GLOBAL_WINDOW: ({"count": 3}, {("flush", ""): PendingTimer(5, 5, 1)}, {}, [], 1, {})}
 
 
 @given(
