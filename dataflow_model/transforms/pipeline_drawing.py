@@ -71,7 +71,7 @@ def windowing_lines(strategy: WindowingStrategy, late_data: LateData) -> list[st
         >>> import dataflow_model as dm
         >>> hours = dm.WindowingStrategy(dm.FixedWindows("1 hour"), dm.Repeatedly(dm.AfterCount(9)))
         >>> windowing_lines(hours, dm.LateData.DROP)
-        ["where: FixedWindows('1 hour')", 'when: every 9 elements', 'late elements are dropped', 'how: discarding']
+        ["where: FixedWindows('1 hour')", 'when: at every 9 elements', 'late elements are dropped', 'how: discarding']
         >>> windowing_lines(dm.WindowingStrategy(), dm.LateData.DROP)
         []
     """

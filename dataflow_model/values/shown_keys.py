@@ -7,6 +7,7 @@ import struct
 import uuid
 from typing import TYPE_CHECKING, Final
 
+from dataflow_model.durable import NAMES
 from dataflow_model.errors import shown
 from dataflow_model.time import format_instant
 
@@ -85,7 +86,8 @@ def _named(body: bytes) -> tuple[str, str]:
     """Return the name of a class without its module, and the value as text."""
     (length,) = _LENGTH.unpack(body[: _LENGTH.size])
     end = _LENGTH.size + length
-    return body[_LENGTH.size : end].decode().rpartition(".")[2], _shown(body[end:])
+    name = body[_LENGTH.size : end].decode()
+    return NAMES.get(name, name).replace(":", ".").rpartition(".")[2], _shown(body[end:])
 
 
 def _record(body: bytes) -> str:

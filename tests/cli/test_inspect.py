@@ -17,6 +17,7 @@ import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.runners import inspecting
 from dataflow_model.runners.local.stopped import StoppedLocalRun
+from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.runners.upgrading import upgrade
 from tests.support.cli.commands import put, started, until_said
 from tests.support.folders import content
@@ -62,7 +63,7 @@ def test_a_stopped_stream_says_how_far_it_is_and_what_it_keeps(
     before = content(stream.checkpoint)
     found = facts(capsys, stream.checkpoint)
     assert content(stream.checkpoint) == before
-    assert (found["runner"], found["format"], found["shards"]) == ("LocalRunner", 5, 1)
+    assert (found["runner"], found["format"], found["shards"]) == ("LocalRunner", FORMAT, 1)
     assert (found["state"], found["process"], found["micro_batch"], found["commits"]) == ("stopped", None, 1, 2)
     [source] = found["sources"]
     assert (source["label"], source["rows"], source["behind"], source["done"]) == ("rows", 12, 8, 1)
@@ -83,7 +84,7 @@ def test_people_get_the_same_as_text(stream: Stepped, capsys: pytest.CaptureFixt
     assert main(["inspect", str(stream.checkpoint), "--keys", "1"]) == 0
     printed = capsys.readouterr().out
     for words in (
-        ": LocalRunner, format 6, run ",
+        f": LocalRunner, format {FORMAT}, run ",
         "stopped, last committed micro-batch 1, clock 20",
         "  rows:  12 rows read, 8 behind  1 origins done, 1 open  watermark 1970-01-01T00:00:11Z, lag ",
         "    2.parquet  8 of 16 rows",

@@ -127,7 +127,7 @@ def test_the_steps_of_the_image_fit_the_repository() -> None:
     text = block(PRODUCTION, "dockerfile")
     for step in re.findall(r"^RUN (.*)$", text, re.MULTILINE):
         subprocess.run(["sh", "-n", "-c", step], check=True)
-    assert "dist/" in (REPOSITORY / "scripts" / "wheel.sh").read_text(encoding="utf-8")
+    assert "dist/" in (REPOSITORY / "scripts" / "wheels.sh").read_text(encoding="utf-8")
     assert image()["STOPSIGNAL"] == "SIGTERM"
     assert image()["EXPOSE"] in json.loads(image()["ENTRYPOINT"])
 

@@ -15,6 +15,7 @@ import dataflow_model as dm
 from dataflow_model.testing import TestStream
 from dataflow_model.testing.arrivals import schedules
 from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import difference, run, seen
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ LATE_BEFORE = TestStream().watermark(8).add(0, 3, key="a").add(2, 10, key="a").w
 
 
 @pytest.mark.parametrize("name", HOLDING)
+@share_of_examples(0.4)
 @given(script=scripts(), schedule=schedules())
 @example(script=LATE_AFTER.processing_time(9), schedule=Schedule(2, (1,)))
 @example(script=LATE_BEFORE.processing_time(9), schedule=Schedule(2, (1,)))

@@ -13,6 +13,7 @@ import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
 from tests.support.laws.drawing import AT_THE_END_OF_TIME
+from tests.support.laws.examples import share_of_examples
 from tests.support.laws.hot_keys import (
     COMBINERS,
     DIRECT,
@@ -80,6 +81,7 @@ def check_stream(local: Any, schedule: Schedule, build: Callable[[dm.Pipeline], 
 SESSIONS = windowings(strategies.window_fns(merging=True))
 
 
+@share_of_examples(0.4)
 @given(st.data(), SCRIPTS, windowings() | SESSIONS, FANOUTS, SCHEDULES)
 def test_final_answers_are_the_same_with_and_without_fanout(
     data: st.DataObject, script: TestStream, windows: WindowingStrategy, fanout: Any, schedule: Schedule
@@ -161,6 +163,7 @@ def can_take_back(combining: Combining, windows: WindowingStrategy) -> bool:
     return windows.accumulates or (combining.per_key().fn.can_subtract and combining.fold is not None)
 
 
+@share_of_examples(0.3)
 @given(st.data(), SCRIPTS, refined(), FANOUTS, SCHEDULES)
 def test_final_answers_behind_retractions_are_the_same_with_and_without_fanout(
     data: st.DataObject,

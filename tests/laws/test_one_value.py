@@ -17,6 +17,7 @@ from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.inputs import write_seconds
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
+from tests.support.laws.examples import share_of_examples
 from tests.support.laws.impure import Impure, Made, Step, check_calls, check_one_value, impure_pipelines, readings
 from tests.support.laws.retracting import by_parity
 from tests.support.pipelines import draw, run, seen, start
@@ -56,6 +57,7 @@ def test_all_readers_of_a_collection_see_the_same_elements(case: Impure) -> None
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 5])
+@share_of_examples(0.4)
 @given(case=impure_pipelines())
 def test_neither_shards_nor_cuts_change_that(shards: int, case: Impure) -> None:
     schedule = Schedule(shards=shards, cuts=(1, 2), restarts=frozenset({1}), crashes={2: 1})

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import counters, difference, run, seen
 from tests.support.runners.shard_threads import ThreadedRunner
 
@@ -86,6 +87,7 @@ def check(case: Case, runner: Any) -> None:
         assert dropped[0] == dropped[1], label
 
 
+@share_of_examples(0.4)
 @given(cases(), st.integers(2, 6))
 @example(SHIFTED, 3)
 @example(SESSIONS, 5)
@@ -94,6 +96,7 @@ def test_a_side_input_gives_the_same_answers_with_any_number_of_workers(case: Ca
     check(case, ThreadedRunner(workers))
 
 
+@share_of_examples(0.4)
 @given(cases(), st.integers(1, 6), st.lists(st.integers(1, 3), min_size=1, max_size=3), st.booleans())
 @example(SHIFTED, 3, [1], True)
 @example(SESSIONS, 5, [1], True)

@@ -13,6 +13,7 @@ import dataflow_model as dm
 from dataflow_model.runners.sharded.progress import read_counters, read_progress, read_watermarks, write_progress
 from dataflow_model.runners.sharded.publishing import Publisher
 from tests.support.hosts import on_hosts, runner_on
+from tests.support.laws.examples import share_of_examples
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped
@@ -69,6 +70,7 @@ EVENTS = st.lists(
 
 
 @pytest.mark.parametrize("options", [{}, {"watermark_origin": "file", "max_skew": 10, "idle_after": 3}])
+@share_of_examples(0.2)
 @given(events=EVENTS, rows=st.integers(1, 8))
 def test_a_stream_without_a_keyed_stage_reports_what_one_with_a_keyed_stage_does(
     tmp_path_factory: pytest.TempPathFactory,

@@ -18,6 +18,7 @@ from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.stage0 import BYTES_AT_ONCE, ROWS_AT_ONCE, in_large_batches
 from dataflow_model.runners.spark.stages import StreamReader, program_options
 from tests.support.inputs import write_rows
+from tests.support.laws.examples import share_of_examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,7 @@ def test_many_small_files_share_the_tasks_of_a_micro_batch(tmp_path: Path) -> No
 SIZES = st.sampled_from([0, 1, 100_000, ROWS_AT_ONCE - 1, ROWS_AT_ONCE, ROWS_AT_ONCE + 1])
 
 
+@share_of_examples(0.4)
 @given(st.lists(st.tuples(SIZES, st.booleans()), max_size=6))
 def test_batches_are_joined_in_order_up_to_a_number_of_rows_where_their_columns_are_the_same(
     batches: list[tuple[int, bool]],

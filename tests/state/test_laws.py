@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.scripts import ClockStep, WatermarkStep
 from dataflow_model.testing import TestStream
+from tests.support.laws.examples import share_of_examples
 from tests.support.laws.recutting import recut
 from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference
@@ -50,6 +51,7 @@ def test_other_bundles_of_the_same_events_change_nothing(
 
 
 @pytest.mark.parametrize("cached", [True, False])
+@share_of_examples(0.4)  # each runs a script through durable state, step by step
 @given(actor.scripts(), actor.strategies(), KINDS, st.integers(1, 6))
 def test_two_shards_go_on_from_durable_state_after_any_cut(
     cached: bool, script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor], steps: int
