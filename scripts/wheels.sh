@@ -24,7 +24,7 @@ find_pythons() {
     for version in $supported; do
         for candidate in "python$version" "$HOME/.pyenv/versions/$version".*/bin/python; do
             if "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
-                echo "$candidate"
+                "$candidate" -c 'import sys; print(sys.executable)' # pip looks for no name on the PATH
                 break
             fi
         done
