@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import CheckpointMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["NAMES", "made", "name_of", "named", "reduced_by_name"]
 
@@ -104,6 +104,7 @@ NAMES: Final[Mapping[str, str]] = {
 }
 """Where each name leads: a module and what it defines. Whoever moves a class changes the place and keeps the name."""
 _PLACES: Final = {place: name for name, place in NAMES.items()}
+_PROTOCOL: Final = 5
 _NEW: Final[Any] = copyreg.__newobj__  # type: ignore[attr-defined] # not in the stubs
 
 
@@ -175,23 +176,15 @@ def _reference(thing: Any) -> Any:
     return thing if name is None else _Reference(name)
 
 
-def reduced_by_name(protocol: int) -> Callable[[Any], Any]:
-    """Return how objects of the package are pickled: as `__reduce_ex__` says, with the names of what creates them.
-
-    Args:
-        protocol: the protocol of the pickle.
-    """
-
-    def reduce(value: Any) -> Any:
-        if isinstance(value, enum.Enum):  # some versions of Python call `getattr` with the class
-            return _reference(type(value)), (value.value,)
-        reduced = value.__reduce_ex__(protocol)
-        if isinstance(reduced, str):
-            return reduced
-        create, arguments, *rest = reduced
-        if create is not _NEW:
-            return _reference(create), arguments, *rest
-        reference = _reference(arguments[0])
-        return reduced if reference is arguments[0] else (made, (reference, *arguments[1:]), *rest)
-
-    return reduce
+def reduced_by_name(value: Any) -> Any:
+    """Return how an object of the package is pickled: as `__reduce_ex__` says, with the name of what creates it."""
+    if isinstance(value, enum.Enum):  # some versions of Python call `getattr` with the class
+        return _reference(type(value)), (value.value,)
+    reduced = value.__reduce_ex__(_PROTOCOL)
+    if isinstance(reduced, str):
+        return reduced
+    create, arguments, *rest = reduced
+    if create is not _NEW:
+        return _reference(create), arguments, *rest
+    reference = _reference(arguments[0])
+    return reduced if reference is arguments[0] else (made, (reference, *arguments[1:]), *rest)

@@ -32,7 +32,6 @@ _SMALL: Final = 1 << 16
 """The size in bytes up to which a pickler is used again; clearing the memo of larger values would take long."""
 _OWN: Final = "dataflow_model."
 """The prefix of the modules of the package, whose classes have names of their own in pickles."""
-_BY_NAME: Final = reduced_by_name(_PROTOCOL)
 _DEFAULT: Final = operator.methodcaller("__reduce_ex__", _PROTOCOL)
 _METHODS: Final = ("__getnewargs__", "__getstate__", "__setstate__")
 Reduce = Any
@@ -64,7 +63,7 @@ class Reducers(dict[Any, Any]):
         if len(self) > _MOST_KINDS:  # classes that a notebook has defined anew are not kept
             self.clear()
         given = self._given.get(kind) or copyreg.dispatch_table.get(kind)
-        by_name = _BY_NAME if kind.__module__.startswith(_OWN) else None
+        by_name = reduced_by_name if kind.__module__.startswith(_OWN) else None
         reduce = self[kind] = given or by_name or _reducer_of(kind) or _DEFAULT
         return reduce
 

@@ -19,7 +19,7 @@ from dataflow_model.runners import inspecting
 from dataflow_model.runners.local.stopped import StoppedLocalRun
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.runners.upgrading import upgrade
-from tests.support.cli.commands import put, started, until_said
+from tests.support.cli.commands import put, started, until_committed, until_said
 from tests.support.folders import content
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 from tests.support.waiting import PATIENCE
@@ -151,9 +151,7 @@ def test_a_running_stream_is_neither_changed_nor_disturbed(
 ) -> None:
     put(tmp_path, "1", "2013-01-01T00:00Z,a,1")
     with started(tmp_path, "run", "flow:sums", "--checkpoint", "cp", "--json") as process:
-        until_said(process, "starts, with ")
-        while not (tmp_path / "cp" / "dataflow" / "publishing.json").exists():  # until it has committed once
-            assert process.poll() is None
+        until_committed(process, tmp_path / "cp")
         put(tmp_path, "2", "2013-01-04T00:00Z,b,5")
         until_said(process, "b has arrived")  # it is held in a micro-batch, in the middle of a transaction
         before = content(tmp_path / "cp")

@@ -20,7 +20,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import (
     request_signal,
     signal_of,
 )
-from tests.support.cli.commands import put, started, until_said
+from tests.support.cli.commands import put, started, until_committed
 from tests.support.runners.local_streams import ROWS, put_rows
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -58,9 +58,7 @@ def test_a_running_stream_in_another_process_takes_a_signal_and_is_drained(
 ) -> None:
     put(tmp_path, "1", "2013-01-01T00:00Z,a,1")
     with started(tmp_path, "run", "flow:sums", "--checkpoint", "cp", "--json") as process:
-        until_said(process, "starts, with ")
-        while not (tmp_path / "cp" / "dataflow" / "publishing.json").exists():  # until it has committed once
-            assert process.poll() is None
+        until_committed(process, tmp_path / "cp")
         signalled = answer(capsys, "signal", tmp_path / "cp", "flush")
         assert answer(capsys, "drain", tmp_path / "cp", "--timeout", f"{PATIENCE} seconds")["state"] == "drained"
         out, _ = process.communicate(timeout=PATIENCE)

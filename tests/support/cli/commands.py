@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["FLOW", "put", "started", "until_said"]
+__all__ = ["FLOW", "put", "started", "until_committed", "until_said"]
 
 FLOW: Final = '''\
 import pathlib
@@ -94,3 +94,10 @@ def until_said(process: subprocess.Popen[str], pattern: str) -> str:
         if match := re.search(pattern, line):
             return match[0]
     raise AssertionError(f"no {pattern!r} in:\n{''.join(lines)}{process.wait(PATIENCE)}")
+
+
+def until_committed(process: subprocess.Popen[str], checkpoint: Path) -> None:
+    """Wait until a stream that has just been started has committed once."""
+    until_said(process, "starts, with ")
+    while not (checkpoint / "dataflow" / "publishing.json").exists():
+        assert process.poll() is None
