@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARRIVAL",
+    "TOO_FAR_AHEAD",
     "AdaptiveLateness",
     "Arrival",
     "AtTheEnd",
@@ -86,6 +87,8 @@ def check_estimator(value: object) -> WatermarkEstimator:
 
 
 _DURATIONS: Final = (Duration, datetime.timedelta, np.timedelta64, int, float, str)
+TOO_FAR_AHEAD: Final = "elements_too_far_ahead"
+"""The counter of the elements of a source that do not move its watermark, because of `max_ahead`."""
 _AHEAD_HINT: Final = "pass a duration such as '1 day', or leave `max_ahead` out"
 
 

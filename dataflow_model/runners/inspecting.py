@@ -12,8 +12,9 @@ from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.runners.largest_keys import largest_keys
 from dataflow_model.runners.local.run_file import HOST, RunFile
 from dataflow_model.runners.options import checkpoint_path, trusts
-from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint, common_part
+from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
+from dataflow_model.runners.sharded.checkpoint.parts import common_part
 from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, is_drained, pending_signals, signal_of
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.checkpoint.trust import check_trust

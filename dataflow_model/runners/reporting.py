@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.engine.machine import KeyedMachine
 
 __all__ = ["CountedAhead", "Measured", "all_counters", "make_report", "state_sizes"]
 
@@ -34,7 +33,11 @@ _DROPPED: Final = "dropped_"
 _NOTHING: Final = Readings()
 
 
-def state_sizes(machines: Mapping[str, KeyedMachine]) -> dict[str, tuple[int, int]]:
+class _Machine(Protocol):
+    def state_size(self) -> tuple[int, int] | None: ...
+
+
+def state_sizes(machines: Mapping[str, _Machine]) -> dict[str, tuple[int, int]]:
     """Return the entries and bytes of each machine's state by label, for machines with keyed state."""
     sizes = {label: machine.state_size() for label, machine in machines.items()}
     return {label: size for label, size in sizes.items() if size is not None}

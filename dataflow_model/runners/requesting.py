@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SinkError
 from dataflow_model.runners.inspecting import record_of, who_is_running
 from dataflow_model.runners.options import checkpoint_path
-from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.checkpoint.durable import writing
 from dataflow_model.runners.sharded.checkpoint.file_systems import mount_of
+from dataflow_model.runners.sharded.checkpoint.parts import common_part
 from dataflow_model.runners.sharded.checkpoint.requests import (
     check_written,
     is_drained,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from dataflow_model.errors import LOG
 from dataflow_model.plan.nodes import Read, Write
 from dataflow_model.plan.runner import RunnerState, is_observed
-from dataflow_model.plan.watermarks import max_ahead_of
-from dataflow_model.runners.engine.observing import TOO_FAR_AHEAD
+from dataflow_model.plan.watermarks import TOO_FAR_AHEAD, max_ahead_of
 from dataflow_model.runners.silent_sources import SilentSources
 from dataflow_model.time import duration_text, format_instant
 

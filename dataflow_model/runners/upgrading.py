@@ -10,7 +10,7 @@ from dataflow_model.errors import InvalidType
 from dataflow_model.runners.local.run_file import HOST
 from dataflow_model.runners.local.stopped import StoppedLocalRun
 from dataflow_model.runners.options import checkpoint_path, trusts
-from dataflow_model.runners.sharded.checkpoint.directory import common_part
+from dataflow_model.runners.sharded.checkpoint.parts import common_part
 from dataflow_model.runners.sharded.checkpoint.trust import check_trust
 from dataflow_model.runners.sharded.upgrade.carrying import carry_over
 

@@ -10,8 +10,10 @@ from dataflow_model.errors import InvalidArgument, InvalidType, UserCodeError, e
 from dataflow_model.plan.combine import CombineFn
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.typevars import ResultT
+from dataflow_model.transforms.grouped import add_grouping
 from dataflow_model.transforms.output_tags import check_dead_letters
 from dataflow_model.transforms.pcollection import PCollection
+from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.windowing import WindowFn
 
 if TYPE_CHECKING:
@@ -165,12 +167,20 @@ class _Shares(CombineFn[tuple[int, int], tuple[int, int], tuple[int, int]]):
         return accumulator[0] - element[0], accumulator[1] - element[1]
 
 
-def _one(_: Any) -> tuple[int, int]:
-    return 1, 0
+def _one(_: Any) -> tuple[None, tuple[int, int]]:
+    return None, (1, 0)
 
 
-def _one_failed(_: Any) -> tuple[int, int]:
-    return 0, 1
+def _one_failed(_: Any) -> tuple[None, tuple[int, int]]:
+    return None, (0, 1)
+
+
+class _Share(PTransform[PCollection[Any], PCollection[Any]]):
+    """Combine the counts of a window, all with the key `None`."""
+
+    def expand(self, pcoll: PCollection[Any], /) -> PCollection[Any]:
+        shares: PCollection[Any] = add_grouping(pcoll, _Shares(), tuple[int, int], has_one_key=True)
+        return shares
 
 
 @attrs.frozen
@@ -180,15 +190,15 @@ class _Limit:
     label: str
     threshold: float
 
-    def __call__(self, counts: tuple[int, int], window: Any) -> tuple[int, int]:
-        total, failed = counts
+    def __call__(self, pair: tuple[None, tuple[int, int]], window: Any) -> tuple[None, tuple[int, int]]:
+        _, (total, failed) = pair
         if failed > self.threshold * total:
             raise UserCodeError(
                 f"{failed} of {total} elements of {self.label!r} in {window!r} are dead letters, more than the "
                 f"threshold={self.threshold!r} of them",
                 hint="look at the errors in the dead letters of a run with threshold=1, or raise the threshold",
             )
-        return counts
+        return pair
 
 
 def limit(pcoll: PCollection[Any], bad: PCollection[DeadLetter], how: DeadLetters) -> None:
@@ -198,12 +208,11 @@ def limit(pcoll: PCollection[Any], bad: PCollection[DeadLetter], how: DeadLetter
     on micro-batches.
     """
     from dataflow_model.transforms.elementwise import Map
-    from dataflow_model.transforms.grouping import CombineGlobally
     from dataflow_model.transforms.reshaping import Flatten
     from dataflow_model.transforms.windows import Window
     from dataflow_model.triggers import DefaultTrigger
 
     once = Window.trigger(DefaultTrigger()) if how.windowing is None else Window.into(how.windowing)
     counted = (pcoll | "Each" >> Map(_one), bad | "Failed" >> Map(_one_failed)) | "Counted" >> Flatten()
-    shares = counted | "Once" >> once | "Share" >> CombineGlobally(_Shares())
+    shares = counted | "Once" >> once | "Share" >> _Share()
     _ = shares | "Threshold" >> Map(_Limit(pcoll.pipeline.scope, how.threshold))

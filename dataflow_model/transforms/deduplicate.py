@@ -15,8 +15,8 @@ from dataflow_model.plan.typevars import ElementT_contra
 from dataflow_model.transforms import typehints
 from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.elementwise import Map
-from dataflow_model.transforms.output_tags import check_dropped
-from dataflow_model.transforms.pardo import ParDo, with_further
+from dataflow_model.transforms.output_tags import check_dropped, with_further
+from dataflow_model.transforms.pardo import ParDo
 from dataflow_model.transforms.ptransform import KeepsElements
 
 if TYPE_CHECKING:

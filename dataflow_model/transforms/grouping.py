@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, overload
 
 from dataflow_model.arguments import calls_explained
-from dataflow_model.plan import nodes
 from dataflow_model.plan.combine import GroupFn
 from dataflow_model.plan.typevars import ElementT, InputT, InputT_contra, KeyT, OutputT, OutputT_co, ValueT
 from dataflow_model.transforms import typehints
@@ -14,10 +13,10 @@ from dataflow_model.transforms.code_names import code_name
 from dataflow_model.transforms.dead_letters import WithDeadLetters
 from dataflow_model.transforms.dropped import restored, value_alone
 from dataflow_model.transforms.elementwise import Map
+from dataflow_model.transforms.grouped import add_grouping, check_pairs_to_combine
 from dataflow_model.transforms.hot_keys import checked_fanout, combine_in_parts
 from dataflow_model.transforms.output_tags import check_dead_letters, check_dropped
 from dataflow_model.transforms.pairs import Values
-from dataflow_model.transforms.pardo import with_further
 from dataflow_model.transforms.pcollection import PCollection
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.refusals import accepted
@@ -94,7 +93,7 @@ class GroupByKey(PTransform):
         """Add the node."""
         _, value = typehints.pair_types(pcoll.element_type)
         values: Any = list[value]  # type: ignore[valid-type] # built at run time
-        grouped: PCollection[tuple[KeyT, list[ValueT]]] = _group(
+        grouped: PCollection[tuple[KeyT, list[ValueT]]] = add_grouping(
             pcoll, GroupFn(self._inputs), values, dropped=self._dropped
         )
         return grouped
@@ -328,7 +327,7 @@ class CombinePerKey(_Combining, Generic[InputT, OutputT]):
     def expand(self, pcoll: PCollection[tuple[KeyT, InputT]], /) -> PCollection[tuple[KeyT, OutputT]]:
         """Add the node."""
         if self._dead_letters is not None:
-            _check_input(pcoll, self.fn)
+            check_pairs_to_combine(pcoll, self.fn)
             kept, refused = accepted(pcoll, self.fn, _value_of_pair, self._dead_letters)
             both: PCollection[tuple[KeyT, OutputT]] = self._with_refused(
                 self._but(_dead_letters=None).expand(kept), refused
@@ -337,11 +336,11 @@ class CombinePerKey(_Combining, Generic[InputT, OutputT]):
         _, value = typehints.pair_types(pcoll.element_type)
         output = typehints.combined_type(self.fn, value)
         if self._fanout is None:
-            grouped: PCollection[tuple[KeyT, OutputT]] = _group(
+            grouped: PCollection[tuple[KeyT, OutputT]] = add_grouping(
                 pcoll, self.fn, output, has_one_key=self._has_one_key, dropped=self._dropped
             )
             return grouped
-        _check_input(pcoll, self.fn)
+        check_pairs_to_combine(pcoll, self.fn)
         combined: PCollection[tuple[KeyT, OutputT]] = combine_in_parts(
             pcoll, self.fn, self._fanout, output, has_one_key=self._has_one_key, dropped=self._dropped
         )
@@ -497,35 +496,3 @@ def _value_of_pair(pair: Any) -> Any:
 
 def _with_no_key(element: Any) -> tuple[None, Any]:
     return None, element
-
-
-def _group(
-    pcoll: PCollection,
-    combine: CombineFn[Any, Any, Any],
-    value_type: Any,
-    *,
-    has_one_key: bool = False,
-    dropped: str | None,
-) -> Any:
-    """Add a grouping, and return its output; with a tag for dropped elements, a pair with these."""
-    pipeline = pcoll.pipeline
-    _check_input(pcoll, combine)
-    key, _ = typehints.pair_types(pcoll.element_type)
-    node = nodes.GroupByKeyAndWindow(
-        label=pipeline.scope,
-        input=pcoll.ref,
-        strategy=pcoll.strategy,
-        combine=combine,
-        has_one_key=has_one_key,
-        dropped=dropped,
-    )
-    pairs = typehints.tuple_of(key, value_type)
-    after = pcoll.strategy.after_grouping(pipeline.scope)
-    outputs = pipeline.add(node, strategy=after, element_types={nodes.MAIN: pairs})
-    return with_further(outputs[nodes.MAIN], [outputs[tag] for tag in filter(None, [dropped])])
-
-
-def _check_input(pcoll: PCollection, combine: CombineFn[Any, Any, Any]) -> None:
-    label = pcoll.pipeline.scope
-    typehints.check_pairs(pcoll.element_type, label)
-    typehints.check_combiner_input(combine, typehints.pair_types(pcoll.element_type)[1], label)

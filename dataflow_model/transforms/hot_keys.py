@@ -22,7 +22,7 @@ from dataflow_model.transforms import typehints
 from dataflow_model.transforms.dropped import restored
 from dataflow_model.transforms.element_bytes import element_bytes
 from dataflow_model.transforms.elementwise import Map
-from dataflow_model.transforms.pardo import with_further
+from dataflow_model.transforms.output_tags import with_further
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.triggers import AfterAny, Repeatedly, TimeDomain
 from dataflow_model.triggers.delays import Deadline

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.plan import nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
-__all__ = ["check_dead_letters", "check_dropped"]
+__all__ = ["check_dead_letters", "check_dropped", "with_further"]
 
 
 def check_dead_letters(tag: object, others: Collection[str] = ()) -> None:
@@ -31,6 +31,13 @@ def check_dropped(tag: object, others: Collection[str] = ()) -> None:
         InvalidType: for a tag that is not text.
     """
     _check(tag, others, "dropped elements", ".with_dropped_output('too late')")
+
+
+def with_further(result: Any, further: Iterable[Any]) -> Any:
+    """Return a result as users get it after calls that add an output: a pair of the result before, and the output."""
+    for output in further:
+        result = result, output
+    return result
 
 
 def _check(tag: object, others: Collection[str], content: str, example: str) -> None:

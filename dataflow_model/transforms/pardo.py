@@ -34,14 +34,7 @@ if TYPE_CHECKING:
     from dataflow_model.time import DurationLike
     from dataflow_model.windowing import WindowFn
 
-__all__ = ["ParDo", "checked_function", "checked_horizon", "with_further"]
-
-
-def with_further(result: Any, further: Iterable[Any]) -> Any:
-    """Return a result as users get it after calls that add an output: a pair of the result before, and the output."""
-    for output in further:
-        result = result, output
-    return result
+__all__ = ["ParDo", "checked_function", "checked_horizon"]
 
 
 def checked_horizon(value: DurationLike) -> Duration:

@@ -20,8 +20,8 @@ from dataflow_model.transforms.pcollection import PBegin, PCollection
 from dataflow_model.transforms.pipeline import Pipeline
 from dataflow_model.transforms.ptransform import PTransform
 from dataflow_model.transforms.reshaping import Flatten
+from dataflow_model.transforms.topology_boxes import boxes_and_lines
 from dataflow_model.transforms.topology_checks import in_order, produced_streams
-from dataflow_model.transforms.topology_drawing import boxes_and_lines
 from dataflow_model.transforms.topology_svg import Drawing, drawn
 from dataflow_model.transforms.windows import Window
 from dataflow_model.windowing import GlobalWindows

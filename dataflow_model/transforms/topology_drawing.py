@@ -1,4 +1,4 @@
-"""A topology as a graph to draw: a box for each part and a line for each stream; and as Mermaid text."""
+"""A graph to draw: boxes and lines, and both as Mermaid text."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from dataflow_model.transforms.topology_checks import makers, takers
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.transforms.topology import Topology
-
-__all__ = ["SHAPES", "Box", "Kind", "Line", "boxes_and_lines", "mermaid", "unquoted"]
+__all__ = ["SHAPES", "Box", "Kind", "Line", "mermaid", "unquoted"]
 
 
 class Kind(enum.Enum):
@@ -54,26 +50,6 @@ SHAPES: Final = {
 }
 """What surrounds the text of a box in Mermaid."""
 _CODES: Final = (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"))
-
-
-def boxes_and_lines(topology: Topology) -> tuple[list[Box], list[Line]]:
-    """Return the parts of a topology, injectors first and sinks last, and its streams.
-
-    A stream that no part reads ends in a box of its own.
-    """
-    boxes = [Box(part.label, Kind.INJECTOR) for part in topology.injected]
-    boxes += [Box(part.label, Kind.COMPUTATION) for part in topology.added]
-    boxes += [Box(part.label, Kind.SINK) for part in topology.sunk]
-    places = {box.label: place for place, box in enumerate(boxes)}
-    taken = takers(topology)
-    lines = []
-    for stream, labels in makers(topology).items():
-        ends = [places[label] for label in taken.get(stream, ())]
-        if not ends:
-            ends = [len(boxes)]
-            boxes.append(Box(Kind.NOBODY.value, Kind.NOBODY))
-        lines += [Line(places[label], end, stream) for label in labels for end in ends]
-    return boxes, lines
 
 
 def mermaid(boxes: Sequence[Box], lines: Sequence[Line]) -> str:

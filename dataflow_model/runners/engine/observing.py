@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.rows import rows_of, values_of
-from dataflow_model.plan.watermarks import ARRIVAL, AdaptiveLateness, Explicit, max_ahead_of
+from dataflow_model.plan.watermarks import ARRIVAL, TOO_FAR_AHEAD, AdaptiveLateness, Explicit, max_ahead_of
 from dataflow_model.runners.engine.uniform import uniform
 from dataflow_model.runners.engine.user_code import user_error
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FILES_SKIPPED",
     "ROWS_LOST",
-    "TOO_FAR_AHEAD",
     "WHOLE",
     "GoodRows",
     "NamedRows",
@@ -39,8 +38,6 @@ __all__ = [
 
 WHOLE: Final = ""
 """The watermark origin of a source that has only one."""
-TOO_FAR_AHEAD: Final = "elements_too_far_ahead"
-"""The counter of the elements of a source that do not move its watermark, because of `max_ahead`."""
 FILES_SKIPPED: Final = "files_skipped"
 """The counter of files that disappeared before any of their rows was read."""
 ROWS_LOST: Final = "rows_lost"

@@ -10,7 +10,7 @@ import attrs
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.local.lock import who_holds
 from dataflow_model.runners.local.run_file import HOST, RunFile
-from dataflow_model.runners.sharded.checkpoint.directory import common_part
+from dataflow_model.runners.sharded.checkpoint.parts import common_part
 from dataflow_model.runners.sharded.checkpoint.publication import check_committed
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.progress import read_progress

@@ -7,7 +7,7 @@ import hashlib
 import pathlib
 import sys
 import sysconfig
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -29,10 +29,24 @@ if TYPE_CHECKING:
     from dataflow_model.plan.nodes import Node, SideInput
     from dataflow_model.plan.sources import ColumnSource
     from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.sharded.upgrade.seed import Seed
+    from dataflow_model.runners.engine.shard import StageShard
+    from dataflow_model.runners.sharded.state.log import Delta
+    from dataflow_model.runners.sharded.state.meta import ShardMeta
     from dataflow_model.values import Window
 
 __all__ = ["PackedProgram", "Program"]
+
+
+class Seed(Protocol):
+    """The initial state of a run that was upgraded from an older one."""
+
+    def of_shard(self, program: Program, stage: StageShard, index: int) -> Delta:
+        """Return the initial state of a shard."""
+        ...
+
+    def of_sources(self, program: Program) -> ShardMeta:
+        """Return what is initially known of the sources."""
+        ...
 
 
 @attrs.frozen(eq=False, slots=False)  # cached properties need a dict

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dataflow_model.errors import StateCorruption
-from dataflow_model.runners.sharded.checkpoint.directory import common_part
+from dataflow_model.runners.sharded.checkpoint.parts import common_part
 from dataflow_model.runners.sharded.checkpoint.publication import half_published
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard

@@ -12,7 +12,7 @@ from dataflow_model.plan.fingerprint import added_sources, differences
 from dataflow_model.plan.lifting import lift_by_elements
 from dataflow_model.plan.nodes import GroupByKeyAndWindow
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, make_folder
-from dataflow_model.runners.sharded.checkpoint.parts import check_present
+from dataflow_model.runners.sharded.checkpoint.parts import check_present, common_part
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import check_written, expect_requests, is_drained
 from dataflow_model.runners.sharded.feed.offsets import begin
@@ -32,11 +32,6 @@ __all__ = ["Checkpoint", "common_part"]
 _HOSTS: Final = {"spark": "SparkRunner", "local": "LocalRunner"}
 _NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
 """The contents of a Spark checkpoint; without the common part next to them, it belongs to another query."""
-
-
-def common_part(checkpoint: pathlib.Path) -> pathlib.Path:
-    """Return the part of a checkpoint that is the same for all hosts."""
-    return checkpoint / "dataflow"
 
 
 def _has_started(checkpoint: pathlib.Path) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "as_document",
     "as_part",
     "check_present",
+    "common_part",
     "from_document",
     "from_part",
     "read_document",
@@ -51,6 +52,11 @@ WRITTEN_ONCE: Final = ("source_columns", "inputs", "ahead", SINK_COLUMNS)
 _PART: Final = "part"
 _ENDINGS: Final = (".pickle", ".arrow", ".json")
 """How the names of parts end; those of incomplete files end differently."""
+
+
+def common_part(checkpoint: pathlib.Path) -> pathlib.Path:
+    """Return the part of a checkpoint that is the same for all hosts."""
+    return checkpoint / "dataflow"
 
 
 def write_part(directory: str | pathlib.Path, name: str, value: Any, *, sync: bool = False) -> None:

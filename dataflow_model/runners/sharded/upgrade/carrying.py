@@ -15,10 +15,9 @@ from dataflow_model.runners.engine.resharding import count_keys
 from dataflow_model.runners.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint.ahead import AHEAD
 from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
-from dataflow_model.runners.sharded.checkpoint.directory import common_part
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
-from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, check_present, written_once
+from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, check_present, common_part, written_once
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import (
     check_signals,
