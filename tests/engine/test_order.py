@@ -12,11 +12,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataflow_model.runners.engine.core.operations import AT, BEFORE, ELEMENT, WATERMARK
 from dataflow_model.runners.engine.order import (
-    AT,
-    BEFORE,
-    ELEMENT,
-    WATERMARK,
     Emissions,
     Order,
     at_instant,

@@ -34,6 +34,7 @@ import attrs
 import numpy as np
 
 from dataflow_model.plan.natural_order import natural, original
+from dataflow_model.runners.engine.core.operations import ELEMENT, WATERMARK
 from dataflow_model.runners.engine.lanes import array_of
 from dataflow_model.runners.engine.order_lanes import OrderLane
 from dataflow_model.values import encode_window
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from dataflow_model.values import Window
 
 __all__ = [
-    "AT",
-    "BEFORE",
-    "ELEMENT",
-    "WATERMARK",
     "At",
     "Cause",
     "Emissions",
@@ -92,8 +89,6 @@ Order = NewType("Order", tuple[Any, ...])
 Cause = NewType("Cause", tuple[Any, ...])
 """The position of a timer among those of one phase of an instant."""
 
-BEFORE, ELEMENT, WATERMARK, AT = range(4)
-"""The phases of an instant."""
 _PASSED: Final = -1
 """In place of an output's number: the element itself, which passes a stage unchanged."""
 _JOINED: Final = -2

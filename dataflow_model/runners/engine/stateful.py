@@ -17,11 +17,12 @@ from dataflow_model.plan.dofn import BoundedLatenessFn
 from dataflow_model.plan.dropped import DropReason
 from dataflow_model.runners.engine.by_key import run_by_key
 from dataflow_model.runners.engine.core.calls import ElementLoop
+from dataflow_model.runners.engine.core.operations import AT, BEFORE, WATERMARK
 from dataflow_model.runners.engine.dropping import Drops
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.lanes import Intervals
-from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, deadline_of, timer_cause
+from dataflow_model.runners.engine.order import by_window, deadline_of, timer_cause
 from dataflow_model.runners.engine.stateful_calls import UserCalls
 from dataflow_model.runners.engine.stateful_cells import Arrived, CellStore, OpenCell, OpenWindow, StateCell
 from dataflow_model.runners.engine.user_code import user_error

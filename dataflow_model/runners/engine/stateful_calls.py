@@ -80,7 +80,8 @@ class Call(CurrentCall):
     @property
     def window(self) -> Window:
         """The window."""
-        return self.cell.window.window
+        window: Window = self.cell.window.window
+        return window
 
     @property
     def key(self) -> Any:

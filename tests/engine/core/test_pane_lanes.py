@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow_model.runners.engine.bundle import Bundle, Update, firings, retracted
-from dataflow_model.runners.engine.core.operations import INTERVAL_KIND, PANE_LATE, PANE_ON_TIME
+from dataflow_model.runners.engine.core.operations import ELEMENT, INTERVAL_KIND, PANE_LATE, PANE_ON_TIME, WATERMARK
 from dataflow_model.runners.engine.core.pane_lanes import PaneInfos, PaneOrders, PaneUpdates
 from dataflow_model.runners.engine.core.panes import EmittedPanes
 from dataflow_model.runners.engine.lanes import Integers, Intervals
 from dataflow_model.runners.engine.matching import matched
 from dataflow_model.runners.engine.order import (
-    ELEMENT,
-    WATERMARK,
     Order,
     numbered_by_cause,
     of_rows,

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.plan.nodes import MAIN
 from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior
 from dataflow_model.runners.engine.by_key import run_by_key
+from dataflow_model.runners.engine.core.operations import AT, BEFORE, WATERMARK
 from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
 from dataflow_model.runners.engine.keyed import StoreMachine
 from dataflow_model.runners.engine.lifetimes import Lifetime
-from dataflow_model.runners.engine.order import AT, BEFORE, WATERMARK, by_window, timer_cause
+from dataflow_model.runners.engine.order import by_window, timer_cause
 from dataflow_model.runners.engine.stateful_cells import expiry_of
 from dataflow_model.runners.engine.uncombining import subtracting
 from dataflow_model.runners.engine.user_code import at_window

@@ -212,7 +212,7 @@ def _cells_of(
         _standing_of(core, by_slot(cells.standing)),
         strict=True,
     )
-    users = core.machine.trees.users
+    users = core.users
     kept: Mapping[int, TreeState] = {} if users is None else users.states
     histories: Mapping[int, tuple[PaneInfo, ...]] = {} if users is None else users.histories
     for slot, key, start, end, kind, flags, *numbers, bits, counters, deadlines, accumulator, standing in columns:
@@ -322,9 +322,9 @@ def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyStat
         np.asarray(of)[places_in_rows(rows, cells.width, width)] = np.array(numbers, np.int64).reshape(len(rows), width)
     for slot, memory in zip(slots, memories, strict=True):
         machine.trees.memory.update({(slot, place): remembered for place, remembered in memory.items()})
-    if machine.trees.users is not None:
+    if core.users is not None:
         for slot, state, cell in zip(slots, kept, restored, strict=True):
-            machine.trees.users.restore(slot, state, cell.history)
+            core.users.restore(slot, state, cell.history)
     standing = _restore_standing(core, slots, restored)
     core.restore_values({slot: cell.accumulator for slot, cell in zip(slots, restored, strict=True)}, standing)
     machine.restore_all(array("q", slots))

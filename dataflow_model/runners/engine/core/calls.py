@@ -5,7 +5,7 @@ What happens seldom is left to the machine and to its `UserCalls`: opening state
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from dataflow_model.values import as_pair
 
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
     from dataflow_model.metrics.collecting import KeyTimes
     from dataflow_model.plan.state_journal import StateJournal
-    from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.stateful_cells import OpenCell, OpenWindow
     from dataflow_model.time import EventTime, ProcessingTime
     from dataflow_model.values import PaneInfo
 
 __all__ = ["CurrentCall", "ElementCalls", "ElementLoop"]
 
+OpenCell: TypeAlias = Any
+"""The state of a key and window, whose class is outside of this room."""
+OpenWindow: TypeAlias = Any
+"""A window with its cells; likewise."""
 _PAIR: Final = 2
 _NOTHING: Final = ()
 _PLAIN: Final = frozenset({int, str})
@@ -162,6 +164,19 @@ class ElementCalls:
             self.outcomes.fail(error, value, journal)
 
 
+class _Elements(Protocol):
+    """The columns of a bundle."""
+
+    @property
+    def values(self) -> Sequence[Any]: ...
+    @property
+    def times(self) -> Sequence[int]: ...
+    @property
+    def panes(self) -> Sequence[PaneInfo]: ...
+    @property
+    def produced(self) -> Sequence[int]: ...
+
+
 class _Machine(Protocol):
     """The machine of a stateful DoFn, for what happens seldom."""
 
@@ -214,7 +229,7 @@ class ElementLoop:
 
     def run(
         self,
-        inbox: Bundle,
+        inbox: _Elements,
         open_windows: Iterable[Sequence[OpenWindow]],
         retractions: Mapping[int, Any],
         reached: int,

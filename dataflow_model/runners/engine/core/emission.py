@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dataflow_model.runners.engine import order
 from dataflow_model.runners.engine.core import cells, operations
 from dataflow_model.runners.engine.core.log import CauseLog, OperationLog, PaneLog, StandingTable
 
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.core.cells import CellTable
     from dataflow_model.runners.engine.core.evaluation import TreeEvaluator
-    from dataflow_model.runners.engine.core.merging import UserMerging
-    from dataflow_model.runners.engine.core.rules import Rules
+    from dataflow_model.runners.engine.core.rules import MergeCallbacks, Rules
     from dataflow_model.runners.engine.core.schedule import Schedule
 
 __all__ = ["Emission"]
@@ -33,7 +31,7 @@ _RETRACTION: Final = operations.PANE_RETRACTION
 _ACCUMULATES: Final = operations.ACCUMULATES
 _CLEARS: Final = operations.CLEARS
 _LOW_LINE: Final = operations.LOW_LINE
-_ELEMENT: Final = order.ELEMENT
+_ELEMENT: Final = operations.ELEMENT
 _PENDING_ON_TIME: Final = cells.PENDING_ON_TIME
 _HAD_ON_TIME: Final = cells.HAD_ON_TIME
 _HAS_CLOSED: Final = cells.HAS_CLOSED
@@ -85,7 +83,7 @@ class Emission:
         self.instant = 0
         self.cleared_by_trigger = 0
         self.keeps: Callable[[int], bool] | None = None
-        self.merging: UserMerging | None = None
+        self.merging: MergeCallbacks | None = None
 
     # Firing --------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.engine.core.cells import CellTable
     from dataflow_model.runners.engine.core.program import TriggerProgram
-    from dataflow_model.runners.engine.core.users import UserTriggers
+    from dataflow_model.runners.engine.core.rules import TriggerCallbacks
 
 __all__ = ["TreeEvaluator"]
 
@@ -95,7 +95,7 @@ class TreeEvaluator:
         users = [place for place in range(self.places) if program.operation[place] == _USER]
         self.user_places: array[int] = array("q", [*users, 0])
         self.user_count = len(users)
-        self.users: UserTriggers | None = None
+        self.users: TriggerCallbacks | None = None
         self.lines = program.lines
         self.clocks_passed: array[int] = column(program.lines)
         self.now: array[int] = column(program.lines)

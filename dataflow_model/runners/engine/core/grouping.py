@@ -18,6 +18,7 @@ from dataflow_model.runners.engine.core.machine import GroupingMachine
 from dataflow_model.runners.engine.core.merging import UserMerging
 from dataflow_model.runners.engine.core.operations import (
     CLOCK_LINE,
+    ELEMENT,
     GLOBAL_KIND,
     INTERVAL_KIND,
 )
@@ -25,7 +26,6 @@ from dataflow_model.runners.engine.core.panes import EmittedPanes
 from dataflow_model.runners.engine.core.program import USER, compile_tree
 from dataflow_model.runners.engine.core.rules import Rules
 from dataflow_model.runners.engine.core.users import UserTriggers
-from dataflow_model.runners.engine.order import ELEMENT
 from dataflow_model.runners.engine.order_lanes import dense_ranks
 from dataflow_model.runners.engine.radix import in_order_of
 from dataflow_model.runners.engine.uncombining import MultisetFn, subtracting
@@ -123,8 +123,9 @@ class CoreGrouping:
         self.row = None if form is None else form.row
         self.kernels = None if form is None else KernelFold(form, self.machine)
         self._values: Sequence[Any] | NDArray[Any] = ()
+        self.users: UserTriggers | None = None
         if USER in self.program.operation:
-            self.machine.trees.users = UserTriggers(self, node.strategy.trigger, node.label)
+            self.machine.trees.users = self.users = UserTriggers(self, node.strategy.trigger, node.label)
         if node.strategy.merges and type(node.strategy.window_fn) is not Sessions:
             self.machine.merging = self.machine.emission.merging = UserMerging(self, node.strategy.window_fn)
         self._several_signals = False

@@ -24,6 +24,7 @@ from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
 from dataflow_model.runners.engine.core.grouping import CoreChunk, CoreGrouping
 from dataflow_model.runners.engine.core.operations import (
     ADD,
+    ELEMENT,
     FIRE,
     GLOBAL_KIND,
     INTERVAL_KIND,
@@ -31,6 +32,7 @@ from dataflow_model.runners.engine.core.operations import (
     PANE_ON_TIME,
     PANE_RETRACTION,
     TAKE_BACK,
+    WATERMARK,
 )
 from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, PaneInfos, PaneOrders, PaneUpdates
 from dataflow_model.runners.engine.core.placing import NOWHERE, placed
@@ -38,7 +40,7 @@ from dataflow_model.runners.engine.dropping import Drops
 from dataflow_model.runners.engine.lanes import Integers, Intervals, array_of, taken
 from dataflow_model.runners.engine.lifetimes import Lifetime
 from dataflow_model.runners.engine.machine import WithoutState
-from dataflow_model.runners.engine.order import ELEMENT, WATERMARK, rising_by_key
+from dataflow_model.runners.engine.order import rising_by_key
 from dataflow_model.runners.engine.order_lanes import DeferredOrders, made_orders
 from dataflow_model.runners.engine.overlapping import parts_of
 from dataflow_model.runners.engine.user_code import at_window, user_error

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.runners.engine import order
 from dataflow_model.runners.engine.core import cells, operations
 from dataflow_model.runners.engine.core.cells import CellTable
 from dataflow_model.runners.engine.core.columns import column, lengthened
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    from dataflow_model.runners.engine.core.merging import UserMerging
     from dataflow_model.runners.engine.core.program import TriggerProgram
-    from dataflow_model.runners.engine.core.rules import Rules
+    from dataflow_model.runners.engine.core.rules import MergeCallbacks, Rules
 
 __all__ = ["GroupingMachine"]
 
@@ -40,10 +38,10 @@ _RETRACTION: Final = operations.DROPPED_RETRACTION
 _MODE: Final = operations.ACCUMULATES | operations.CLEARS
 _LOW_LINE: Final = operations.LOW_LINE
 _CLOCK_LINE: Final = operations.CLOCK_LINE
-_BEFORE: Final = order.BEFORE
-_ELEMENT: Final = order.ELEMENT
-_WATERMARK: Final = order.WATERMARK
-_AT: Final = order.AT
+_BEFORE: Final = operations.BEFORE
+_ELEMENT: Final = operations.ELEMENT
+_WATERMARK: Final = operations.WATERMARK
+_AT: Final = operations.AT
 _PENDING_ON_TIME: Final = cells.PENDING_ON_TIME
 _HAD_ON_TIME: Final = cells.HAD_ON_TIME
 _HAS_CLOSED: Final = cells.HAS_CLOSED
@@ -104,7 +102,7 @@ class GroupingMachine:
         self.reopens = rules.reopens
         self.merges = rules.merges
         self.spans = rules.spans
-        self.merging: UserMerging | None = None
+        self.merging: MergeCallbacks | None = None
         self.watermark = minus_infinity
         self.clock = 0
         for line in range(self.lines):

@@ -7,6 +7,8 @@ from typing import Final
 __all__ = [
     "ACCUMULATES",
     "ADD",
+    "AT",
+    "BEFORE",
     "CLEAR",
     "CLEARS",
     "CLOCK_LINE",
@@ -14,6 +16,7 @@ __all__ = [
     "DROPPED_CLOSED",
     "DROPPED_LATE",
     "DROPPED_RETRACTION",
+    "ELEMENT",
     "EVENT_ELEMENT",
     "EVENT_MERGE",
     "EVENT_RETRACTION",
@@ -39,8 +42,11 @@ __all__ = [
     "RETRACT",
     "SET",
     "TAKE_BACK",
+    "WATERMARK",
 ]
 
+BEFORE, ELEMENT, WATERMARK, AT = range(4)
+"""The phases of an instant, in the total order of events."""
 # Operations on a cell, in the log. Each docstring says what the argument of the operation is.
 ADD: Final = 0
 """The row of the element that is added to the accumulator."""

@@ -282,7 +282,7 @@ def _objects(
 
 def _add_states(core: CoreGrouping, objects: Mapping[int, KeyObjects], cells: Iterable[tuple[int, int, int]]) -> None:
     """Add what users' triggers and conditions keep; `cells` are slots, with the number of the key and of the cell."""
-    users, memory = core.machine.trees.users, core.machine.trees.memory
+    users, memory = core.users, core.machine.trees.memory
     asking = [place for place, operation in enumerate(core.program.operation) if operation == ASK]
     for slot, key, number in cells:
         if users is not None and slot in users.states:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dataflow_model.runners.engine.bundle import Update, UpdateColumns
 from dataflow_model.runners.engine.core.operations import (
+    ELEMENT,
     GLOBAL_KIND,
     PANE_BY_TRIGGER,
     PANE_FIRST,
@@ -20,7 +21,7 @@ from dataflow_model.runners.engine.core.operations import (
     PANE_ON_TIME,
 )
 from dataflow_model.runners.engine.lanes import Lane, joined, taken
-from dataflow_model.runners.engine.order import ELEMENT, timer_cause
+from dataflow_model.runners.engine.order import timer_cause
 from dataflow_model.runners.engine.order_lanes import OrderLane, dense_ranks
 from dataflow_model.values import PaneInfo, PaneTiming, encode_window
 

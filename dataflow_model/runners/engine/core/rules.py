@@ -1,8 +1,8 @@
-"""The rules of one grouping apart from its trigger, in the form for the machine."""
+"""The rules of one grouping apart from its trigger, in the form for the machine, and what it asks users' code."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -15,9 +15,11 @@ from dataflow_model.plan.strategy import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dataflow_model.plan.strategy import WindowingStrategy
 
-__all__ = ["EARLIEST", "END_OF_WINDOW", "LATEST", "Rules"]
+__all__ = ["EARLIEST", "END_OF_WINDOW", "LATEST", "MergeCallbacks", "Rules", "TriggerCallbacks"]
 
 END_OF_WINDOW: Final = 0
 EARLIEST: Final = 1
@@ -73,3 +75,80 @@ class Rules:
             merges=strategy.merges,
             spans=strategy.window_fn.merges_intersecting,
         )
+
+
+class MergeCallbacks(Protocol):
+    """What the machine asks a user's window function that merges.
+
+    Attributes:
+        changed: the cells that the last arrival has made by merging, and that of the arriving window, in order of their
+            windows; empty if it has not merged any.
+    """
+
+    changed: list[int]
+
+    def arrive(self, key: int, bounds: tuple[int, int, int], candidates: int) -> int:
+        """Return the cell of an arriving window after merging it with candidates among the machine's `sources`."""
+        ...
+
+    def is_earlier(self, kind: int, other: int, start: int, end: int) -> bool:
+        """Return whether a window comes before another one with the same bounds, which is of another kind."""
+        ...
+
+
+class TriggerCallbacks(Protocol):
+    """What the evaluator asks and tells users' triggers, each at its place of the tree.
+
+    Attributes:
+        fired_at: the deadline that made a place fire in its last call.
+    """
+
+    fired_at: int
+
+    def set_clocks(self, now: Sequence[int]) -> None:
+        """Set the clocks, by line."""
+        ...
+
+    def run(self, number: int, place: int, slot: int, row: int, event_time: int) -> int:
+        """Show an event to the trigger at a place; return 1 if it fired, plus 2 if it finished, plus the mode."""
+        ...
+
+    def collect(self, place: int, slot: int, clock: bool, until: int) -> bool:
+        """Take the timers of a place that are due out of its cell; return whether there are any."""
+        ...
+
+    def has_timer(self, slot: int, place: int, line: int) -> bool:
+        """Return whether a place, or one below it, has a timer on a line."""
+        ...
+
+    def reset(self, number: int, place: int, slot: int, row: int, event_time: int) -> None:
+        """Let the trigger at a place begin a new turn."""
+        ...
+
+    def merge(self, place: int, target: int, slots: Sequence[int]) -> bool:
+        """Let the trigger at a place build its state for a merged window; return whether it has finished."""
+        ...
+
+    def meet(self, place: int, slot: int, child: int, mode: int) -> None:
+        """Note the mode in which a child of an `AfterAll` has fired."""
+        ...
+
+    def take_met(self, place: int, slot: int) -> int:
+        """Forget the conditions that were met; return the mode of the firing."""
+        ...
+
+    def merge_met(self, place: int, target: int, slots: Sequence[int]) -> None:
+        """Unite the met conditions of several cells."""
+        ...
+
+    def remember(self, slot: int, flags: int, index: int, on_time_index: int) -> None:
+        """Note a pane of a cell."""
+        ...
+
+    def clear(self, place: int, slot: int) -> None:
+        """Forget what a place and all below it have stored, and their timers."""
+        ...
+
+    def forget(self, slot: int) -> None:
+        """Forget a cell."""
+        ...

@@ -309,10 +309,10 @@ def _restore_objects(
         accumulators.update({slots[first + at]: value for at, value in objects.accumulators.items()})
         standing.update({entries[first_entry + at]: value for at, value in objects.standing.items()})
         trees.memory.update({(slots[first + at], of): state for (at, of), state in objects.memory.items()})
-        if trees.users is not None:
+        if core.users is not None:
             for at in objects.states.keys() | objects.histories.keys():
                 state = objects.states.get(at) or TreeState()
-                trees.users.restore(slots[first + at], state, objects.histories.get(at, ()))
+                core.users.restore(slots[first + at], state, objects.histories.get(at, ()))
     if accumulators or standing:
         core.restore_values(accumulators, standing)
 

@@ -8,6 +8,7 @@ from dataflow_model.runners.engine.core.operations import (
     ACCUMULATES,
     CLEARS,
     DONE,
+    ELEMENT,
     EVENT_ELEMENT,
     EVENT_MERGE,
     EVENT_RETRACTION,
@@ -18,7 +19,6 @@ from dataflow_model.runners.engine.core.operations import (
     SET,
 )
 from dataflow_model.runners.engine.core.pane_lanes import info_of_pane
-from dataflow_model.runners.engine.order import ELEMENT
 from dataflow_model.runners.engine.user_code import at_window
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState, TriggerMachine
