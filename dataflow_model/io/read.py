@@ -11,10 +11,11 @@ from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.json_documents import JsonDocumentSource
+from dataflow_model.io.json_source import JsonSource
 from dataflow_model.io.lines_of_rows import LinesOfRows
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_paths
-from dataflow_model.io.text_sources import LINES, CsvSource, JsonSource, TextSource
+from dataflow_model.io.text_sources import LINES, CsvSource, TextSource
 from dataflow_model.plan.typed_rows import TypedRows
 from dataflow_model.plan.typevars import ElementT, ResultT
 from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of

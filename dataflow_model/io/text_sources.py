@@ -17,7 +17,6 @@ from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.csv_parsing import bad_rows, parser, problem_of_row
 from dataflow_model.io.file_identity import FileVersion
 from dataflow_model.io.inference import csv_schema
-from dataflow_model.io.json_source import JsonSource
 from dataflow_model.io.lines_of_rows import LinesOfRows, inferred
 from dataflow_model.io.parsing import parse_rows
 from dataflow_model.io.row_texts import TextFormat, split
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from dataflow_model.io.row_texts import RowTexts
     from dataflow_model.plan.columns import BadRow
 
-__all__ = ["LINES", "CsvSource", "JsonSource", "LinesOfRows", "TextSource"]
+__all__ = ["LINES", "CsvSource", "TextSource"]
 
 LINES: Final = pa.schema({"line": pa.string()})
 """The only column of text files."""

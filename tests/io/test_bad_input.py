@@ -14,8 +14,9 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
 from dataflow_model.io import Collect, ReadJson, ReadParquet
+from dataflow_model.io.json_source import JsonSource
 from dataflow_model.io.parquet_source import ParquetSource
-from dataflow_model.io.text_sources import CsvSource, JsonSource
+from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.plan.columns import decode_columns, instants, split_columns
 from dataflow_model.plan.rows import values_of
 from dataflow_model.plan.watermarks import ARRIVAL

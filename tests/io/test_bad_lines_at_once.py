@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 
 from dataflow_model.io import json_parsing, json_source, parsing
-from dataflow_model.io.text_sources import JsonSource
+from dataflow_model.io.json_source import JsonSource
 
 KINDS = {
     "n": pa.int64(),

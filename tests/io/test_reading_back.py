@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.io.csv_options import CsvOptions
 from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
+from dataflow_model.io.json_source import JsonSource
 from dataflow_model.io.parquet_source import ParquetSource
-from dataflow_model.io.text_sources import CsvSource, JsonSource
+from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.plan.records import Record
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io import ReadCsv, ReadJson, ReadParquet
+from dataflow_model.io.json_source import JsonSource
 from dataflow_model.io.parquet_source import ParquetSource
 from dataflow_model.io.paths import absolute_path
-from dataflow_model.io.text_sources import CsvSource, JsonSource
+from dataflow_model.io.text_sources import CsvSource
 from dataflow_model.plan.dofn import DeadLetter
 from dataflow_model.plan.nodes import Read as ReadNode
 from dataflow_model.plan.watermarks import ARRIVAL, BoundedOutOfOrderness
