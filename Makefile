@@ -18,7 +18,7 @@ SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all test-uncompiled test-versions test-cluster check format bench bench-check docs docs-serve docs-external docs-set-up mutation set-up spark-classes test-docs wheels
+.PHONY: help demo test test-all test-uncompiled test-versions test-cluster check format bench bench-check docs docs-serve docs-external docs-set-up mutation set-up spark-classes sizes test-docs wheels
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ bench-check: set-up ## measure, and fail if a ratio is worse by a quarter than i
 
 mutation: set-up ## mutate the trigger evaluator in a thousand ways and count the mutants that tests catch (some hours)
 	@$(VENV)/python scripts/mutation.py $(ARGS)
+
+sizes: ## print the lines of code of each room of the package
+	@$(or $(PYTHON),python3) scripts/sizes.py
 
 test-docs: set-up ## run the code of the pages and follow their links, without building the site
 	@$(VENV)/python -m pytest tests/repository/test_documents.py tests/repository/test_api_pages.py -m "not slow" $(TWO) $(ARGS)

@@ -26,7 +26,7 @@ from benchmarks.cost_of_shards import SHARDS, growth, shards_table
 from benchmarks.cost_of_shards import measured as measured_shards
 from benchmarks.fitting import fit
 from dataflow_model.runners.engine.core.build import CoreBuild, build_of_core
-from dataflow_model.runners.engine.garbage import collecting_rarely
+from dataflow_model.runners.engine.functions.garbage import collecting_rarely
 from dataflow_model.runners.local.streaming import Options, opened_stream
 
 if TYPE_CHECKING:

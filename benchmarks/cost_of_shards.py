@@ -21,25 +21,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.commits.publishing import Publisher
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
-from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.pending import write_pending
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import Publisher
-from dataflow_model.runners.sharded.tallies import counting
-from dataflow_model.runners.sharded.task import ProcessCache, Task
-from dataflow_model.runners.sharded.work import plan_work, read_work
-from dataflow_model.testing.micro_batches import MemoryStore
+from dataflow_model.runners.sharded.outputs.pending import write_pending
+from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
+from dataflow_model.runners.sharded.stages.tallies import counting
+from dataflow_model.runners.sharded.stages.work import plan_work, read_work
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
+from dataflow_model.testing.proving.micro_batches import MemoryStore
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from dataflow_model.runners.sharded.feed.offsets import Offset
-    from dataflow_model.runners.sharded.rows import Row
+    from dataflow_model.runners.sharded.tasks.rows import Row
 
 __all__ = ["SHARDS", "Cost", "build", "growth", "measured", "shards_table", "write_files"]
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 import dataflow_model as dm
 from dataflow_model.demo import flights, flights_file
-from dataflow_model.runners.spark.worker_python import quick_python
+from dataflow_model.runners.spark.deployment.worker_python import quick_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

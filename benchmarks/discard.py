@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.plan.sinks import Sink, SinkWriter
+from dataflow_model.plan.endpoints.sinks import Sink, SinkWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 __all__ = ["Discard"]
 

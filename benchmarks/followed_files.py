@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.bound import bound_plan
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.state.shard import ShardState
-from dataflow_model.runners.sharded.task import Task
-from dataflow_model.testing.micro_batches import MicroBatches, Schedule
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.shard_state import ShardState
+from dataflow_model.runners.sharded.tasks.task import Task
+from dataflow_model.testing.proving.micro_batches import MicroBatches, Schedule
 from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:

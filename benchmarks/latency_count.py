@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
     from pathlib import Path
 
-    from dataflow_model.plan.runner import Runner
+    from dataflow_model.plan.logical.runner import Runner
 
 __all__ = ["CountingProcess", "count_by_us"]
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import dataflow_model as dm
 from benchmarks.memory import resident
 from dataflow_model.runners.local.streaming import Options, opened_stream
-from dataflow_model.runners.options import state_memory
+from dataflow_model.runners.runs.options import state_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

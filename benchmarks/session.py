@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataflow_model.runners.spark.worker_python import quick_python
+from dataflow_model.runners.spark.deployment.worker_python import quick_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ import attrs
 import numpy as np
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.sources import ColumnSource
-from dataflow_model.runners.engine.observing import NamedRows, Observer
-from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
+from dataflow_model.plan.endpoints.sources import ColumnSource
+from dataflow_model.plan.logical.nodes import Read
+from dataflow_model.runners.engine.sources.observing import NamedRows, Observer
+from dataflow_model.runners.engine.sources.timeline import Awaited, ReplayProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

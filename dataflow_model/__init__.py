@@ -31,14 +31,9 @@ from dataflow_model.errors import (
     UserCodeError,
     WorkerLost,
 )
-from dataflow_model.plan.combine import CombineFn
-from dataflow_model.plan.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
-from dataflow_model.plan.dropped import Dropped, DropReason
-from dataflow_model.plan.imports import explain_imports as _explain_imports
-from dataflow_model.plan.oldest_file import OldestFile
-from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.spellings import unknown as _unknown
-from dataflow_model.plan.state import (
+from dataflow_model.plan.functions.combine import CombineFn
+from dataflow_model.plan.functions.dofn import DeadLetter, DoFn, TaggedOutput, TimestampedValue
+from dataflow_model.plan.functions.state import (
     BagStateSpec,
     CombiningStateSpec,
     MapStateSpec,
@@ -49,7 +44,7 @@ from dataflow_model.plan.state import (
     WatermarkSpec,
     on_timer,
 )
-from dataflow_model.plan.state_handles import (
+from dataflow_model.plan.functions.state_handles import (
     BagState,
     CombiningState,
     MapState,
@@ -59,7 +54,9 @@ from dataflow_model.plan.state_handles import (
     Watermark,
     WatermarkHold,
 )
-from dataflow_model.plan.strategy import (
+from dataflow_model.plan.logical.dropped import Dropped, DropReason
+from dataflow_model.plan.logical.runner import RunnerState
+from dataflow_model.plan.logical.strategy import (
     AccumulationMode,
     ClosingBehavior,
     LateData,
@@ -67,7 +64,9 @@ from dataflow_model.plan.strategy import (
     TimestampCombiner,
     WindowingStrategy,
 )
-from dataflow_model.plan.watermarks import (
+from dataflow_model.plan.names.imports import explain_imports as _explain_imports
+from dataflow_model.plan.names.spellings import unknown as _unknown
+from dataflow_model.plan.watermarks.estimators import (
     ARRIVAL,
     AdaptiveLateness,
     BoundedOutOfOrderness,
@@ -75,6 +74,7 @@ from dataflow_model.plan.watermarks import (
     Monotonic,
     WallTime,
 )
+from dataflow_model.plan.watermarks.oldest_file import OldestFile
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -85,39 +85,39 @@ from dataflow_model.time import (
     event_time,
     processing_time,
 )
-from dataflow_model.transforms.approximate import ApproximateQuantiles, ApproximateUnique
-from dataflow_model.transforms.batches import BatchElements, GroupIntoBatches
-from dataflow_model.transforms.cogroup import CoGroupByKey
-from dataflow_model.transforms.collectors import Distinct, ToDict, ToList, Top, ToSet
-from dataflow_model.transforms.combine_values import CombineValues
-from dataflow_model.transforms.combiner_forms import Combiner
-from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
-from dataflow_model.transforms.composite_functions import ptransform_fn
-from dataflow_model.transforms.computations import Computation, ComputationState
-from dataflow_model.transforms.dead_letters import WithDeadLetters
-from dataflow_model.transforms.deduplicate import Deduplicate
-from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
-from dataflow_model.transforms.endpoints import Create, Read, Write
-from dataflow_model.transforms.group_by import GroupBy
-from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
-from dataflow_model.transforms.injectors import FileInjector, Injector
-from dataflow_model.transforms.joins import Join
-from dataflow_model.transforms.latest import Latest
-from dataflow_model.transforms.pairs import Keys, KvSwap, Values, WithKeys
-from dataflow_model.transforms.pardo import ParDo
-from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
-from dataflow_model.transforms.pipeline import Pipeline
-from dataflow_model.transforms.pipeline import set_default_runner as _set_default_runner
-from dataflow_model.transforms.ptransform import PTransform
-from dataflow_model.transforms.reshaping import Flatten, Partition, Reshuffle
-from dataflow_model.transforms.sampling import Sample
-from dataflow_model.transforms.side_inputs import AsDict, AsIter, AsList, AsSingleton
-from dataflow_model.transforms.stream_records import Coder, FiredTimer, PickleCoder, StreamRecord
-from dataflow_model.transforms.timestamps import WithTimestamps
-from dataflow_model.transforms.together import Together
-from dataflow_model.transforms.topology import Topology
-from dataflow_model.transforms.watching import LogElements, Tee
-from dataflow_model.transforms.windows import Window, WindowInto
+from dataflow_model.transforms.elementwise.dead_letters import WithDeadLetters
+from dataflow_model.transforms.elementwise.maps import Filter, FlatMap, FlatMapTuple, Map, MapTuple
+from dataflow_model.transforms.elementwise.pairs import Keys, KvSwap, Values, WithKeys
+from dataflow_model.transforms.elementwise.pardo import ParDo
+from dataflow_model.transforms.elementwise.reshaping import Flatten, Partition, Reshuffle
+from dataflow_model.transforms.elementwise.side_inputs import AsDict, AsIter, AsList, AsSingleton
+from dataflow_model.transforms.elementwise.timestamps import WithTimestamps
+from dataflow_model.transforms.elementwise.watching import LogElements, Tee
+from dataflow_model.transforms.endpoints.create import Create, Read, Write
+from dataflow_model.transforms.grouping.approximate import ApproximateQuantiles, ApproximateUnique
+from dataflow_model.transforms.grouping.batches import BatchElements, GroupIntoBatches
+from dataflow_model.transforms.grouping.by_key import CombineGlobally, CombinePerKey, GroupByKey
+from dataflow_model.transforms.grouping.collectors import Distinct, ToDict, ToList, Top, ToSet
+from dataflow_model.transforms.grouping.combine_values import CombineValues
+from dataflow_model.transforms.grouping.combiner_forms import Combiner
+from dataflow_model.transforms.grouping.combiners import Count, Max, Mean, Min, Sum
+from dataflow_model.transforms.grouping.deduplicate import Deduplicate
+from dataflow_model.transforms.grouping.group_by import GroupBy
+from dataflow_model.transforms.grouping.latest import Latest
+from dataflow_model.transforms.grouping.sampling import Sample
+from dataflow_model.transforms.grouping.together import Together
+from dataflow_model.transforms.joining.cogroup import CoGroupByKey
+from dataflow_model.transforms.joining.joins import Join
+from dataflow_model.transforms.pipelines.composite_functions import ptransform_fn
+from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PBegin, PCollection
+from dataflow_model.transforms.pipelines.pipeline import Pipeline
+from dataflow_model.transforms.pipelines.pipeline import set_default_runner as _set_default_runner
+from dataflow_model.transforms.pipelines.ptransform import PTransform
+from dataflow_model.transforms.pipelines.windows import Window, WindowInto
+from dataflow_model.transforms.topologies.computations import Computation, ComputationState
+from dataflow_model.transforms.topologies.injectors import FileInjector, Injector
+from dataflow_model.transforms.topologies.stream_records import Coder, FiredTimer, PickleCoder, StreamRecord
+from dataflow_model.transforms.topologies.topology import Topology
 from dataflow_model.triggers import (
     AfterAll,
     AfterAny,
@@ -149,10 +149,10 @@ from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindow
 
 if TYPE_CHECKING:
     from dataflow_model import io, testing
-    from dataflow_model.plan.runner import Runner
+    from dataflow_model.plan.logical.runner import Runner
     from dataflow_model.runners.local import LocalRunner
+    from dataflow_model.runners.operating.upgrading import upgrade
     from dataflow_model.runners.spark import SparkRunner
-    from dataflow_model.runners.upgrading import upgrade
 
 __version__: Final = "0.1.0"
 
@@ -338,7 +338,7 @@ _LAZY: Final = {
     "SparkRunner": ("dataflow_model.runners.spark", "SparkRunner"),
     "io": ("dataflow_model.io", None),
     "testing": ("dataflow_model.testing", None),
-    "upgrade": ("dataflow_model.runners.upgrading", "upgrade"),
+    "upgrade": ("dataflow_model.runners.operating.upgrading", "upgrade"),
 }
 """What is imported when it is first used: where it is, and under what name; `None` for the module itself."""
 

@@ -25,8 +25,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
 import dataflow_model
-from dataflow_model.transforms.topology_drawing import SHAPES, Box, Kind, Line, unquoted
-from dataflow_model.transforms.topology_svg import svg
+from dataflow_model.transforms.drawing.boxes import SHAPES, Box, Kind, Line, unquoted
+from dataflow_model.transforms.drawing.svg import svg
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -1,6 +1,6 @@
 """Write what each runner supports into docs/runners.md, from the tables that the runners themselves look up.
 
-Run it after a change to `plan.features` or to a runner's `support`:
+Run it after a change to `plan.endpoints.features` or to a runner's `support`:
 
     python -m scripts.capabilities
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from dataflow_model.plan.features import Feature
-from dataflow_model.plan.support import Answer, Support, Unsupported
-from dataflow_model.runners.local import support as local
+from dataflow_model.plan.checks.support import Answer, Support, Unsupported
+from dataflow_model.plan.endpoints.features import Feature
+from dataflow_model.runners.local.bounded import support as local
 from dataflow_model.runners.spark import support as spark
 from scripts.generated_parts import markdown_table, with_part
 

@@ -1,6 +1,6 @@
 """Write into docs/how.md what is right for the panes of a grouping, from the rules that `run()` checks.
 
-Run it after a change to `plan.outcomes`:
+Run it after a change to `plan.endpoints.outcomes`:
 
     python -m scripts.outcomes
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from dataflow_model.plan.outcomes import Firings, Mode, Outcome, Reader, Verdict, Windows, outcome
+from dataflow_model.plan.endpoints.outcomes import Firings, Mode, Outcome, Reader, Verdict, Windows, outcome
 from scripts.generated_parts import markdown_table, with_part
 
 __all__ = ["PAGE", "page_with_tables", "tables"]

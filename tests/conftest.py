@@ -80,7 +80,8 @@ def repository() -> Path:
 @pytest.fixture
 def cases_of_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw as many cases in `prove` and `check_trigger` as the profile does, but enough to find what tests show."""
-    from dataflow_model.testing import prove, trigger_checks
+    from dataflow_model.testing import prove
+    from dataflow_model.testing.checks import trigger_checks
 
     cases = max(40, settings().max_examples)
     monkeypatch.setattr(prove, "__kwdefaults__", {"examples": cases})

@@ -1,4 +1,7 @@
-"""The console script `dataflow-model`; one module per command."""
+"""The console script `dataflow-model`; one module per command.
+
+Begin with `command` and `program`, what a command line names; `answer` is how commands print.
+"""
 
 from __future__ import annotations
 

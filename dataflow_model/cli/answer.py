@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.time import Duration
 
-__all__ = [
-    "Answer",
-    "Commands",
-    "Parser",
-    "WrongUsage",
-    "add_command",
-    "aligned",
-    "import_from_here",
-    "length",
-    "natural",
-    "positive",
-]
-
 
 class WrongUsage(InvalidArgument):
     """Arguments that make no sense; the command prints its usage, and its exit status is 2."""

@@ -14,12 +14,10 @@ import attrs
 from dataflow_model import __version__
 from dataflow_model.errors import DataflowError
 from dataflow_model.runners.engine.core.build import CoreBuild, build_of_core
-from dataflow_model.runners.spark.installation import OLDEST_PYSPARK, java_path
+from dataflow_model.runners.spark.deployment.installation import OLDEST_PYSPARK, java_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["Finding", "findings", "findings_on_spark"]
 
 _LIBRARIES: Final = ("attrs", "cloudpickle", "fastdigest", "numpy", "pandas", "pendulum", "pyarrow", "rich")
 _EXTRAS: Final = (
@@ -86,9 +84,9 @@ def findings_on_spark(master: str) -> Iterator[Finding]:
     Args:
         master: the master; see `session_at`.
     """
-    from dataflow_model.runners.spark.executors import list_executors
-    from dataflow_model.runners.spark.package import ship_package
-    from dataflow_model.runners.spark.session import session_at
+    from dataflow_model.runners.spark.deployment.executors import list_executors
+    from dataflow_model.runners.spark.deployment.package import ship_package
+    from dataflow_model.runners.spark.deployment.session import session_at
 
     try:
         spark = session_at("dataflow-model doctor", master)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.cli.answer import Answer
 
-__all__ = ["main"]
-
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 _HINT: Final = "\nHint: "

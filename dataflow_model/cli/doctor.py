@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.cli.answer import Commands
 
-__all__ = ["add"]
-
 
 def add(commands: Commands) -> None:
     """Add the command."""

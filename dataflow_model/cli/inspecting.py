@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dataflow_model.cli.answer import Commands
-    from dataflow_model.runners.inspecting import Inspection
-
-__all__ = ["add"]
+    from dataflow_model.runners.operating.inspecting import Inspection
 
 _MICROS: Final = 1_000_000
 _SHOWN_ORIGINS: Final = 10
@@ -48,7 +46,7 @@ def add(commands: Commands) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> Answer:
-    from dataflow_model.runners.inspecting import inspect
+    from dataflow_model.runners.operating.inspecting import inspect
 
     import_from_here()  # the state may contain instances of the user's classes
     found = inspect(options.checkpoint, keys=options.keys, trust_checkpoint=options.trust_checkpoint)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.cli.answer import Commands
 
-__all__ = ["add"]
-
 
 def add(commands: Commands) -> None:
     """Add the command."""
@@ -33,8 +31,8 @@ def add(commands: Commands) -> None:
 
 
 def _prepare_spark(_: argparse.Namespace) -> Answer:
-    from dataflow_model.runners.spark.class_archive import archive_path, create_archive
-    from dataflow_model.runners.spark.installation import missing_for_spark
+    from dataflow_model.runners.spark.deployment.class_archive import archive_path, create_archive
+    from dataflow_model.runners.spark.deployment.installation import missing_for_spark
 
     if (missing := missing_for_spark()) is not None:
         raise UnsupportedOnRunner(f"prepare-spark runs Spark: {missing.problem}", hint=missing.hint)

@@ -8,14 +8,12 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.cli.answer import WrongUsage, import_from_here
-from dataflow_model.transforms.pipeline import Pipeline
+from dataflow_model.transforms.pipelines.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.runner import Runner
-
-__all__ = ["find", "pipeline_of"]
+    from dataflow_model.plan.logical.runner import Runner
 
 _FORM: Final = "flights:delays for the function `delays` in flights.py"
 _WITH_OPTIONS: Final = 2

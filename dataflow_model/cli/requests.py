@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.cli.answer import Commands
 
-__all__ = ["add"]
-
 _MICROS: Final = 1_000_000
 
 
@@ -47,7 +45,7 @@ def add(commands: Commands) -> None:
 
 
 def _drain(options: argparse.Namespace) -> Answer:
-    from dataflow_model.runners.requesting import drain
+    from dataflow_model.runners.operating.requesting import drain
 
     timeout = None if options.timeout is None else int(options.timeout) / _MICROS
     is_drained = drain(options.checkpoint, wait=not options.no_wait, timeout=timeout)
@@ -58,7 +56,7 @@ def _drain(options: argparse.Namespace) -> Answer:
 
 
 def _signal(options: argparse.Namespace) -> Answer:
-    from dataflow_model.runners.requesting import signal
+    from dataflow_model.runners.operating.requesting import signal
 
     process = signal(options.checkpoint, options.name)
     taken = "when the run is started again" if process is None else f"by the run in {process}"

@@ -14,7 +14,7 @@ from dataflow_model.cli.program import check_options, find, pipeline_of
 from dataflow_model.cli.stopping import StoppedBySignal, signals_stop
 from dataflow_model.errors import LOG, InvalidArgument, InvalidType, UnsupportedOnRunner
 from dataflow_model.metrics.prometheus import check_prometheus, serve
-from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.time import format_instant
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.cli.answer import Commands
     from dataflow_model.metrics.report import RunReport, TransformReport
-    from dataflow_model.plan.runner import PipelineResult, Runner
-    from dataflow_model.transforms.pipeline import Pipeline
-
-__all__ = ["add"]
+    from dataflow_model.plan.logical.runner import PipelineResult, Runner
+    from dataflow_model.transforms.pipelines.pipeline import Pipeline
 
 _MICROS: Final = 1_000_000
 _PORTS: Final = 1 << 16
@@ -165,8 +163,8 @@ def _local(options: argparse.Namespace) -> Runner:
 
 def _on_spark(options: argparse.Namespace, held: contextlib.ExitStack) -> Runner:
     from dataflow_model.runners.spark import SparkRunner
-    from dataflow_model.runners.spark.installation import missing_for_spark
-    from dataflow_model.runners.spark.session import session_at
+    from dataflow_model.runners.spark.deployment.installation import missing_for_spark
+    from dataflow_model.runners.spark.deployment.session import session_at
 
     _check_absent({"--workers": options.workers}, "--runner spark", "leave it out: Spark has its own workers")
     mode: Any = _mode(options)

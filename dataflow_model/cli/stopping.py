@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["StoppedBySignal", "signals_stop"]
-
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _OFFSET: Final = 128
 _FIRST: Final = b"dataflow-model: stopping after the current micro-batch; a second signal ends the process at once\n"

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dataflow_model.cli.answer import Commands
     from dataflow_model.runners.sharded.upgrade.carrying import Upgraded
 
-__all__ = ["add"]
-
 
 def add(commands: Commands) -> None:
     """Add the command."""
@@ -55,8 +53,8 @@ def _label_and_instant(text: str) -> tuple[str, str]:
 
 
 def _upgrade(options: argparse.Namespace) -> Answer:
-    from dataflow_model.runners.spark.installation import missing_for_spark
-    from dataflow_model.runners.upgrading import needs_spark, upgrade
+    from dataflow_model.runners.operating.upgrading import needs_spark, upgrade
+    from dataflow_model.runners.spark.deployment.installation import missing_for_spark
 
     if needs_spark(options.old) and (missing := missing_for_spark()) is not None:
         raise UnsupportedOnRunner(f"upgrade reads Spark's state: {missing.problem}", hint=missing.hint)

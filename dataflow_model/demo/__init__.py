@@ -1,4 +1,7 @@
-"""The demo: one pipeline function over a year of departures from New York, on every runner."""
+"""The demo: one pipeline function over a year of departures from New York, on every runner.
+
+Begin with `pipeline`, then `running` and `tour`.
+"""
 
 from __future__ import annotations
 

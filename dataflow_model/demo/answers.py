@@ -17,20 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
     from dataflow_model.values import PaneTiming
-
-__all__ = [
-    "Answer",
-    "Outcome",
-    "Place",
-    "answer_of",
-    "by_place",
-    "differences",
-    "fold",
-    "pane_differences",
-    "plain_answers",
-]
 
 Place = tuple[str, int, int]
 """A carrier and the bounds of a window, in microseconds."""

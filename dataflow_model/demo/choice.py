@@ -17,9 +17,7 @@ from dataflow_model.values import PaneTiming
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.plan.records import Record
-
-__all__ = ["ZONE", "Shown", "choose", "local", "worst_day"]
+    from dataflow_model.plan.columns.records import Record
 
 ZONE: Final = ZoneInfo(TIME_ZONE)
 _ENOUGH: Final = 300

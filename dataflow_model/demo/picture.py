@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from dataflow_model.demo.answers import Outcome
     from dataflow_model.demo.choice import Shown
 
-__all__ = ["check_format", "draw"]
-
 _NAMES: Final = {PaneTiming.EARLY: "early", PaneTiming.ON_TIME: "on time", PaneTiming.LATE: "late"}
 _AHEAD: Final = "#7d8ea3"
 _BEHIND: Final = "#CC79A7"

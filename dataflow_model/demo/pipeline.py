@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["CANCELLED", "DELAY", "EARLY_AFTER", "HOURLY", "LATENESS", "TIME_ZONE", "Flights", "by_carrier", "flights"]
-
 TIME_ZONE: Final = "America/New_York"
 """The time zone of the three airports: days, and all times that are shown, are in this zone."""
 DELAY: Final = dm.duration("1 hour")

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.demo.answers import Answer, Outcome, Place
     from dataflow_model.demo.choice import Shown
-    from dataflow_model.plan.records import Record
-
-__all__ = ["Check", "checks", "introduce", "print_checks", "print_refinements", "print_run", "print_summary"]
+    from dataflow_model.plan.columns.records import Record
 
 EARLY_SHARE: Final = 0.10
 LATE_SHARE: Final = 0.01

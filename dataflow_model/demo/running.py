@@ -18,9 +18,7 @@ from dataflow_model.demo.pipeline import flights
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataflow_model.plan.runner import Runner
-
-__all__ = ["ROWS_PER_BATCH", "first_rows", "run_local", "run_local_stream", "run_on", "spark_runs"]
+    from dataflow_model.plan.logical.runner import Runner
 
 ROWS_PER_BATCH: Final = 120_000
 """The year in three micro-batches; their size changes no pane, only how often state is made durable."""
@@ -41,7 +39,7 @@ def run_local_stream(path: Path) -> Outcome:
 @contextlib.contextmanager
 def spark_runs() -> Iterator[Any]:
     """Yield a function `(mode, path) -> Outcome` that runs on one Spark session, which is closed at the end."""
-    from dataflow_model.runners.spark.session import local_session
+    from dataflow_model.runners.spark.deployment.session import local_session
 
     descriptor, log = tempfile.mkstemp(prefix="dataflow-model-demo-", suffix=".log")  # only for this user
     os.close(descriptor)

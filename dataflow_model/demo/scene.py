@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["HOUR", "Scene", "scene_of"]
-
 HOUR: Final = 3_600_000_000
 
 

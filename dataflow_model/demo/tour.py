@@ -15,12 +15,10 @@ from dataflow_model.demo import report
 from dataflow_model.demo.answers import plain_answers
 from dataflow_model.demo.running import first_rows, run_local, run_local_stream, spark_runs
 from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
-from dataflow_model.runners.spark.installation import missing_for_spark
+from dataflow_model.runners.spark.deployment.installation import missing_for_spark
 
 if TYPE_CHECKING:
     from dataflow_model.demo.answers import Outcome
-
-__all__ = ["RUNNERS", "flights_file", "show"]
 
 RUNNERS: Final = ("local", "local-stream", "batch", "streaming")
 

@@ -2,6 +2,8 @@
 
 `draw("6J")` runs a figure's script on `LocalRunner` and draws its panes; `run("6J")` returns the panes; `FIGURES`
 contains all figures. No pane is written down here: every one is computed.
+
+Begin with `figure` and `catalogue`, then `running`, `scene` and `drawing`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dataflow_model.testing import TestStream
     from dataflow_model.transforms import WindowInto
 
-__all__ = ["BOOK"]
-
 _SOURCE: Final = "Streaming Systems"
 _LONG: Final = "1000 days"
 _FIXED: Final = Window.into(FixedWindows("2 minutes"))

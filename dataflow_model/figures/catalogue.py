@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.figures.figure import Figure
 
-__all__ = ["FIGURES", "find"]
-
 _PREFIX: Final = re.compile(r"^fig(ure|\.)?[\s_-]*")
 _WORD: Final = re.compile(r"[^\W_]+")
 

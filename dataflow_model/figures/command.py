@@ -17,8 +17,6 @@ from dataflow_model.figures.running import run
 if TYPE_CHECKING:
     from dataflow_model.figures.figure import Figure
 
-__all__ = ["list_figures", "show_figure"]
-
 
 def list_figures() -> None:
     """Print the names of all figures."""

@@ -16,8 +16,6 @@ from dataflow_model.figures.running import PanelRun, run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Picture", "draw"]
-
 _COLOURS: Final = 192
 """Enough colours for a picture; with the full palette the file is more than twice as large."""
 

@@ -14,20 +14,6 @@ from dataflow_model.time import EventTime, event_time
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "BOOK_POINTS",
-    "DAY",
-    "KEY",
-    "PAPER_POINTS",
-    "PAPER_WATERMARK",
-    "STREAMS",
-    "TimedPoint",
-    "at",
-    "book_script",
-    "paper_script",
-    "script_of_points",
-]
-
 TimedPoint: TypeAlias = tuple[int, str, str]
 """A value, its event time, and the processing time at which it arrives."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dataflow_model.transforms import WindowInto
     from dataflow_model.values import IntervalWindow
 
-__all__ = ["Figure", "Panel"]
-
 
 @attrs.frozen(eq=False)
 class Panel:

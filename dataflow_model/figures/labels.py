@@ -9,8 +9,6 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Rectangle", "Taken", "place"]
-
 
 @attrs.frozen
 class Rectangle:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dataflow_model.transforms import WindowInto
     from dataflow_model.windowing import WindowFn
 
-__all__ = ["PAPER"]
-
 _SOURCE: Final = "The Dataflow Model"
 
 

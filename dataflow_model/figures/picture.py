@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from dataflow_model.figures.running import PanelRun
     from dataflow_model.figures.scene import Band, Scene
 
-__all__ = ["paint"]
-
 # Edges also differ in their dashes.
 _DASHES: Final[dict[PaneTiming, Any]] = {
     PaneTiming.EARLY: (0, (4, 1.5)),

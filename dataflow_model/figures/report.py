@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dataflow_model.figures.running import PanelRun
     from dataflow_model.values import Window
 
-__all__ = ["list_of", "table_of"]
-
 
 def table_of(run: PanelRun) -> Table:
     """Return a table of a panel's panes in the order in which they were emitted."""

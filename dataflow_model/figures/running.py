@@ -8,7 +8,7 @@ import attrs
 
 from dataflow_model.figures.catalogue import find
 from dataflow_model.figures.figure import Figure
-from dataflow_model.plan.runner import unobserved
+from dataflow_model.plan.logical.runner import unobserved
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing import run_script
 from dataflow_model.transforms import Sum
@@ -17,8 +17,6 @@ from dataflow_model.values.panes import Panes
 if TYPE_CHECKING:
     from dataflow_model.figures.figure import Panel
     from dataflow_model.values import Pane
-
-__all__ = ["PanelRun", "run"]
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.scripts import AddStep, ClockStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, WatermarkStep
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from dataflow_model.figures.running import PanelRun
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.time import EventTime
     from dataflow_model.values import Pane
-
-__all__ = ["MINUTE", "Band", "Box", "Point", "Scene", "scene_of"]
 
 MINUTE: Final = 60_000_000
 _MARGIN: Final = MINUTE // 4

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import Window
 
-__all__ = ["ValidityWindows"]
-
 
 @attrs.frozen(order=False)
 class ValidityWindows(WindowFn):

@@ -1,4 +1,8 @@
-"""Sources and sinks: files, tables, DataFrames, databases, functions and lists."""
+"""Sources and sinks: files, tables, DataFrames, databases, functions and lists.
+
+Begin with `read` and `write`, the transforms that users call. `listing` finds files, `files` reads them, in the formats
+of `text`, `csv`, `json` and `parquet`; `sinks` writes files, `tables` databases.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ from dataflow_model.io.write import (
     WriteTable,
     WriteText,
 )
-from dataflow_model.plan.schemas import schema_from_type
-from dataflow_model.plan.spellings import unknown
+from dataflow_model.plan.columns.type_schemas import schema_from_type
+from dataflow_model.plan.names.spellings import unknown
 
 __all__ = [
     "Collect",

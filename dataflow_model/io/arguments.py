@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.arguments import EXTRA, calls_explained, way_out
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.watermark_origins import WatermarkOptions
+from dataflow_model.plan.watermarks.origins import WatermarkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from dataflow_model.arguments import FunctionT
-
-__all__ = ["check_arguments", "with_label_hints"]
 
 _EVENT_TIME: Final = (
     "name the column with the event times, as in event_time='time'; dm.ARRIVAL takes the time of arrival, "

@@ -10,13 +10,13 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import check_arguments, with_label_hints
 from dataflow_model.io.read import ReadRows, checked_row_type
-from dataflow_model.plan.columns import check_time_column
-from dataflow_model.plan.rows import row_type as type_of_rows
-from dataflow_model.plan.sources import DataFrameSource
-from dataflow_model.plan.time_units import check_unit_of_columns
-from dataflow_model.plan.typevars import ElementT, ResultT
-from dataflow_model.plan.watermark_origins import WatermarkOptions, origins_of
-from dataflow_model.plan.watermarks import BoundedOutOfOrderness, check_estimator
+from dataflow_model.plan.columns.rows import row_type as type_of_rows
+from dataflow_model.plan.columns.source_columns import check_time_column
+from dataflow_model.plan.columns.time_units import check_unit_of_columns
+from dataflow_model.plan.endpoints.sources import DataFrameSource
+from dataflow_model.plan.functions.typevars import ElementT, ResultT
+from dataflow_model.plan.watermarks.estimators import BoundedOutOfOrderness, check_estimator
+from dataflow_model.plan.watermarks.origins import WatermarkOptions, origins_of
 from dataflow_model.time import Duration, duration_text
 
 if TYPE_CHECKING:
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from dataflow_model.plan.time_units import TimeUnit
-    from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.plan.columns.time_units import TimeUnit
+    from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike
-    from dataflow_model.transforms.pcollection import PCollection
-
-__all__ = ["ReadDataFrame"]
+    from dataflow_model.transforms.pipelines.pcollection import PCollection
 
 
 @with_label_hints()

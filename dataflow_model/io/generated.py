@@ -10,19 +10,17 @@ import pyarrow as pa
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.sources import Changes, ColumnSource, Origin
+from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
 from dataflow_model.time import Duration, EventTime, duration, duration_text, event_time, format_instant
-from dataflow_model.transforms.endpoints import Read
-from dataflow_model.transforms.pcollection import PCollection
+from dataflow_model.transforms.endpoints.create import Read
+from dataflow_model.transforms.pipelines.pcollection import PCollection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataflow_model.plan.sources import Known
-    from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.plan.endpoints.sources import Known
+    from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike, InstantLike
-
-__all__ = ["GenerateSequence", "GeneratedSource", "PeriodicImpulse"]
 
 _SCHEMA: Final = pa.schema({"value": pa.int64(), "at": pa.timestamp("us", "UTC")})
 _BATCH_ROWS: Final = 65_536

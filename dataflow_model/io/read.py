@@ -9,47 +9,41 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument, InvalidType, shown
 from dataflow_model.io.arguments import check_arguments, with_label_hints
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.json_documents import JsonDocumentSource
-from dataflow_model.io.json_source import JsonSource
-from dataflow_model.io.lines_of_rows import LinesOfRows
-from dataflow_model.io.parquet_source import ParquetSource
-from dataflow_model.io.paths import absolute_paths
-from dataflow_model.io.text_sources import LINES, CsvSource, TextSource
-from dataflow_model.plan.typed_rows import TypedRows
-from dataflow_model.plan.typevars import ElementT, ResultT
-from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
-from dataflow_model.plan.watermarks import Arrival, AtTheEnd, BoundedOutOfOrderness, WatermarkEstimator, check_estimator
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.text_sources import LINES, CsvSource, TextSource
+from dataflow_model.io.json.json_documents import JsonDocumentSource
+from dataflow_model.io.json.json_source import JsonSource
+from dataflow_model.io.listing.paths import absolute_paths
+from dataflow_model.io.parquet.parquet_source import ParquetSource
+from dataflow_model.io.text.lines_of_rows import LinesOfRows
+from dataflow_model.plan.columns.typed_rows import TypedRows
+from dataflow_model.plan.functions.typevars import ElementT, ResultT
+from dataflow_model.plan.watermarks.estimators import (
+    Arrival,
+    AtTheEnd,
+    BoundedOutOfOrderness,
+    WatermarkEstimator,
+    check_estimator,
+)
+from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
 from dataflow_model.time import Duration, DurationLike, duration
-from dataflow_model.transforms.dead_letters import WithDeadLetters
-from dataflow_model.transforms.elementwise import Map
-from dataflow_model.transforms.endpoints import Read
-from dataflow_model.transforms.output_tags import check_dead_letters
-from dataflow_model.transforms.pcollection import PBegin, PCollection
-from dataflow_model.transforms.ptransform import PTransform
-from dataflow_model.transforms.reshaping import Flatten
+from dataflow_model.transforms.elementwise.dead_letters import WithDeadLetters
+from dataflow_model.transforms.elementwise.maps import Map
+from dataflow_model.transforms.elementwise.reshaping import Flatten
+from dataflow_model.transforms.endpoints.create import Read
+from dataflow_model.transforms.pipelines.output_tags import check_dead_letters
+from dataflow_model.transforms.pipelines.pcollection import PBegin, PCollection
+from dataflow_model.transforms.pipelines.ptransform import PTransform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from dataflow_model.io.file_source import FileSource, OnMissing
-    from dataflow_model.io.paths import PathLike
-    from dataflow_model.plan.time_units import TimeUnit
+    from dataflow_model.io.files.file_source import FileSource, OnMissing
+    from dataflow_model.io.listing.paths import PathLike
+    from dataflow_model.plan.columns.time_units import TimeUnit
     from dataflow_model.time import DurationLike
-
-__all__ = [
-    "ReadCsv",
-    "ReadFiles",
-    "ReadJson",
-    "ReadParquet",
-    "ReadRows",
-    "ReadText",
-    "checked_row_type",
-    "checked_watermark",
-]
-
 
 LINE_TIMEOUT: Final = "30 s"
 """How long a stream waits for the end of the last line of a file that does not change."""

@@ -11,26 +11,24 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io.arguments import check_arguments, with_label_hints
-from dataflow_model.io.file_source import BATCH_ROWS, checked_time
+from dataflow_model.io.files.file_source import BATCH_ROWS, checked_time
 from dataflow_model.io.read import ReadRows, checked_row_type, checked_watermark
-from dataflow_model.plan.columns import at_the_beginning, check_time_column, instants
-from dataflow_model.plan.nested import without_views
-from dataflow_model.plan.sources import ColumnSource, Origin
-from dataflow_model.plan.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
-from dataflow_model.plan.typevars import ElementT, ResultT
-from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
-from dataflow_model.plan.watermarks import Explicit, check_estimator
-from dataflow_model.transforms.tables import arrow_table
+from dataflow_model.plan.columns.nested import without_views
+from dataflow_model.plan.columns.source_columns import at_the_beginning, check_time_column, instants
+from dataflow_model.plan.columns.time_units import TimeUnit, check_unit, check_unit_of_columns, checked_unit
+from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.functions.typevars import ElementT, ResultT
+from dataflow_model.plan.watermarks.estimators import Explicit, check_estimator
+from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOptions, WatermarkOrigins, origins_of
+from dataflow_model.transforms.endpoints.tables import arrow_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from dataflow_model.plan.columns import Columns
-    from dataflow_model.plan.watermarks import Arrival, WatermarkEstimator
+    from dataflow_model.plan.columns.source_columns import Columns
+    from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
     from dataflow_model.time import DurationLike
-    from dataflow_model.transforms.pcollection import PCollection
-
-__all__ = ["ReadTable", "TableSource"]
+    from dataflow_model.transforms.pipelines.pcollection import PCollection
 
 _NAME = "table"
 _HEAD = 65_536

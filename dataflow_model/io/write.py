@@ -9,32 +9,20 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import with_label_hints
-from dataflow_model.io.bundles import ArrowTableSink, CollectSink, ForeachBundleSink
-from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
-from dataflow_model.io.schemas import PANE_FIELDS, RETRACTION_FIELD
-from dataflow_model.io.table_sinks import TableSink
-from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.plan.schemas import schema_from_type
-from dataflow_model.transforms import typehints
-from dataflow_model.transforms.endpoints import Write
+from dataflow_model.io.sinks.bundles import ArrowTableSink, CollectSink, ForeachBundleSink
+from dataflow_model.io.sinks.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
+from dataflow_model.io.sinks.sink_columns import PANE_FIELDS, RETRACTION_FIELD
+from dataflow_model.io.tables.table_sinks import TableSink
+from dataflow_model.plan.columns.type_schemas import schema_from_type
+from dataflow_model.plan.logical.retracted import retracted_collections
+from dataflow_model.transforms.endpoints.create import Write
+from dataflow_model.transforms.pipelines import typehints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dataflow_model.io.paths import PathLike
-    from dataflow_model.transforms.pcollection import PCollection
-
-__all__ = [
-    "Collect",
-    "ForeachBundle",
-    "ToDataFrame",
-    "WriteColumns",
-    "WriteCsv",
-    "WriteJson",
-    "WriteParquet",
-    "WriteTable",
-    "WriteText",
-]
+    from dataflow_model.io.listing.paths import PathLike
+    from dataflow_model.transforms.pipelines.pcollection import PCollection
 
 
 class WriteColumns(Write):

@@ -2,6 +2,8 @@
 
 `counter`, `distribution` and `gauge` are for functions that run in a pipeline; `result.report()` returns a `RunReport`;
 `serve(result)` exposes it to Prometheus.
+
+Begin with `handles`, then `collecting` and `tally`, which count, and `report` and `prometheus`, which show it.
 """
 
 from __future__ import annotations

@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "KeyTimes",
-    "SlowestKeys",
-    "collecting",
-    "count_emitted",
-    "count_passed",
-    "count_received",
-    "count_received_bundles",
-    "counted_rows",
-    "current",
-    "enter",
-    "in_scratch",
-    "key_times",
-    "leave_task",
-]
-
 _T = TypeVar("_T")
 _CURRENT: Final[ContextVar[Tally | None]] = ContextVar("dataflow_model_tally", default=None)
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.metrics.health import HealthCheck
 
-__all__ = ["start_server"]
-
 _HEALTH: Final = "/health"
 _OF_WATERMARK: Final = "/health/watermark"
 

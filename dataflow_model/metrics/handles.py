@@ -14,8 +14,6 @@ from dataflow_model.metrics.collecting import current
 from dataflow_model.micros import wall_clock
 from dataflow_model.time import Duration, Instant
 
-__all__ = ["Counter", "Distribution", "Gauge", "counter", "distribution", "gauge"]
-
 _MOST: Final = sys.float_info.max
 
 

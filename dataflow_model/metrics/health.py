@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.time import Duration, EventTime
 
-__all__ = ["Health", "HealthCheck", "Watched"]
-
 _MICROS: Final = 1_000_000
 _ENDED: Final = ("failed", "stopped")
 """The states of a run that does not go on, although its input has not ended."""

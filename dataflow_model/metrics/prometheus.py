@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import DistributionValue, TransformReport
     from dataflow_model.time import Duration, DurationLike, EventTime
 
-__all__ = ["MetricsServer", "check_prometheus", "serve"]
-
 _MICROS: Final = 1_000_000
 _PORTS: Final = 1 << 16
 _TOO_FAR_AHEAD: Final = "elements_too_far_ahead"

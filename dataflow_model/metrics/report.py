@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.time import Duration, EventTime, ProcessingTime
 
-__all__ = [
-    "DistributionValue",
-    "RunReport",
-    "SlowKey",
-    "StageReport",
-    "TransformReport",
-    "UserMetrics",
-    "WatermarkJump",
-]
-
 
 @attrs.frozen
 class WatermarkJump:

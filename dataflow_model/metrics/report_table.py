@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.metrics.report import RunReport, TransformReport
 
-__all__ = ["board_of", "row_of"]
-
 _HEADINGS: Final = ("", "watermark", "lag", "in", "out", "early", "on time", "late", "dropped")
 
 

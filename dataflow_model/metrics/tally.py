@@ -11,8 +11,6 @@ from dataflow_model.errors import shown
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["BUNDLE_SIZE", "ELEMENTS_OUT", "SLOW_KEPT", "Readings", "Spread", "Tally"]
-
 BUNDLE_SIZE: Final = "bundle_size"
 ELEMENTS_OUT: Final = "elements_out"
 SLOW_KEPT: Final = 8

@@ -18,15 +18,13 @@ from dataflow_model.metrics.report import (
 )
 from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, Readings, Spread, Tally
 from dataflow_model.micros import wall_clock
-from dataflow_model.plan.nodes import Read, Write
+from dataflow_model.plan.logical.nodes import Read, Write
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime, ProcessingTime
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from dataflow_model.plan.stages import StagedPlan
-
-__all__ = ["CountedAhead", "Measured", "all_counters", "make_report", "state_sizes"]
+    from dataflow_model.plan.logical.stages import StagedPlan
 
 _PANES: Final = "panes_"
 _DROPPED: Final = "dropped_"

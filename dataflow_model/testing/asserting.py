@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import PaneInfo
 
-__all__ = ["assert_that", "equal_to"]
-
 
 @calls_explained(
     {

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.strategy import LateData
+from dataflow_model.plan.logical.strategy import LateData
 from dataflow_model.transforms import CombinePerKey, GroupByKey, MapTuple, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.combine import CombineFn
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.functions.combine import CombineFn
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.transforms import PCollection, WindowInto
-
-__all__ = ["Chain", "ChainedGrouping", "all_together", "by_remainder"]
 
 
 def by_remainder(key: Any, value: Any) -> tuple[Any, Any]:

@@ -10,8 +10,6 @@ from dataflow_model.time import Duration, DurationLike, InstantLike, ProcessingT
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["ManualClock"]
-
 
 class ManualClock:
     """A processing clock that stands still until a test advances it.

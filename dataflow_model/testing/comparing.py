@@ -16,8 +16,6 @@ from dataflow_model.values.record_keys import compared_fields, equality_owner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["RELATIVE", "Incomparable", "contents", "difference", "identical", "same", "sorted_by_content"]
-
 RELATIVE: Final = 1e-9
 """The relative tolerance for floats, since adding in another order changes the last bits."""
 

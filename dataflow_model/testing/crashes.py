@@ -8,13 +8,11 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.runners.sharded import faults
+from dataflow_model.runners.sharded.tasks import faults
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
-
-__all__ = ["CrashPoint"]
 
 
 class CrashPoint:
@@ -41,7 +39,7 @@ class CrashPoint:
     Example:
         >>> with CrashPoint("after_state", micro_batch=2) as crash:
         ...     pass  # result = pipeline.run(); result.wait_until_finish() raises
-        >>> crash.has_struck
+        >>> crash.was_reached
         False
     """
 
@@ -60,7 +58,7 @@ class CrashPoint:
         self._mark = pathlib.Path(tempfile.gettempdir(), f"dataflow_model-crash-{uuid.uuid4().hex}")
 
     @property
-    def has_struck(self) -> bool:
+    def was_reached(self) -> bool:
         """Whether a process has been killed at the point."""
         return self._mark.exists()
 

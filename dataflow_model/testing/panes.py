@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-__all__ = ["assert_panes"]
-
 _FIELDS = ("key", "window", "value", "timestamp", "info", "is_retraction", "processing_time")
 _INFO = ("index", "on_time_index", "is_first", "is_last", "timing", "trigger")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import InvalidType
 from dataflow_model.io import Collect
-from dataflow_model.plan.runner import wait_or_stop
+from dataflow_model.plan.logical.runner import wait_or_stop
 from dataflow_model.runners.local import LocalRunner
 from dataflow_model.testing.streams import TestStream
 from dataflow_model.transforms import CombinePerKey, GroupByKey, Pipeline, Window, WindowInto
@@ -16,13 +16,11 @@ from dataflow_model.values.panes import Panes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.plan.combine import CombineFn
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.runner import Runner
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.functions.combine import CombineFn
+    from dataflow_model.plan.logical.runner import Runner
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.windowing import WindowFn
-
-__all__ = ["panes_of", "run_script"]
 
 
 def run_script(

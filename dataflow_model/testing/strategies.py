@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 from hypothesis import strategies as st
 
-from dataflow_model.plan.strategy import (
+from dataflow_model.plan.logical.strategy import (
     AccumulationMode,
     ClosingBehavior,
     LateData,
@@ -54,20 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     _Kind: TypeAlias = tuple[type[Trigger], st.SearchStrategy[Any]]
-
-__all__ = [
-    "PERCENTILES",
-    "SIGNALS",
-    "AfterTotal",
-    "accumulation_modes",
-    "chains",
-    "is_mark",
-    "test_streams",
-    "triggers",
-    "window_fns",
-    "windowing_strategies",
-    "windows",
-]
 
 _LATEST: Final = 120
 _LONGEST: Final = 30

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from dataflow_model.arguments import calls_explained, factory
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.dofn import element_time
-from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.scripts import AddStep, ClockStep, ScriptSource, SignalStep, Step, WatermarkStep
-from dataflow_model.plan.spellings import with_spellings
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, ScriptSource, SignalStep, Step, WatermarkStep
+from dataflow_model.plan.functions.dofn import element_time
+from dataflow_model.plan.logical.nodes import Read
+from dataflow_model.plan.names.spellings import with_spellings
 from dataflow_model.time import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -26,8 +26,6 @@ from dataflow_model.triggers.contexts import LOW_WATERMARK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-__all__ = ["TestStream"]
 
 _NO_KEY: Any = object()
 _PARTS: Final = 2

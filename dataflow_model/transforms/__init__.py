@@ -1,38 +1,42 @@
-"""What: pipelines, collections and the transforms over them."""
+"""What: pipelines, collections and the transforms over them.
+
+Begin with `pipelines`, then `elementwise`, `grouping`, `joining` and `endpoints`. `topologies` is MillWheel's API,
+`drawing` draws either.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from dataflow_model.plan.spellings import unknown
-from dataflow_model.transforms.approximate import ApproximateQuantiles, ApproximateUnique
-from dataflow_model.transforms.batches import BatchElements, GroupIntoBatches
-from dataflow_model.transforms.cogroup import CoGroupByKey
-from dataflow_model.transforms.collectors import Distinct, ToDict, ToList, Top, ToSet
-from dataflow_model.transforms.combine_values import CombineValues
-from dataflow_model.transforms.combiner_forms import Combiner
-from dataflow_model.transforms.combiners import Count, Max, Mean, Min, Sum
-from dataflow_model.transforms.composite_functions import ptransform_fn
-from dataflow_model.transforms.deduplicate import Deduplicate
-from dataflow_model.transforms.elementwise import Filter, FlatMap, FlatMapTuple, Map, MapTuple
-from dataflow_model.transforms.endpoints import Create, Read, Write
-from dataflow_model.transforms.group_by import GroupBy
-from dataflow_model.transforms.grouping import CombineGlobally, CombinePerKey, GroupByKey
-from dataflow_model.transforms.joins import Join
-from dataflow_model.transforms.latest import Latest
-from dataflow_model.transforms.pairs import Keys, KvSwap, Values, WithKeys
-from dataflow_model.transforms.pardo import ParDo
-from dataflow_model.transforms.pcollection import OutputTuple, PBegin, PCollection
-from dataflow_model.transforms.pipeline import Pipeline, set_default_runner
-from dataflow_model.transforms.ptransform import PTransform
-from dataflow_model.transforms.reshaping import Flatten, Partition, Reshuffle
-from dataflow_model.transforms.sampling import Sample
-from dataflow_model.transforms.side_inputs import AsDict, AsIter, AsList, AsSingleton
-from dataflow_model.transforms.timestamps import WithTimestamps
-from dataflow_model.transforms.together import Together
-from dataflow_model.transforms.watching import LogElements, Tee
-from dataflow_model.transforms.windows import Window, WindowInto
+from dataflow_model.plan.names.spellings import unknown
+from dataflow_model.transforms.elementwise.maps import Filter, FlatMap, FlatMapTuple, Map, MapTuple
+from dataflow_model.transforms.elementwise.pairs import Keys, KvSwap, Values, WithKeys
+from dataflow_model.transforms.elementwise.pardo import ParDo
+from dataflow_model.transforms.elementwise.reshaping import Flatten, Partition, Reshuffle
+from dataflow_model.transforms.elementwise.side_inputs import AsDict, AsIter, AsList, AsSingleton
+from dataflow_model.transforms.elementwise.timestamps import WithTimestamps
+from dataflow_model.transforms.elementwise.watching import LogElements, Tee
+from dataflow_model.transforms.endpoints.create import Create, Read, Write
+from dataflow_model.transforms.grouping.approximate import ApproximateQuantiles, ApproximateUnique
+from dataflow_model.transforms.grouping.batches import BatchElements, GroupIntoBatches
+from dataflow_model.transforms.grouping.by_key import CombineGlobally, CombinePerKey, GroupByKey
+from dataflow_model.transforms.grouping.collectors import Distinct, ToDict, ToList, Top, ToSet
+from dataflow_model.transforms.grouping.combine_values import CombineValues
+from dataflow_model.transforms.grouping.combiner_forms import Combiner
+from dataflow_model.transforms.grouping.combiners import Count, Max, Mean, Min, Sum
+from dataflow_model.transforms.grouping.deduplicate import Deduplicate
+from dataflow_model.transforms.grouping.group_by import GroupBy
+from dataflow_model.transforms.grouping.latest import Latest
+from dataflow_model.transforms.grouping.sampling import Sample
+from dataflow_model.transforms.grouping.together import Together
+from dataflow_model.transforms.joining.cogroup import CoGroupByKey
+from dataflow_model.transforms.joining.joins import Join
+from dataflow_model.transforms.pipelines.composite_functions import ptransform_fn
+from dataflow_model.transforms.pipelines.pcollection import OutputTuple, PBegin, PCollection
+from dataflow_model.transforms.pipelines.pipeline import Pipeline, set_default_runner
+from dataflow_model.transforms.pipelines.ptransform import PTransform
+from dataflow_model.transforms.pipelines.windows import Window, WindowInto
 
 __all__ = [
     "ApproximateQuantiles",

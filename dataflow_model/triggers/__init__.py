@@ -1,4 +1,8 @@
-"""Triggers, which decide when panes are emitted: the trigger tree, its contexts and its evaluator."""
+"""Triggers, which decide when panes are emitted: the trigger tree, its contexts and its evaluator.
+
+Begin with `base` and `contexts`, then `watermark`, `counts` and `composites`; `evaluator` runs a tree without
+an engine.
+"""
 
 from __future__ import annotations
 

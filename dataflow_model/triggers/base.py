@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from dataflow_model.triggers.contexts import TriggerContext
     from dataflow_model.triggers.repetition import OrFinally
 
-__all__ = [
-    "BuiltInTree",
-    "CompositeTrigger",
-    "NeverFinishing",
-    "ParallelTrigger",
-    "Trigger",
-    "check_calls",
-    "check_trigger_type",
-]
-
 _DEEPEST: Final = 100
 """How deep triggers may be nested: their callbacks, `repr` and pickles go from one to the next."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import FiringMode, TriggerContext
 
-__all__ = ["CONDITIONS_MET", "AfterAll", "AfterAny", "AfterEach"]
-
 CONDITIONS_MET: Final = "met"
 """The state tag of the children whose condition has been met."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dataflow_model.time import EventTime, Instant
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["LOW_WATERMARK", "ChildResult", "FiringMode", "Outcome", "PaneView", "TimeDomain", "TriggerContext"]
-
 LOW_WATERMARK: Final = 100.0
 """The percentile of the low watermark."""
 

@@ -12,8 +12,6 @@ from dataflow_model.triggers.watermark import AfterWatermark
 if TYPE_CHECKING:
     from dataflow_model.triggers.base import Trigger
 
-__all__ = ["END_OF_TICK", "EVERY_TICK", "EVERY_TICK_AND_ON_TIME", "continuation_of_tree"]
-
 END_OF_TICK: Final = AfterProcessingTime(0)
 """Fires at the end of the tick in which the first element arrived."""
 EVERY_TICK: Final = Repeatedly(END_OF_TICK)

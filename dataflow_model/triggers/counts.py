@@ -15,8 +15,6 @@ from dataflow_model.values import encode_key
 if TYPE_CHECKING:
     from dataflow_model.triggers.contexts import TriggerContext
 
-__all__ = ["AfterBytes", "AfterCount", "check_number"]
-
 _TAG: Final = ""
 _PICKLE_PROTOCOL: Final = 5
 

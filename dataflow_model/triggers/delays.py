@@ -18,8 +18,6 @@ from dataflow_model.time import (
 from dataflow_model.triggers.base import Trigger
 from dataflow_model.triggers.contexts import TimeDomain, TriggerContext
 
-__all__ = ["AfterEventTime", "AfterProcessingTime", "Deadline"]
-
 _TAG: Final = ""
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import TriggerContext
 
-__all__ = ["AfterPunctuation", "Always", "DataTrigger", "Never"]
-
 _TAG: Final = ""
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dataflow_model.triggers.contexts import PaneView
     from dataflow_model.values import Window
 
-__all__ = ["TreeState", "TriggerMachine"]
-
 _ROOT: Final = 0
 _ELEMENT: Final = Event.ELEMENT
 _TIMER: Final = Event.TIMER

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dataflow_model.triggers.state import TreeState
     from dataflow_model.values import PaneInfo, Window
 
-__all__ = ["Event", "EventContext"]
-
 
 class Event(enum.Enum):
     """The kinds of events, by the callback that handles them."""

@@ -27,8 +27,6 @@ from dataflow_model.time import (
 )
 from dataflow_model.zones import offset_text, offsets
 
-__all__ = ["Months", "Period", "instant", "local", "next_time", "period", "period_text"]
-
 _DAY: Final = 86_400_000_000
 _MONTHS_A_YEAR: Final = 12
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)

@@ -8,8 +8,6 @@ from typing import SupportsFloat
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 
-__all__ = ["check_named_percentiles", "check_percentile"]
-
 
 def check_named_percentiles(percentiles: object, of: str, *, allows_low_watermark: bool = False) -> None:
     """Raise if what a class names is not a collection of percentiles of the watermark below 100.

@@ -25,8 +25,6 @@ from dataflow_model.triggers.delays import Deadline
 if TYPE_CHECKING:
     from dataflow_model.triggers.local_times import Period
 
-__all__ = ["AtPeriod"]
-
 EPOCH: Final = "1970-01-01T00:00"
 """Midnight in the given zone."""
 _DAY: Final = duration("1 day")

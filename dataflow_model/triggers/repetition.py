@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dataflow_model.time import Duration
     from dataflow_model.triggers.contexts import TriggerContext
 
-__all__ = ["COMPLETIONS", "OrFinally", "RepeatCount", "RepeatUntil", "Repeatedly"]
-
 COMPLETIONS: Final = "completions"
 """The state tag of the number of completions."""
 

@@ -13,8 +13,6 @@ from dataflow_model.triggers.base import Trigger
 if TYPE_CHECKING:
     from dataflow_model.triggers.contexts import TriggerContext
 
-__all__ = ["AfterSignal"]
-
 _LONGEST: Final = 225
 """The most characters of a quoted name: in a checkpoint, the request for a signal is a file that has it in its name."""
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dataflow_model.time import Instant
     from dataflow_model.triggers.contexts import TimeDomain
 
-__all__ = ["TreeState"]
-
 
 @attrs.define(init=False)
 class TreeState:

@@ -11,8 +11,6 @@ from dataflow_model.time import Duration, EventTime
 from dataflow_model.triggers.base import Trigger, check_trigger_type
 from dataflow_model.triggers.contexts import LOW_WATERMARK, TimeDomain, TriggerContext
 
-__all__ = ["AfterWatermark", "DefaultTrigger"]
-
 _TAG: Final = ""
 _EVENT_TIME: Final = TimeDomain.EVENT_TIME
 

@@ -1,4 +1,7 @@
-"""The values in a pipeline: windows, panes, and the deterministic encoding of keys."""
+"""The values in a pipeline: windows, panes, and the deterministic encoding of keys.
+
+Begin with `windows`, `panes` and `keys`; `pickles` and `copies` are about values that processes exchange.
+"""
 
 from __future__ import annotations
 

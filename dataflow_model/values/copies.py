@@ -18,8 +18,6 @@ from dataflow_model.values.pickles import REDUCERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Copied", "copied"]
-
 _PACKAGE: Final = __name__.partition(".")[0] + "."
 _PROTOCOL: Final = 5
 _SHARED: Final[frozenset[type]] = frozenset(

@@ -38,8 +38,6 @@ from dataflow_model.values.scalar_keys import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["RECORD_KEYS", "are_alike", "encode_alike", "encode_key", "encode_rows", "shard_hash", "shown_key"]
-
 _LENGTH: Final = struct.Struct(">I")
 RECORD_KEYS: Final[dict[bytes, type[Any]]] = {}
 """The classes of records that were keys in this process, or parts of keys, by their names as keys contain them."""

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["MAIN", "SPAWNED_MAIN", "is_named", "is_of_main", "named_classes", "stand_in_for_main"]
-
 MAIN: Final = "__main__"
 SPAWNED_MAIN: Final = "__mp_main__"
 """What `multiprocessing` calls the main module of the program in a process that it has spawned."""

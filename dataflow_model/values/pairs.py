@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from dataflow_model.errors import InvalidType
 
-__all__ = ["as_pair", "checked_pairs", "is_pair"]
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

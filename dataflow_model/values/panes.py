@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.values.windows import Window
 
-__all__ = ["NO_FIRING", "Pane", "PaneInfo", "PaneTiming", "Panes"]
-
 _CLOCK_START: Final = ProcessingTime(0)
 
 

@@ -22,8 +22,6 @@ from dataflow_model.values.variables import ModuleVariables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["REDUCERS", "dump", "dump_by_value", "dump_with_classes", "load", "load_with_classes"]
-
 _PROTOCOL: Final = 5
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
 _RECORDS: Final = Picklers(Reducers())

@@ -15,8 +15,6 @@ from dataflow_model.values.records import fields_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["compared_fields", "equality_owner", "is_record", "names_of_key"]
-
 _OWN: Final = "dataflow_model."
 """The prefix of the modules of the package: the name of a row's type there contains its fields."""
 

@@ -24,8 +24,6 @@ from dataflow_model.values.records import HASH_OF_ATTRS, by_place, fields_of, in
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Picklers", "Reducers"]
-
 _PROTOCOL: Final = 5
 _MOST_KINDS: Final = 1_000
 _SMALL: Final = 1 << 16

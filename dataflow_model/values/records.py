@@ -17,8 +17,6 @@ from dataflow_model.errors import CheckpointMismatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-__all__ = ["HASH_OF_ATTRS", "by_place", "fields_of", "into_fields", "slots_of"]
-
 _MOST_KINDS: Final = 1_000
 HASH_OF_ATTRS: Final = "_attrs_cached_hash"
 """The slot in which attrs keeps a hash, which differs in each process."""

@@ -11,8 +11,6 @@ from typing import Any, Final
 from dataflow_model.errors import KeyEncodingError
 from dataflow_model.micros import micros_since_epoch
 
-__all__ = ["encode_moment", "encode_period", "from_numpy", "from_pandas", "is_numpy_scalar", "is_pandas_scalar"]
-
 _PER_MICROSECOND: Final = 10**12  # attoseconds: the finest unit that NumPy has
 _ATTOSECONDS: Final = {
     "W": 604_800 * 10**18, "D": 86_400 * 10**18, "h": 3_600 * 10**18, "m": 60 * 10**18, "s": 10**18,

@@ -14,8 +14,6 @@ from dataflow_model.time import format_instant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["shown_encoded"]
-
 _MOST: Final = 80
 _LENGTH: Final = struct.Struct(">I")
 _DOUBLE: Final = struct.Struct(">d")

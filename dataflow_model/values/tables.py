@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["Table"]
-
 _INSTEAD: Final = "use table.to_pandas(), table.to_polars() or table.arrow, which have the methods of their libraries"
 
 

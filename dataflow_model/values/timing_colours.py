@@ -6,8 +6,6 @@ from typing import Final
 
 from dataflow_model.values.panes import PaneTiming
 
-__all__ = ["TIMING_COLOURS", "TIMING_INKS"]
-
 TIMING_COLOURS: Final = {PaneTiming.EARLY: "#0072B2", PaneTiming.ON_TIME: "#009E73", PaneTiming.LATE: "#D98200"}
 """For areas and lines."""
 TIMING_INKS: Final = {PaneTiming.EARLY: "#00558A", PaneTiming.ON_TIME: "#00694D", PaneTiming.LATE: "#8F5600"}

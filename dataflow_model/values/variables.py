@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from dataflow_model.values.main_classes import MAIN, SPAWNED_MAIN
 
-__all__ = ["ModuleVariables"]
-
 _MAINS: Final = frozenset({MAIN, SPAWNED_MAIN})
 _STAND_INS: Final[dict[str, contextvars.ContextVar[Any]]] = {}
 """The variables of the `__main__` of another process, by name."""

@@ -16,18 +16,6 @@ from dataflow_model.values.pickles import dump
 if TYPE_CHECKING:
     from dataflow_model.time import InstantLike
 
-__all__ = [
-    "GLOBAL_WINDOW",
-    "GlobalWindow",
-    "IntervalWindow",
-    "Window",
-    "by_bounds",
-    "check_within_time",
-    "encode_window",
-    "interval",
-    "readable_window",
-]
-
 _MIN: Final = int(MIN_TIMESTAMP)
 _MAX: Final = int(MAX_TIMESTAMP)
 

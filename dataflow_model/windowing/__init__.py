@@ -1,4 +1,7 @@
-"""Where in event time: the functions that assign elements to windows and merge windows."""
+"""Where in event time: the functions that assign elements to windows and merge windows.
+
+Begin with `base`, then `fixed` and `sessions`.
+"""
 
 from __future__ import annotations
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     AssignedColumn: TypeAlias = tuple[NDArray[np.int64] | None, NDArray[np.int64], NDArray[np.int64]]
 
-__all__ = ["WindowFn"]
-
 
 class WindowFn(abc.ABC):
     """Assign elements to windows in event time: the papers' `AssignWindows` and `MergeWindows` in one object.

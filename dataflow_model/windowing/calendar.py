@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dataflow_model.time import EventTime
     from dataflow_model.values import IntervalWindow
 
-__all__ = ["CalendarUnit", "CalendarWindows"]
-
 _EPOCH_DAY: Final = datetime.date(1970, 1, 1)
 _EPOCH_MONDAY: Final = datetime.date(1970, 1, 5)
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.time import EventTime
 
-__all__ = ["FixedWindows"]
-
 _HASH_BITS = 32
 
 

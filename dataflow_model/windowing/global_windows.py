@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.time import EventTime
 
-__all__ = ["GlobalWindows"]
-
 _ONLY: Final = (GLOBAL_WINDOW,)
 
 

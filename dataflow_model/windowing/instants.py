@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from dataflow_model.values import Window
     from dataflow_model.windowing.base import WindowFn
 
-__all__ = ["looks_at_elements", "windows_at"]
-
 _PROBED: Final = tuple(map(event_time, ("1970-01-01T00:00Z", "2000-02-29T12:00Z", "2030-06-30T23:59:59Z")))
 _OPERATIONS: Final = """
     __abs__ __add__ __and__ __bool__ __bytes__ __call__ __contains__ __divmod__ __enter__ __eq__ __float__

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["intersecting_runs"]
-
 
 def intersecting_runs(intervals: Iterable[T], bounds: Callable[[T], tuple[int, int]]) -> Iterator[tuple[list[T], int]]:
     """Yield the intervals in runs that intersect, directly or by way of others, and the greatest end of each run.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.values import Window
 
-__all__ = ["Sessions"]
-
 
 @calls_explained(dict.fromkeys(("gap_size", "gap_duration", "timeout", "size"), "use `gap`"))
 @attrs.frozen(order=False, repr=False)

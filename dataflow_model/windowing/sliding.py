@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dataflow_model.values import IntervalWindow
     from dataflow_model.windowing.base import AssignedColumn
 
-__all__ = ["SlidingWindows"]
-
 
 @calls_explained(
     {

@@ -21,7 +21,7 @@ from benchmarks.cost_model import (
 from benchmarks.cost_of_shards import Cost, growth, shards_table
 from benchmarks.cost_of_shards import measured as measured_shards
 from benchmarks.fitting import Model, fit
-from dataflow_model.runners.sharded.progress import read_counters
+from dataflow_model.runners.sharded.commits.progress import read_counters
 
 if TYPE_CHECKING:
     from pathlib import Path

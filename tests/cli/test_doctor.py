@@ -10,7 +10,7 @@ import pytest
 
 from dataflow_model.cli import checkup, main
 from dataflow_model.runners.engine.core.build import CoreBuild
-from dataflow_model.runners.spark import installation
+from dataflow_model.runners.spark.deployment import installation
 from tests.support.cli.commands import started
 from tests.support.waiting import PATIENCE
 

@@ -15,10 +15,10 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
-from dataflow_model.runners import inspecting
 from dataflow_model.runners.local.stopped import StoppedLocalRun
+from dataflow_model.runners.operating import inspecting
+from dataflow_model.runners.operating.upgrading import upgrade
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
-from dataflow_model.runners.upgrading import upgrade
 from tests.support.cli.commands import put, started, until_committed, until_said
 from tests.support.folders import content
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows

@@ -11,7 +11,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
-from dataflow_model.runners import requesting
+from dataflow_model.runners.operating import requesting
 from dataflow_model.runners.sharded.checkpoint.requests import (
     drain_requests,
     expect_requests,

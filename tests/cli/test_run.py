@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dataflow_model.cli import main
-from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.spark import installation
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.spark.deployment import installation
 from tests.support.cli.commands import put, started, until_said
 from tests.support.waiting import PATIENCE
 

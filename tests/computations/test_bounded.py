@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.bound import bound_plan
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.task import ProcessCache, Task
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from dataflow_model.runners.spark.batch import pending_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.values.pickles import load
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import dataflow_model as dm
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 SHARDS = (0, 1)
 

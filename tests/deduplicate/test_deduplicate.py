@@ -9,12 +9,12 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import UserCodeError
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.deduplicating import DeduplicatingMachine
-from dataflow_model.runners.engine.order import of_rows
-from dataflow_model.runners.engine.shard import StageShard
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.order import of_rows
+from dataflow_model.runners.engine.lanes.watermarks import Watermarks
+from dataflow_model.runners.engine.machines.deduplicating import DeduplicatingMachine
+from dataflow_model.runners.engine.machines.shard import StageShard
 from dataflow_model.testing import TestStream
 from tests.support.instants import run_instant
 from tests.support.pipelines import run
@@ -153,8 +153,8 @@ def test_values_that_are_taken_back_are_refused() -> None:
 
 
 def test_the_plan_and_its_fingerprint_name_the_horizon() -> None:
-    from dataflow_model.plan.explain import explain
-    from dataflow_model.plan.fingerprint import fingerprint
+    from dataflow_model.plan.logical.fingerprint import fingerprint
+    from dataflow_model.plan.rewrites.explain import explain
 
     pipeline = dm.Pipeline()
     once = pipeline | "in" >> dm.Create([1]) | "once" >> dm.Deduplicate(lambda x: x, horizon="1 hour")

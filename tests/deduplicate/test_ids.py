@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 import dataflow_model as dm
-from dataflow_model.runners.engine import id_segments
-from dataflow_model.runners.engine.bloom import BloomFilter
-from dataflow_model.runners.engine.id_segments import Segment, hashes_of
-from dataflow_model.runners.engine.id_store import IdStore, Slices
+from dataflow_model.runners.engine.state import id_segments
+from dataflow_model.runners.engine.state.bloom import BloomFilter
+from dataflow_model.runners.engine.state.id_segments import Segment, hashes_of
+from dataflow_model.runners.engine.state.id_store import IdStore, Slices
 from dataflow_model.values import encode_key
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), unique=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import DataFrameSource
+from dataflow_model.plan.endpoints.sources import DataFrameSource
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
 from dataflow_model.runners.spark.collected import CollectedSource
 from dataflow_model.testing import TestStream
@@ -23,7 +23,7 @@ from tests.support.pipelines import difference, run, seen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 
 @given(st.data(), numbered(max_steps=12), windowing_strategies(retracting=False), HORIZONS)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep, WatermarkStep
-from dataflow_model.runners.engine import id_store
+from dataflow_model.plan.endpoints.scripts import AddStep, WatermarkStep
+from dataflow_model.runners.engine.state import id_store
 from tests.support.deduplicate.redelivery import HORIZONS, numbered, redelivered, run_locally
 from tests.support.laws.drawing import windowing_strategies
 from tests.support.laws.examples import share_of_examples
@@ -20,7 +20,7 @@ from tests.support.micro_batches import in_micro_batches
 from tests.support.pipelines import difference, seen
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 
 def drawn_cases(count: int, number: int) -> list[tuple[TestStream, TestStream, Any, str]]:
@@ -142,7 +142,7 @@ def test_a_stream_that_is_killed_goes_on_with_its_ids(spark: SparkSession, tmp_p
     with CrashPoint(point, micro_batch=3) as crash:
         with pytest.raises(Exception, match=r"(?s)crash|exited|EOF|terminated|failed"):
             run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=60), build_sums)
-        assert crash.has_struck
+        assert crash.was_reached
     resumed = run(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=60), build_sums)
     expected = run(dm.LocalRunner(), build_sums)
     assert not difference(seen(expected.collected("sums")), seen(resumed.collected("sums")))

@@ -12,7 +12,7 @@ import pytest
 from dataflow_model.cli import main
 from dataflow_model.demo import tour as demo
 from dataflow_model.demo.picture import _spread
-from dataflow_model.runners.spark import installation
+from dataflow_model.runners.spark.deployment import installation
 
 if TYPE_CHECKING:
     from pathlib import Path

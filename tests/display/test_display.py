@@ -13,8 +13,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.display import MOST_ROWS, Board, Count, html_table
 from dataflow_model.figures import FIGURES, run
-from dataflow_model.plan.nodes import Write
-from dataflow_model.runners import background
+from dataflow_model.plan.logical.nodes import Write
+from dataflow_model.runners.runs import background
 from dataflow_model.testing import TestStream
 from dataflow_model.values.tables import Table
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.core.pane_lanes import PaneOrders, PaneUpdates
-from dataflow_model.runners.engine.lanes import Integers, Lane
-from dataflow_model.runners.engine.order_lanes import InstantLane
-from dataflow_model.runners.engine.watermarks import WatermarkLane
+from dataflow_model.runners.engine.grouping.pane_lanes import PaneOrders, PaneUpdates
+from dataflow_model.runners.engine.lanes.lanes import Integers, Lane
+from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
+from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane
 from dataflow_model.testing import TestStream
 from tests.support.hosts import on_hosts, runner_on
 

@@ -11,15 +11,15 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
-from dataflow_model.plan.strategy import WindowingStrategy
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.by_key import sorted_by_key
-from dataflow_model.runners.engine.lanes import Integers
-from dataflow_model.runners.engine.order import of_rows
-from dataflow_model.runners.engine.order_lanes import RowOrders
-from dataflow_model.runners.engine.sharding import encoded_keys, rows_by_shard
-from dataflow_model.runners.engine.value_lanes import Pairs, in_columns
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.plan.logical.strategy import WindowingStrategy
+from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.lanes import Integers
+from dataflow_model.runners.engine.lanes.order import of_rows
+from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs, in_columns
+from dataflow_model.runners.engine.protocol.by_key import sorted_by_key
+from dataflow_model.runners.engine.protocol.sharding import encoded_keys, rows_by_shard
 from dataflow_model.values import encode_key
 
 INTEGERS = st.integers(-12, 12) | st.sampled_from([100, -(2**63), 2**63 - 1])

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.chunk import PlacedBundle, Produced
-from dataflow_model.runners.engine.order import of_rows
+from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.chunk import PlacedBundle, Produced
+from dataflow_model.runners.engine.lanes.order import of_rows
 from dataflow_model.testing.strategies import SIGNALS, test_streams, windowing_strategies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.watermarks import Watermarks
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.lanes.watermarks import Watermarks
     from dataflow_model.testing import TestStream
 
 scripts = test_streams(signals=SIGNALS, percentiles=(50, 90))

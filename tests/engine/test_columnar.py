@@ -14,21 +14,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.kernels import Kernel, kernel_of
-from dataflow_model.plan.lifting import Lift, lifts
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.plan.strategy import WindowingStrategy
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.chunk import Chunk, Instants, PlacedBundle
-from dataflow_model.runners.engine.columnar import ColumnarMachine
-from dataflow_model.runners.engine.columns.chunks import chunk_partials
-from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc
-from dataflow_model.runners.engine.columns.panes import PaneRecords, PaneTable
-from dataflow_model.runners.engine.lanes import Integers, Intervals
-from dataflow_model.runners.engine.order import of_rows
-from dataflow_model.runners.engine.value_lanes import Pairs
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.plan.functions.kernels import Kernel, kernel_of
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.plan.logical.strategy import WindowingStrategy
+from dataflow_model.plan.rewrites.lifting import Lift, lifts
+from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.chunk import Chunk, Instants, PlacedBundle
+from dataflow_model.runners.engine.lanes.ipc import from_ipc, to_ipc
+from dataflow_model.runners.engine.lanes.lanes import Integers, Intervals
+from dataflow_model.runners.engine.lanes.order import of_rows
+from dataflow_model.runners.engine.lanes.pane_tables import PaneRecords, PaneTable
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs
+from dataflow_model.runners.engine.lanes.watermarks import Watermarks
+from dataflow_model.runners.engine.lifted.chunks import chunk_partials
+from dataflow_model.runners.engine.machines.columnar import ColumnarMachine
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from dataflow_model.values import encode_key
 from tests.support.reference.feeding import feed_pairs
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.functions.combine import CombineFn
     from dataflow_model.values import Window
 
 

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.records import Record
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.garbage import collecting_rarely
-from dataflow_model.runners.engine.lanes import Integers, Intervals
-from dataflow_model.runners.engine.order_lanes import RowOrders
-from dataflow_model.runners.local.result import LocalResult
+from dataflow_model.plan.columns.records import Record
+from dataflow_model.plan.logical.nodes import Write
+from dataflow_model.runners.engine.elementwise.fragments import Fragment
+from dataflow_model.runners.engine.functions.garbage import collecting_rarely
+from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.lanes import Integers, Intervals
+from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
+from dataflow_model.runners.local.bounded.result import LocalResult
 from dataflow_model.values import NO_FIRING
 from tests.support.hosts import on_hosts, runner_on
 

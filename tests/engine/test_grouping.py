@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
-from dataflow_model.plan.scripts import AddStep, ClockStep, WatermarkStep
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, WatermarkStep
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.runners.engine.lanes.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.testing import strategies
 from tests.support.reference.grouping import GroupingEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 Event = tuple[str, tuple[Any, ...]]

@@ -14,11 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dataflow_model.errors import KeyEncodingError
-from dataflow_model.plan.kernels import Kernel
-from dataflow_model.runners.engine.columns.accumulators import COLUMNS, finish, fits
-from dataflow_model.runners.engine.columns.keys import key_codes, shard_of, split_by_shard
-from dataflow_model.runners.engine.columns.partials import merge_partials, partials
-from dataflow_model.runners.engine.columns.sessions import merge_sessions, session_partials
+from dataflow_model.plan.functions.kernels import Kernel
+from dataflow_model.runners.engine.lifted.accumulators import COLUMNS, finish, fits
+from dataflow_model.runners.engine.lifted.keys import key_codes, shard_of, split_by_shard
+from dataflow_model.runners.engine.lifted.partials import merge_partials, partials
+from dataflow_model.runners.engine.lifted.sessions import merge_sessions, session_partials
 from dataflow_model.values.keys import encode_key, shard_hash
 
 if TYPE_CHECKING:

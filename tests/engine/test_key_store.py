@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.key_store import KEPT_DECODED, KeyStore, StoredKey, dues_of, head_bytes
+from dataflow_model.runners.engine.state.key_store import KEPT_DECODED, KeyStore, StoredKey, dues_of, head_bytes
 from dataflow_model.values import GLOBAL_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from dataflow_model.runners.engine.queues import Dues
+    from dataflow_model.runners.engine.state.queues import Dues
     from dataflow_model.values import Window
 
 

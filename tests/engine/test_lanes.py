@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.rows import named_row_type
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.engine.bundle import Bundle, all_joined
-from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.lanes import (
+from dataflow_model.plan.columns.rows import named_row_type
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.engine.elementwise.fragments import Fragment
+from dataflow_model.runners.engine.lanes.bundle import Bundle, all_joined
+from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
+from dataflow_model.runners.engine.lanes.lanes import (
     Integers,
     Intervals,
     Lane,
@@ -31,10 +31,10 @@ from dataflow_model.runners.engine.lanes import (
     ranks_of_bytes,
     taken,
 )
-from dataflow_model.runners.engine.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
-from dataflow_model.runners.engine.order_lanes import DeferredOrders, RowOrders
-from dataflow_model.runners.engine.uniform import uniform
-from dataflow_model.runners.engine.value_lanes import ColumnValues, Pairs, RowValues, in_columns
+from dataflow_model.runners.engine.lanes.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
+from dataflow_model.runners.engine.lanes.order_lanes import DeferredOrders, RowOrders
+from dataflow_model.runners.engine.lanes.uniform import uniform
+from dataflow_model.runners.engine.lanes.value_lanes import ColumnValues, Pairs, RowValues, in_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
-from dataflow_model.runners.engine.key_store import StoredKey
-from dataflow_model.runners.engine.order import of_row
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.runners.engine.lanes.order import of_row
+from dataflow_model.runners.engine.lanes.watermarks import MAX_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.state.key_store import StoredKey
 from dataflow_model.values import IntervalWindow, Window, encode_key, interval
 from tests.support.reference.cells_in_order import CellsInOrder
 from tests.support.reference.grouping import GroupingEngine

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.columns.ipc import from_ipc, to_ipc, to_narrow_ipc
-from dataflow_model.runners.engine.columns.narrow import narrowed, widened
-from dataflow_model.runners.engine.lanes import Integers, Intervals
-from dataflow_model.runners.engine.order_lanes import RowOrders
-from dataflow_model.runners.engine.value_lanes import Pairs
-from dataflow_model.runners.sharded.compact import dump_compact
+from dataflow_model.runners.engine.lanes.ipc import from_ipc, to_ipc, to_narrow_ipc
+from dataflow_model.runners.engine.lanes.lanes import Integers, Intervals
+from dataflow_model.runners.engine.lanes.narrow import narrowed, widened
+from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs
+from dataflow_model.runners.sharded.tasks.compact import dump_compact
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-    from dataflow_model.runners.engine.lanes import Lane
+    from dataflow_model.runners.engine.lanes.lanes import Lane
 
 _WORDS = st.integers(-(2**63), 2**63 - 1)
 _RANGES = st.sampled_from([0, 1, 255, 256, 2**16, 2**32 - 1, 2**32, 2**63])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow_model.runners.engine.core.operations import AT, BEFORE, ELEMENT, WATERMARK
-from dataflow_model.runners.engine.order import (
+from dataflow_model.runners.engine.lanes.order import (
     Emissions,
     Order,
     at_instant,
@@ -35,7 +35,7 @@ from dataflow_model.runners.engine.order import (
     sorting,
     timer_cause,
 )
-from dataflow_model.runners.engine.order_lanes import DeferredOrders, InstantLane, RowOrders, as_one, made_orders
+from dataflow_model.runners.engine.lanes.order_lanes import DeferredOrders, InstantLane, RowOrders, as_one, made_orders
 from dataflow_model.time import EventTime
 from dataflow_model.values import IntervalWindow, Window, encode_window
 

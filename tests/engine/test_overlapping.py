@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.engine import overlapping
-from dataflow_model.runners.engine.columns import chunks
-from dataflow_model.runners.engine.lanes import joined, part, taken
-from dataflow_model.runners.engine.overlapping import Overlapping
+from dataflow_model.runners.engine.lanes import overlapping
+from dataflow_model.runners.engine.lanes.lanes import joined, part, taken
+from dataflow_model.runners.engine.lanes.overlapping import Overlapping
+from dataflow_model.runners.engine.lifted import chunks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 from tests.support.bounded_jobs import run_as_job
 

@@ -14,7 +14,7 @@ from tests.support.scripting import fixed, run, script, sessions
 from tests.support.spec.windows_of_users import ValidUntilNext
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 COUNT = dm.AfterCount
 COUNTS = dm.Repeatedly(dm.AfterCount(2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.queues import Deadlines
+from dataflow_model.runners.engine.state.queues import Deadlines
 
 CHANGES = st.lists(
     st.tuples(st.integers(0, 9), st.none() | st.tuples(*[st.none() | st.integers(0, 20)] * 2)), max_size=200

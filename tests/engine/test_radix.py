@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.radix import in_order_of
+from dataflow_model.runners.engine.lanes.radix import in_order_of
 
 _FIRST = st.sampled_from([-(2**63), -5, 0, 1_700_000_000_000_000])
 _RANGES = [1, 2, 2**16 - 1, 2**16, 2**16 + 1, 2**31, 2**48, 2**63 - 1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.read_only import read_only
+from dataflow_model.runners.engine.functions.read_only import read_only
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.order_lanes import RowOrders
-from dataflow_model.runners.engine.record_ids import record_hashes, record_ids
+from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
+from dataflow_model.runners.engine.lanes.record_ids import record_hashes, record_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
-from dataflow_model.runners.engine.bundle import Bundle, Update
-from dataflow_model.runners.engine.order import of_row
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, Watermarks
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.runners.engine.lanes.bundle import Bundle, Update
+from dataflow_model.runners.engine.lanes.order import of_row
+from dataflow_model.runners.engine.lanes.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.values import NO_FIRING, interval
 from tests.support.reference.feeding import feed_pairs
 from tests.support.reference.grouping import GroupingEngine

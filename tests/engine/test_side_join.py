@@ -10,9 +10,9 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import UserCodeError
-from dataflow_model.runners.engine.sides import HeldWindows
+from dataflow_model.runners.engine.collections.sides import HeldWindows
 from dataflow_model.testing import TestStream
-from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from dataflow_model.time import event_time
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.lanes.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, Watermarks
 
 MIN, MAX = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
 TIMES = st.one_of(st.integers(-9, 9), st.sampled_from([MIN, MAX]))

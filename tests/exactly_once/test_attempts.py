@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded import in_process
-from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.task import ProcessCache
+from dataflow_model.runners.sharded.stages import in_process
+from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
+from dataflow_model.runners.sharded.tasks.task import ProcessCache
 from tests.support.exactly_once.job import SCRIPT
 from tests.support.laws.examples import share_of_examples
 from tests.support.micro_batches import Streamed
@@ -24,8 +24,8 @@ from tests.support.pipelines import seen
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.runners.sharded.rows import Row
-    from dataflow_model.runners.sharded.task import Task
+    from dataflow_model.runners.sharded.tasks.rows import Row
+    from dataflow_model.runners.sharded.tasks.task import Task
 
 WORKERS = 3
 

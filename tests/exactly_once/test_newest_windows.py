@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.io.table_sinks import TableSink
-from dataflow_model.plan.records import Record
+from dataflow_model.io.tables.table_sinks import TableSink
+from dataflow_model.plan.columns.records import Record
 from dataflow_model.testing import TestStream
 from dataflow_model.values import NO_FIRING
 from tests.support.exactly_once.databases import execute, rows

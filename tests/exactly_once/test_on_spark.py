@@ -76,7 +76,7 @@ def test_a_table_is_changed_once_by_a_commit_that_comes_again(
     with CrashPoint(point, micro_batch=1) as crash:
         with contextlib.suppress(Exception):
             run(crashing, lambda p: build(p, str(tmp_path)), None)
-        assert crash.has_struck
+        assert crash.was_reached
         result = run(runner(), lambda p: build(p, str(tmp_path)), None)
     assert left(tmp_path, result.collected("kept")) == expected
 
@@ -106,7 +106,7 @@ def test_a_weak_run_that_dies_before_its_state_is_durable_repeats_that_micro_bat
     with CrashPoint("before_state", micro_batch=1) as crash:
         with contextlib.suppress(Exception):
             run(runner(), builder(tmp_path), None)
-        assert crash.has_struck
+        assert crash.was_reached
         before = printed(tmp_path)
         result = run(runner(), builder(tmp_path), None)
     lines = printed(tmp_path)
@@ -153,8 +153,8 @@ def test_a_task_that_fails_behind_its_state_write_and_is_tried_again_changes_not
 ) -> None:
     process = job("local[2,4]", tmp_path / "checkpoint", tmp_path, "script", "after_state")
     assert process.wait(PATIENCE) == 0, (tmp_path / "log").read_text()[-5_000:]
-    kept, has_struck = pickle.loads((tmp_path / "kept").read_bytes())
-    assert has_struck
+    kept, was_reached = pickle.loads((tmp_path / "kept").read_bytes())
+    assert was_reached
     assert left(tmp_path, kept) == expected
 
 

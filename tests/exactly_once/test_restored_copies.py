@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.commit_ids import commit_id, planned_in
-from dataflow_model.runners.sharded.program import Program
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.sharded.outputs.commit_ids import commit_id, planned_in
+from dataflow_model.runners.sharded.tasks.program import Program
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:

@@ -9,17 +9,17 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.sinks import Fence
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.endpoints.sinks import Fence
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.checkpoint import sequencers
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest, take_sequencer
-from dataflow_model.runners.sharded.commit_ids import commit_id
-from dataflow_model.runners.sharded.pending import Pending, PendingWriter
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import Publisher
-from dataflow_model.runners.sharded.restoring import claim_sinks
-from dataflow_model.runners.sharded.task import ProcessCache, Task
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.commits.publishing import Publisher
+from dataflow_model.runners.sharded.commits.restoring import claim_sinks
+from dataflow_model.runners.sharded.outputs.commit_ids import commit_id
+from dataflow_model.runners.sharded.outputs.pending import Pending, PendingWriter
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from tests.support.exactly_once.databases import rows
 from tests.support.exactly_once.tables import PAIRS, record
 from tests.support.written_files import visible
@@ -27,7 +27,7 @@ from tests.support.written_files import visible
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
+    from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics
 
 METRICS: TaskMetrics = {"depth": 1, "shard": 0, "counters": {}, "sources": {}, "watermarks": {}}
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.io.table_sinks import TableSink
-from dataflow_model.plan.sinks import Fence
+from dataflow_model.io.tables.table_sinks import TableSink
+from dataflow_model.plan.endpoints.sinks import Fence
 from tests.support.exactly_once.databases import execute, execute_count, rows, tables
 from tests.support.exactly_once.tables import PAIRS, record
 from tests.support.pipelines import run
@@ -26,7 +26,7 @@ from tests.support.pipelines import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 
 def commit(sink: TableSink, commit_id: str, *tasks: list[Record]) -> list[bytes]:

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded.state.shard import ShardState
+from dataflow_model.runners.sharded.tasks.shard_state import ShardState
 from tests.support.exactly_once.tables import PAIRS
 from tests.support.exactly_once.weak import SCRIPT, builder, printed, published
 from tests.support.micro_batches import Streamed
@@ -95,7 +95,7 @@ def test_sinks_that_cannot_publish_at_once_stay_strong(
 ) -> None:
     committed: list[int] = []
     monkeypatch.setattr(
-        "dataflow_model.runners.sharded.publishing.write_part", lambda *given, **_: committed.append(len(given))
+        "dataflow_model.runners.sharded.commits.publishing.write_part", lambda *given, **_: committed.append(len(given))
     )
     weak.step()
     assert not list(tmp_path.rglob("collected"))

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import Source
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded import faults
+from dataflow_model.plan.endpoints.sources import Source
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.tasks import faults
 from tests.support.faults.injected import DAY, JumpingClock
 from tests.support.faults.summing import SINK, Sums
 from tests.support.pipelines import run, start
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.watermarks import Arrival
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.watermarks.estimators import Arrival
     from tests.support.faults.tally import Tally
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from dataflow_model.runners.sharded.faults import POINTS, Crash
+from dataflow_model.runners.sharded.tasks.faults import POINTS, Crash
 from tests.support.exactly_once.databases import execute, postgres_programs, postgres_server
 from tests.support.faults.local_job import LocalJob, expected_of, outcome_of
 from tests.support.faults.summing import Sums

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dataflow_model.errors import StateCorruption
-from dataflow_model.runners.sharded.faults import SPARK_POINTS
+from dataflow_model.runners.sharded.tasks.faults import SPARK_POINTS
 from tests.support.faults.simulated import Simulation
 from tests.support.faults.summing import SINK, Sums
 

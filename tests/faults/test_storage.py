@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dataflow_model.errors import StateCorruption
-from dataflow_model.runners.sharded.publishing import read_collected
+from dataflow_model.runners.sharded.commits.publishing import read_collected
 from tests.support.faults.injected import DamagedState, marks
 from tests.support.faults.outcomes import outcome_of
 from tests.support.faults.summing import SINK, Sums

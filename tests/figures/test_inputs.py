@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dataflow_model.figures import example
-from dataflow_model.plan.scripts import AddStep, ClockStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, WatermarkStep
 from dataflow_model.testing import TestStream
 from tests.support.figures.expected import BOOK, PAPER
 

@@ -14,18 +14,18 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
 from dataflow_model.io import Collect, ReadJson, ReadParquet
-from dataflow_model.io.json_source import JsonSource
-from dataflow_model.io.parquet_source import ParquetSource
-from dataflow_model.io.text_sources import CsvSource
-from dataflow_model.plan.columns import decode_columns, instants, split_columns
-from dataflow_model.plan.rows import values_of
-from dataflow_model.plan.watermarks import ARRIVAL
-from dataflow_model.transforms.pipeline import Pipeline
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.io.json.json_source import JsonSource
+from dataflow_model.io.parquet.parquet_source import ParquetSource
+from dataflow_model.plan.columns.rows import values_of
+from dataflow_model.plan.columns.source_columns import decode_columns, instants, split_columns
+from dataflow_model.plan.watermarks.estimators import ARRIVAL
+from dataflow_model.transforms.pipelines.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataflow_model.io.file_source import FileSource
+    from dataflow_model.io.files.file_source import FileSource
 
 
 def decoded(source: FileSource, origin: str) -> tuple[list[Any], list[tuple[int, str]]]:

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 
-from dataflow_model.io import json_parsing, json_source, parsing
-from dataflow_model.io.json_source import JsonSource
+from dataflow_model.io.json import json_parsing, json_source
+from dataflow_model.io.json.json_source import JsonSource
+from dataflow_model.io.text import parsing
 
 KINDS = {
     "n": pa.int64(),

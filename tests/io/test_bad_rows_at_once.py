@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 
-from dataflow_model.io import parsing, text_sources
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.text_sources import CsvSource
+from dataflow_model.io.csv import text_sources
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.io.text import parsing
 from tests.support.laws.examples import share_of_examples
 
 KINDS = {

@@ -12,9 +12,9 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
-from dataflow_model.io.paths import file_below
-from dataflow_model.plan.sources import ColumnSource, Origin
-from dataflow_model.runners.sharded.progress import read_progress
+from dataflow_model.io.listing.paths import file_below
+from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.runners.sharded.commits.progress import read_progress
 from tests.support.micro_batches import Streamed
 from tests.support.runners.local_streams import Stepped
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from dataflow_model.runners.sharded.rows import Row
-    from dataflow_model.runners.sharded.work import Work
+    from dataflow_model.runners.sharded.stages.work import Work
+    from dataflow_model.runners.sharded.tasks.rows import Row
 
 READ = 3
 """How many rows a micro-batch reads."""

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 
 import dataflow_model as dm
-from dataflow_model.io import row_texts, unpacking
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.text_sources import CsvSource
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.io.text import row_texts, unpacking
 from tests.support.laws.examples import share_of_examples
 
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from dataflow_model.io import csv_numbers, unpacking
-from dataflow_model.io.csv_numbers import columns_with_zeros
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.text_sources import CsvSource
+from dataflow_model.io.csv import csv_numbers
+from dataflow_model.io.csv.csv_numbers import columns_with_zeros
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.io.text import unpacking
 from tests.support.laws.examples import share_of_examples
 
 CELLS = st.sampled_from(["0", "7", "007", "-07", "0.5", "00.5", "1E5", "10", "a0b", " 05", "2013-01-05 05:00", ""])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError, SinkError, UserCodeError
-from dataflow_model.io.file_sinks import FileSink, JsonSink
+from dataflow_model.io.sinks.file_sinks import FileSink, JsonSink
 from tests.support.crashing_commits import Crashing, every_crash, written
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.laws.examples import share_of_examples
@@ -27,7 +27,7 @@ from tests.support.written_files import rows, visible
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.io.earlier_output import IfExists
+    from dataflow_model.io.sinks.earlier_output import IfExists
 
 NUMBERS = pa.schema({"n": pa.int64()})
 RUNS = [f"{number:012x}" for number in range(10)]

@@ -14,8 +14,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.text_sources import CsvSource
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.text_sources import CsvSource
 from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:

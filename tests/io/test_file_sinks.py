@@ -19,20 +19,20 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, PlanError, SinkError
 from dataflow_model.io import ToDataFrame, WriteJson, WriteParquet
-from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
-from dataflow_model.plan.checks import check
-from dataflow_model.plan.nodes import Write as WriteNode
-from dataflow_model.plan.records import Record
-from dataflow_model.runners.engine.bundle import Bundle, Update
+from dataflow_model.io.sinks.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
+from dataflow_model.plan.checks.all_checks import check
+from dataflow_model.plan.columns.records import Record
+from dataflow_model.plan.logical.nodes import Write as WriteNode
+from dataflow_model.runners.engine.collections.sink_records import BundleRecords
 from dataflow_model.runners.engine.core.operations import PANE_LATE, PANE_ON_TIME
-from dataflow_model.runners.engine.core.pane_lanes import PaneInfos
-from dataflow_model.runners.engine.lanes import Integers, Intervals, Repeated
-from dataflow_model.runners.engine.records import BundleRecords
-from dataflow_model.runners.engine.value_lanes import Pairs, RowValues
+from dataflow_model.runners.engine.grouping.pane_lanes import PaneInfos
+from dataflow_model.runners.engine.lanes.bundle import Bundle, Update
+from dataflow_model.runners.engine.lanes.lanes import Integers, Intervals, Repeated
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs, RowValues
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime
-from dataflow_model.transforms.elementwise import Map
-from dataflow_model.transforms.endpoints import Create
-from dataflow_model.transforms.pipeline import Pipeline
+from dataflow_model.transforms.elementwise.maps import Map
+from dataflow_model.transforms.endpoints.create import Create
+from dataflow_model.transforms.pipelines.pipeline import Pipeline
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, IntervalWindow, PaneInfo, PaneTiming, Window
 from tests.support.written_files import rows, visible
 

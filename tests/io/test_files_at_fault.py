@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.io.files_at_fault import Fault
+from dataflow_model.io.files.files_at_fault import Fault
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped

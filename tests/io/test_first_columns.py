@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import SinkError, StateCorruption
-from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
-from dataflow_model.io.table_sinks import TableSink
-from dataflow_model.plan.records import Record
-from dataflow_model.runners.sharded import first_columns
-from dataflow_model.runners.sharded.first_columns import open_writer, with_first_columns
+from dataflow_model.io.sinks.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
+from dataflow_model.io.tables.table_sinks import TableSink
+from dataflow_model.plan.columns.records import Record
+from dataflow_model.runners.sharded.outputs import first_columns
+from dataflow_model.runners.sharded.outputs.first_columns import open_writer, with_first_columns
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 from tests.support.hosts import on_hosts, runner_on

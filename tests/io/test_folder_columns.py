@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
-from dataflow_model.io.folder_columns import value_in, with_folder_columns
-from dataflow_model.io.folder_filter import FolderFilter, checked_filter
-from dataflow_model.io.listed_folder import ListedFolder
+from dataflow_model.io.listing.folder_columns import value_in, with_folder_columns
+from dataflow_model.io.listing.folder_filter import FolderFilter, checked_filter
+from dataflow_model.io.listing.listed_folder import ListedFolder
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dataflow_model.io import folder_notices
-from dataflow_model.io.folder_notices import FolderNotices
-from dataflow_model.io.listed_folder import SETTLED
-from dataflow_model.io.listing import FEW, MOST_NOTICED, Watch
+from dataflow_model.io.listing import folder_notices
+from dataflow_model.io.listing.folder_notices import FolderNotices
+from dataflow_model.io.listing.listed_folder import SETTLED
+from dataflow_model.io.listing.matching import FEW, MOST_NOTICED, Watch
 from tests.support.folders import tick
 from tests.support.os_calls import record_calls
 

@@ -20,11 +20,12 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
-from dataflow_model.io import parquet_source, row_texts
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.row_texts import TextFormat
-from dataflow_model.io.text_sources import CsvSource
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.io.listing.file_identity import FileVersion
+from dataflow_model.io.parquet import parquet_source
+from dataflow_model.io.text import row_texts
+from dataflow_model.io.text.row_texts import TextFormat
 from dataflow_model.runners.sharded.feed.followed import Followed, rows_read
 from tests.support.folders import SCHEMA, Folder, Reader
 from tests.support.runners.local_streams import Stepped

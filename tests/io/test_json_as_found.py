@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given
 
 import dataflow_model as dm
-from dataflow_model.io import row_texts, unpacking
-from dataflow_model.io.json_documents import JsonDocumentSource, texts_of_document
-from dataflow_model.io.json_inference import json_schema
-from dataflow_model.io.json_source import JsonSource
+from dataflow_model.io.json.json_documents import JsonDocumentSource, texts_of_document
+from dataflow_model.io.json.json_inference import json_schema
+from dataflow_model.io.json.json_source import JsonSource
+from dataflow_model.io.text import row_texts, unpacking
 from tests.support.laws.examples import share_of_examples
 
 if TYPE_CHECKING:

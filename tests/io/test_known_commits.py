@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import dataflow_model as dm
-from dataflow_model.io.file_sinks import JsonSink
-from dataflow_model.plan.message_sinks import CollectSink
+from dataflow_model.io.sinks.file_sinks import JsonSink
+from dataflow_model.plan.endpoints.message_sinks import CollectSink
 from tests.support.crashing_commits import every_crash, written
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.inputs import write_rows

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.io import file_sinks, file_writer
-from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
-from dataflow_model.io.shapes import fit_batches
-from dataflow_model.plan import shapes
-from dataflow_model.plan.records import Record
-from dataflow_model.plan.shapes import BATCH_BYTES, weight_of
+from dataflow_model.io.sinks import file_sinks, file_writer
+from dataflow_model.io.sinks.element_rows import fit_batches
+from dataflow_model.io.sinks.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
+from dataflow_model.plan.columns import element_columns as shapes
+from dataflow_model.plan.columns.element_columns import BATCH_BYTES, weight_of
+from dataflow_model.plan.columns.records import Record
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 

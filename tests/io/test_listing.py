@@ -11,10 +11,11 @@ import attrs
 import pytest
 
 from dataflow_model.errors import SourceError
-from dataflow_model.io import folder_notices, listing
-from dataflow_model.io.listed_folder import SETTLED, TICK
-from dataflow_model.io.listing import FEW, SHARE, Watch, list_files
-from dataflow_model.io.parquet_source import ParquetSource
+from dataflow_model.io.listing import folder_notices
+from dataflow_model.io.listing import matching as listing
+from dataflow_model.io.listing.listed_folder import SETTLED, TICK
+from dataflow_model.io.listing.matching import FEW, SHARE, Watch, list_files
+from dataflow_model.io.parquet.parquet_source import ParquetSource
 from dataflow_model.runners.sharded.feed.followed import Followed
 from tests.support.folders import SCHEMA, Folder, tick
 from tests.support.os_calls import record_calls
@@ -22,7 +23,7 @@ from tests.support.os_calls import record_calls
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataflow_model.io.file_source import FileSource
+    from dataflow_model.io.files.file_source import FileSource
 
 
 @attrs.define

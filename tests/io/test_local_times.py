@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.csv_parsing import parser, problem_of_row
-from dataflow_model.io.parsing import parse_rows
-from dataflow_model.io.row_texts import RowTexts
-from dataflow_model.plan.columns import BAD_FIELD
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.csv_parsing import parser, problem_of_row
+from dataflow_model.io.text.parsing import parse_rows
+from dataflow_model.io.text.row_texts import RowTexts
+from dataflow_model.plan.columns.source_columns import BAD_FIELD
 from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:

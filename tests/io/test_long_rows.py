@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 
 import dataflow_model as dm
-from dataflow_model.io import row_texts, unpacking
-from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.row_texts import TextFormat, count_appended, read_rows, row_index, split
+from dataflow_model.io.listing.file_identity import FileVersion
+from dataflow_model.io.text import row_texts, unpacking
+from dataflow_model.io.text.row_texts import TextFormat, count_appended, read_rows, row_index, split
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped

@@ -12,14 +12,14 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
-from dataflow_model.io.file_source import FileSource
-from dataflow_model.io.listing import Watch
-from dataflow_model.io.parquet_source import ParquetSource
-from dataflow_model.runners.sharded.checkpoint.publication import Publication
-from dataflow_model.runners.sharded.instants import skipped_in
-from dataflow_model.runners.sharded.rows import Kind
-from dataflow_model.runners.sharded.task import Task
-from dataflow_model.runners.sharded.work import plan_work, read_work
+from dataflow_model.io.files.file_source import FileSource
+from dataflow_model.io.listing.matching import Watch
+from dataflow_model.io.parquet.parquet_source import ParquetSource
+from dataflow_model.runners.sharded.outputs.publication import Publication
+from dataflow_model.runners.sharded.stages.instants import skipped_in
+from dataflow_model.runners.sharded.stages.work import plan_work, read_work
+from dataflow_model.runners.sharded.tasks.rows import Kind
+from dataflow_model.runners.sharded.tasks.task import Task
 from dataflow_model.testing import CrashPoint
 from dataflow_model.values.pickles import load
 from tests.support.folders import SCHEMA, Folder, Reader
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.runners.engine.observing import Observations
+    from dataflow_model.runners.engine.sources.observing import Observations
 
 both = pytest.mark.parametrize("kind", ["parquet", "csv"])
 HERE = re.escape(socket.gethostname())
@@ -138,7 +138,7 @@ def test_a_folder_on_another_file_system_than_before_counts_as_not_mounted(
     assert watch.absent_roots((str(tmp_path),)) == []
     other = list(tmp_path.stat())
     other[2] += 1
-    monkeypatch.setattr("dataflow_model.io.listing.os.stat", lambda _: os.stat_result(other))
+    monkeypatch.setattr("dataflow_model.io.listing.matching.os.stat", lambda _: os.stat_result(other))
     assert watch.absent_roots((str(tmp_path), str(tmp_path / "*" / "a.csv"))) == [str(tmp_path)] * 2
 
 

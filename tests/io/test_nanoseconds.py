@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.rows import values_of
+from dataflow_model.plan.columns.rows import values_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.io.listing import list_files
-from dataflow_model.plan.natural_order import natural, original
+from dataflow_model.io.listing.matching import list_files
+from dataflow_model.plan.columns.natural_order import natural, original
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped, put_rows
 

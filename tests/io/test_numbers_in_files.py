@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.io.text_sources import CsvSource
-from dataflow_model.plan.columns import split_columns
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.plan.columns.source_columns import split_columns
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import InvalidType, SinkError, UserCodeError
 from dataflow_model.io import ForeachBundle, schema_from_type
-from dataflow_model.io.bundles import ArrowTableSink, ForeachBundleSink
-from dataflow_model.plan.message_sinks import CollectSink, MessageSink
-from dataflow_model.plan.records import Record
+from dataflow_model.io.sinks.bundles import ArrowTableSink, ForeachBundleSink
+from dataflow_model.plan.columns.records import Record
+from dataflow_model.plan.endpoints.message_sinks import CollectSink, MessageSink
 from dataflow_model.runners.sharded.checkpoint.parts import write_part
-from dataflow_model.runners.sharded.publishing import read_collected
+from dataflow_model.runners.sharded.commits.publishing import read_collected
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.upgrading import upgrade
+from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped

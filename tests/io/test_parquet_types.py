@@ -16,8 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.io.parquet_source import ParquetSource
-from dataflow_model.io.parquet_types import can_hold, fitted, widened
+from dataflow_model.io.parquet.parquet_source import ParquetSource
+from dataflow_model.io.parquet.parquet_types import can_hold, fitted, widened
 
 UTC = dt.UTC
 WHOLE = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())

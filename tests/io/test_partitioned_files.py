@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SinkError
-from dataflow_model.io import file_writer, publishing
-from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
-from dataflow_model.io.partitioned_files import PartitionedWriter, folder_name
-from dataflow_model.plan.records import Record
+from dataflow_model.io.sinks import file_writer, publishing
+from dataflow_model.io.sinks.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
+from dataflow_model.io.sinks.partitioned_files import PartitionedWriter, folder_name
+from dataflow_model.plan.columns.records import Record
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 from tests.support.crashing_commits import every_crash, written

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.text_sources import CsvSource
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.text_sources import CsvSource
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 

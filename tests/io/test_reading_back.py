@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.io.csv_options import CsvOptions
-from dataflow_model.io.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
-from dataflow_model.io.json_source import JsonSource
-from dataflow_model.io.parquet_source import ParquetSource
-from dataflow_model.io.text_sources import CsvSource
-from dataflow_model.plan.records import Record
+from dataflow_model.io.csv.csv_options import CsvOptions
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.io.json.json_source import JsonSource
+from dataflow_model.io.parquet.parquet_source import ParquetSource
+from dataflow_model.io.sinks.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink
+from dataflow_model.plan.columns.records import Record
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dataflow_model.io.file_source import FileSource
+    from dataflow_model.io.files.file_source import FileSource
 
 _TIMES = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))  # noqa: DTZ001
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["NaN", '"NaN"', "NA", ""])

@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SourceError
 from dataflow_model.io import ReadCsv, ReadJson, ReadParquet
-from dataflow_model.io.json_source import JsonSource
-from dataflow_model.io.parquet_source import ParquetSource
-from dataflow_model.io.paths import absolute_path
-from dataflow_model.io.text_sources import CsvSource
-from dataflow_model.plan.dofn import DeadLetter
-from dataflow_model.plan.nodes import Read as ReadNode
-from dataflow_model.plan.watermarks import ARRIVAL, BoundedOutOfOrderness
-from dataflow_model.transforms.pipeline import Pipeline
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.io.json.json_source import JsonSource
+from dataflow_model.io.listing.paths import absolute_path
+from dataflow_model.io.parquet.parquet_source import ParquetSource
+from dataflow_model.plan.functions.dofn import DeadLetter
+from dataflow_model.plan.logical.nodes import Read as ReadNode
+from dataflow_model.plan.watermarks.estimators import ARRIVAL, BoundedOutOfOrderness
+from dataflow_model.transforms.pipelines.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from dataflow_model.io.file_source import FileSource
+    from dataflow_model.io.files.file_source import FileSource
 
 ROWS = 5_000
 SCHEMA = pa.schema(

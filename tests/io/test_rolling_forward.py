@@ -16,11 +16,11 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from dataflow_model.errors import SinkError
-from dataflow_model.io.file_sinks import FileSink, JsonSink, ParquetSink
-from dataflow_model.io.table_sinks import TableSink
-from dataflow_model.plan.message_sinks import CollectSink
-from dataflow_model.plan.records import Record
-from dataflow_model.plan.sinks import Fence
+from dataflow_model.io.sinks.file_sinks import FileSink, JsonSink, ParquetSink
+from dataflow_model.io.tables.table_sinks import TableSink
+from dataflow_model.plan.columns.records import Record
+from dataflow_model.plan.endpoints.message_sinks import CollectSink
+from dataflow_model.plan.endpoints.sinks import Fence
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 from tests.support.crashing_commits import Crash, every_crash, written

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import example, given
 
 from dataflow_model.errors import SourceError
-from dataflow_model.io import row_texts, unpacking
-from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.row_texts import TextFormat, read_rows, row_index, split
+from dataflow_model.io.listing.file_identity import FileVersion
+from dataflow_model.io.text import row_texts, unpacking
+from dataflow_model.io.text.row_texts import TextFormat, read_rows, row_index, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +30,8 @@ LINES = TextFormat()
 
 FORKING = """
 import os, sys
-from dataflow_model.io.file_identity import FileVersion
-from dataflow_model.io.row_texts import TextFormat, read_rows
+from dataflow_model.io.listing.file_identity import FileVersion
+from dataflow_model.io.text.row_texts import TextFormat, read_rows
 
 def line(number):
     [part] = read_rows(FileVersion.of(sys.argv[1]), TextFormat("iso8859-1"), number, number + 1)

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.records import table_of_records
-from dataflow_model.plan.rows import row_type, rows_of
+from dataflow_model.plan.columns.records import table_of_records
+from dataflow_model.plan.columns.rows import row_type, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.record_columns import values_of_records
-from dataflow_model.plan.sinks import Sink, SinkWriter
+from dataflow_model.plan.columns.record_columns import values_of_records
+from dataflow_model.plan.endpoints.sinks import Sink, SinkWriter
+from dataflow_model.plan.rewrites.lifting import lifts
 from tests.support.micro_batches import Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 
 class _Lines(SinkWriter):

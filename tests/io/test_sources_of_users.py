@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import ColumnSource, Origin
+from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import run, streaming
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.watermarks import Arrival
+    from dataflow_model.plan.watermarks.estimators import Arrival
 
 COLUMNS = pa.schema({"at": pa.int64(), "seen": pa.int64(), "sensor": pa.string(), "value": pa.int64()})
 

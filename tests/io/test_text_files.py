@@ -21,8 +21,8 @@ from hypothesis import given
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, SinkError, SourceError
-from dataflow_model.io.file_sinks import CsvSink
-from dataflow_model.plan.records import Record
+from dataflow_model.io.sinks.file_sinks import CsvSink
+from dataflow_model.plan.columns.records import Record
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 

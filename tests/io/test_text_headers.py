@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.io.file_sinks import TextSink
+from dataflow_model.io.sinks.file_sinks import TextSink
 
 if TYPE_CHECKING:
     from pathlib import Path

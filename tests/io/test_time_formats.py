@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
-from dataflow_model.io.json_source import JsonSource
-from dataflow_model.io.time_formats import TimeFormat, times_of
+from dataflow_model.io.json.json_source import JsonSource
+from dataflow_model.io.text.time_formats import TimeFormat, times_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.io.text_sources import CsvSource
-from dataflow_model.plan.columns import instants
-from dataflow_model.plan.sampling import sample_of
-from dataflow_model.plan.time_units import check_unit, in_micros
+from dataflow_model.io.csv.text_sources import CsvSource
+from dataflow_model.plan.columns.source_columns import instants
+from dataflow_model.plan.columns.time_units import check_unit, in_micros
+from dataflow_model.plan.rewrites.sampling import sample_of
 from tests.support.pipelines import run, streaming
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataflow_model.plan.time_units import TimeUnit
+    from dataflow_model.plan.columns.time_units import TimeUnit
 
 MOMENT = dt.datetime(2024, 3, 1, 17, 51, 52, 577_000, tzinfo=dt.UTC)
 PER_SECOND: dict[Any, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

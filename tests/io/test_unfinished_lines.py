@@ -19,7 +19,7 @@ from hypothesis import example, given
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
-from dataflow_model.plan.nodes import Read
+from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 from tests.support.pipelines import start
 from tests.support.runners.local_streams import Stepped

@@ -9,8 +9,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, panes_of
 from dataflow_model.testing.chains import Chain, ChainedGrouping
-from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
-from dataflow_model.testing.runner_proof import Copied
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.runner_proof import Copied
 from tests.support.laws.chains import Case, by_specification, on_local
 from tests.support.pipelines import difference, run, streaming
 

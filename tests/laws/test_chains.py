@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.testing import TestStream, laws, panes_of, strategies
-from dataflow_model.testing.arrivals import recut, schedules
+from dataflow_model.testing import TestStream, panes_of, strategies
 from dataflow_model.testing.comparing import same as same_values
-from dataflow_model.testing.proof_runs import groupings_of
+from dataflow_model.testing.proving import laws
+from dataflow_model.testing.proving.arrivals import recut, schedules
+from dataflow_model.testing.proving.proof_runs import groupings_of
 from tests.support.laws.chain_answers import added_up, batch_answers, what_stands
 from tests.support.laws.chain_sightings import sightings
 from tests.support.laws.chains import (

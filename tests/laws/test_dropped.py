@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.testing import TestStream, laws, strategies
-from dataflow_model.testing.arrivals import schedules
+from dataflow_model.testing import TestStream, strategies
 from dataflow_model.testing.chains import Chain, ChainedGrouping, all_together
-from dataflow_model.testing.micro_batches import MicroBatchRunner
-from dataflow_model.testing.proof_runs import Subject, groupings_of
+from dataflow_model.testing.proving import laws
+from dataflow_model.testing.proving.arrivals import schedules
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner
+from dataflow_model.testing.proving.proof_runs import Subject, groupings_of
 from tests.support.laws.chains import Case, many, of_seed, side_by_side, sinks_of
 from tests.support.laws.dropping import check_counts, taking_dropped
 from tests.support.pipelines import difference, seen, streaming

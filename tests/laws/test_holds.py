@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from dataflow_model.testing.arrivals import schedules
-from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.arrivals import schedules
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import difference, run, seen
 

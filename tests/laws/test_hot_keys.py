@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
-from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from tests.support.laws.drawing import AT_THE_END_OF_TIME
 from tests.support.laws.examples import share_of_examples
 from tests.support.laws.hot_keys import (
@@ -33,7 +33,7 @@ from tests.support.retractions.drawing import UNMERGED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 pytestmark = AT_THE_END_OF_TIME
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 WINDOWS = (dm.Window.into(dm.FixedWindows(10)), dm.Window.into(dm.Sessions(3)))
 

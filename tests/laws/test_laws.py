@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep
+from dataflow_model.plan.endpoints.scripts import AddStep
 from dataflow_model.testing import TestStream, assert_panes, panes_of, run_script, strategies
 from tests.support.laws.answers import batch_answer, elements_of
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, ENDLESS, FOREVER, scripts, windowing_strategies
@@ -18,7 +18,7 @@ from tests.support.laws.recutting import recut
 from tests.support.scripting import run
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 pytestmark = AT_THE_END_OF_TIME
 

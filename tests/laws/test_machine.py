@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.bundle import Update
+from dataflow_model.runners.engine.lanes.bundle import Update
 from dataflow_model.testing import assert_panes, strategies
 from dataflow_model.triggers import TriggerMachine
 from tests.support.laws.drawing import BUSY, ENDLESS, windowing_strategies

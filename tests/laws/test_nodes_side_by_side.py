@@ -8,7 +8,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream
-from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from tests.support.pipelines import difference, run, seen
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.inputs import write_seconds
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
@@ -27,8 +27,8 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* which emits retractions at the event time of:dataflow_model.PlanWarning"),

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.outcomes import RULES, Firings, Reader, Verdict, Windows, outcome
-from dataflow_model.plan.refinements import firings_of
+from dataflow_model.plan.endpoints.outcomes import RULES, Firings, Reader, Verdict, Windows, outcome
+from dataflow_model.plan.logical.refinements import firings_of
 from tests.support.laws.taking_panes import Case, Step, cases, difference, expected, panes, take, windowing
 
 ELEMENTS = st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.integers(0, 170))

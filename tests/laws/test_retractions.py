@@ -18,8 +18,8 @@ from tests.support.laws.retracting import by_parity, standing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 pytestmark = AT_THE_END_OF_TIME
 

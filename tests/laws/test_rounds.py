@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.rounds import in_rounds
+from dataflow_model.plan.rewrites.rounds import in_rounds
 from dataflow_model.testing import TestStream, strategies
-from dataflow_model.testing.micro_batches import MicroBatchRunner
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner
 from tests.support.laws.chain_answers import batch_answers, what_stands
 from tests.support.laws.chains import Case, adding_up, outcome_of, refining
 from tests.support.laws.hot_keys import COMBINERS, DIRECT, FANNED, Combining, both_ways, parts_of_a, windowings
@@ -23,8 +23,8 @@ from tests.support.pipelines import difference, run, seen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from tests.support.spec.drawing import Pick
 
 CASES = int(os.environ.get("CHAIN_CASES", "90"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, strategies
-from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import counters, difference, run, seen
 from tests.support.runners.shard_threads import ThreadedRunner

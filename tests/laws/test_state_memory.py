@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import GroupByKeyAndWindow
-from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.runners.engine.core.durable import _CELL_BYTES, DurableMachine
-from dataflow_model.runners.engine.key_store import KeyStore, StoredKey
-from dataflow_model.runners.engine.keyed import StoreMachine
-from dataflow_model.runners.engine.settled import SettledKeys
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow
+from dataflow_model.plan.logical.retracted import retracted_collections
+from dataflow_model.runners.engine.grouping.stored.durable import _CELL_BYTES, DurableMachine
+from dataflow_model.runners.engine.protocol.keyed import StoreMachine
+from dataflow_model.runners.engine.state.key_store import KeyStore, StoredKey
+from dataflow_model.runners.engine.state.settled import SettledKeys
 from dataflow_model.runners.sharded.state.log import StateLog
 from dataflow_model.testing import TestStream
-from dataflow_model.testing.micro_batches import MicroBatches, Schedule
+from dataflow_model.testing.proving.micro_batches import MicroBatches, Schedule
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.laws.chains import Case, as_stream, of_seed, outcome_of
 from tests.support.laws.examples import share_of_examples
@@ -29,7 +29,7 @@ from tests.support.state import actor
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 BOUNDS = (1, 3_000, 20_000)
 """Too little for any entry, for a few on each shard, and for most."""

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import Phase, find, given, settings
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import AddStep, WatermarkStep
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.triggers import OrFinally
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 
 # Whether something is drawn at all: shrinking it would take most of the time.

@@ -9,10 +9,10 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.runners.reporting import make_report
-from dataflow_model.runners.sharded import in_process
-from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.progress import read_measured
-from dataflow_model.runners.sharded.publishing import Publisher
+from dataflow_model.runners.sharded.commits.progress import read_measured
+from dataflow_model.runners.sharded.commits.publishing import Publisher
+from dataflow_model.runners.sharded.stages import in_process
+from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
 from dataflow_model.testing import TestStream
 from tests.support.metrics import counting
 from tests.support.micro_batches import SHARDS, Streamed

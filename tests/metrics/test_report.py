@@ -18,12 +18,12 @@ import dataflow_model as dm
 from dataflow_model.display import Board
 from dataflow_model.metrics.report_table import row_of
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.plan.runner import unobserved
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.logical.runner import unobserved
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.engine.settled import SettledKeys
-from dataflow_model.runners.progress import live_progress, progress_board, progress_table
+from dataflow_model.runners.engine.state.settled import SettledKeys
 from dataflow_model.runners.reporting import Measured, make_report
+from dataflow_model.runners.runs.progress import live_progress, progress_board, progress_table
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def leave_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the clock of the live table, as its last item."""
     clock = [60.0]
-    monkeypatch.setattr("dataflow_model.runners.progress.time.monotonic", lambda: clock[-1])
+    monkeypatch.setattr("dataflow_model.runners.runs.progress.time.monotonic", lambda: clock[-1])
     return clock
 
 

@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded.progress import read_counters, read_progress, read_watermarks, write_progress
-from dataflow_model.runners.sharded.publishing import Publisher
+from dataflow_model.runners.sharded.commits.progress import (
+    read_counters,
+    read_progress,
+    read_watermarks,
+    write_progress,
+)
+from dataflow_model.runners.sharded.commits.publishing import Publisher
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.laws.examples import share_of_examples
 from tests.support.micro_batches import Streamed

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from dataflow_model.transforms.topology_drawing import mermaid
+from dataflow_model.transforms.drawing.boxes import mermaid
 from tests.support.settings import REPOSITORY
 
 PACKAGES: Final = tuple(
@@ -64,7 +64,7 @@ def test_every_page_is_in_a_table_of_contents() -> None:
                         file.resolve().relative_to(DOCS).with_suffix("").as_posix()
                         for file in path.parent.glob(f"{entry}.*")
                     }
-    folders = (DOCS, DOCS / "api", DOCS / "clusters", DOCS / "recipes")
+    folders = (DOCS, DOCS / "api", DOCS / "clusters", DOCS / "design", DOCS / "recipes")
     pages = {
         path.relative_to(DOCS).with_suffix("").as_posix()
         for folder in folders

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model
-from dataflow_model.io.file_writer import _cast
+from dataflow_model.io.sinks.file_writer import _cast
 
 _PACKAGE = Path(dataflow_model.__file__).parent
 _LISTS = {"names", "column_names"}
@@ -18,10 +18,10 @@ _Loop = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.Ge
 
 FEW = {
     "io/dataframes.py": "the options that name a column",
-    "io/table_columns.py": "the keys of a table",
-    "io/text_sources.py": "the time columns, of which there are two at most",
+    "io/tables/table_columns.py": "the keys of a table",
+    "io/csv/text_sources.py": "the time columns, of which there are two at most",
     "io/write.py": "the columns that a sink adds, of which there are five at most",
-    "runners/engine/columns/partials.py": "the columns of an accumulator, of which there are two at most",
+    "runners/engine/lifted/partials.py": "the columns of an accumulator, of which there are two at most",
 }
 """The modules that loop over few names, and what these are."""
 

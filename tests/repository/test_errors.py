@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("source of the package")  # it is parsed on
 
 OTHERS: Final = {
     "AssertionError": "a check of the user's fails, or a bug of this package",
-    "AttributeError": "what Python expects of a name that is missing; `plan.spellings` adds the way out",
+    "AttributeError": "what Python expects of a name that is missing; `plan.names.spellings` adds the way out",
     "Broken": "within `testing`, which reports it as an AssertionError",
     "Incomparable": "an InvalidType that the checks of `testing` do not report as a broken rule",
     "KeyError": "what Python expects of a column that is missing, or caught where the row type is known",

@@ -15,7 +15,8 @@ import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.runners.sharded.checkpoint.parts import common_part
-from dataflow_model.runners.spark import installation, local_session
+from dataflow_model.runners.spark import local_session
+from dataflow_model.runners.spark.deployment import installation
 from tests.support.environments import build, environment_of, run_alone, run_in
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.checks import check
-from dataflow_model.plan.explain import explain
-from dataflow_model.plan.retracted import retracted_collections
+from dataflow_model.plan.checks.all_checks import check
+from dataflow_model.plan.logical.retracted import retracted_collections
+from dataflow_model.plan.rewrites.explain import explain
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import pyarrow.dataset as ds
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded import in_process
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
-from dataflow_model.runners.sharded.commit_ids import commit_id
-from dataflow_model.runners.sharded.faults import NO_FAULT, Crash
-from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.task import ProcessCache
+from dataflow_model.runners.sharded.outputs.commit_ids import commit_id
+from dataflow_model.runners.sharded.stages import in_process
+from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
+from dataflow_model.runners.sharded.tasks.faults import NO_FAULT, Crash
+from dataflow_model.runners.sharded.tasks.task import ProcessCache
 from dataflow_model.testing import CrashPoint, TestStream
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import run as run_to_end
@@ -275,6 +275,6 @@ def test_a_stream_that_died_half_published_takes_back_what_it_had_published(
     with CrashPoint("while_publishing", micro_batch=1) as crash:
         with contextlib.suppress(Exception):
             run_to_end(runner(), builder(tmp_path), None)
-        assert crash.has_struck
+        assert crash.was_reached
         result = run_to_end(runner(), builder(tmp_path), None)
     agree(tmp_path, result.collected("kept"))

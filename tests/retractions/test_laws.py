@@ -16,8 +16,8 @@ from tests.support.retractions.accounts import Account, batch, elements_of, inst
 from tests.support.retractions.drawing import ANYTHING, ENDLESS, FOREVER, UNMERGED, AtEachChange
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.combine import CombineFn
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.functions.combine import CombineFn
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 pytestmark = AT_THE_END_OF_TIME

@@ -9,13 +9,13 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.checks import check
-from dataflow_model.plan.explain import explain
-from dataflow_model.plan.fingerprint import fingerprint
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.checks.all_checks import check
+from dataflow_model.plan.logical.fingerprint import fingerprint
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.plan.rewrites.explain import explain
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.engine.memoising import MemoMachine
-from dataflow_model.runners.engine.uncombining import key_of_value
+from dataflow_model.runners.engine.functions.uncombining import key_of_value
+from dataflow_model.runners.engine.machines.memoising import MemoMachine
 from dataflow_model.testing import TestStream
 from tests.support.retractions.accounts import net, run
 

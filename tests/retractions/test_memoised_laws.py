@@ -11,14 +11,14 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import ParDo
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle, Update
-from dataflow_model.runners.engine.memoising import MemoMachine
-from dataflow_model.runners.engine.order import of_row
-from dataflow_model.runners.engine.resharding import Share
-from dataflow_model.runners.engine.shard import StageShard
-from dataflow_model.runners.engine.sharding import rows_by_shard
+from dataflow_model.plan.logical.nodes import ParDo
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.engine.lanes.bundle import GLOBAL_ONLY, Bundle, Update
+from dataflow_model.runners.engine.lanes.order import of_row
+from dataflow_model.runners.engine.machines.memoising import MemoMachine
+from dataflow_model.runners.engine.machines.shard import StageShard
+from dataflow_model.runners.engine.protocol.sharding import rows_by_shard
+from dataflow_model.runners.engine.state.resharding import Share
 from dataflow_model.testing import TestStream, strategies
 from dataflow_model.values import NO_FIRING
 from tests.support.instants import run_instant
@@ -44,8 +44,8 @@ from tests.support.retractions.memoised import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.testing.micro_batches import MicroBatches
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
+    from dataflow_model.testing.proving.micro_batches import MicroBatches
 
 pytestmark = AT_THE_END_OF_TIME
 

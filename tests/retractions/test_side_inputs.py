@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import Ref, SideInput
-from dataflow_model.plan.records import Record
-from dataflow_model.runners.engine.sides import StaticSide
+from dataflow_model.plan.columns.records import Record
+from dataflow_model.plan.logical.nodes import Ref, SideInput
+from dataflow_model.runners.engine.collections.sides import StaticSide
 from dataflow_model.testing import TestStream
 from dataflow_model.values import NO_FIRING, interval
 from tests.support.micro_batches import in_micro_batches

@@ -9,10 +9,10 @@ import pyarrow.dataset as ds
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.io.bundles import ArrowTableSink
-from dataflow_model.io.file_sinks import FileSink
-from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.records import Record
+from dataflow_model.io.sinks.bundles import ArrowTableSink
+from dataflow_model.io.sinks.file_sinks import FileSink
+from dataflow_model.plan.columns.records import Record
+from dataflow_model.plan.logical.nodes import Write
 from dataflow_model.testing import TestStream
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 from tests.support.retractions.accounts import run

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 pytestmark = AT_THE_END_OF_TIME

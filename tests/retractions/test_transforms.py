@@ -9,8 +9,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.combine import GroupFn
-from dataflow_model.runners.engine.uncombining import MultisetFn
+from dataflow_model.plan.functions.combine import GroupFn
+from dataflow_model.runners.engine.functions.uncombining import MultisetFn
 from dataflow_model.testing import TestStream, strategies
 from tests.support.retractions.accounts import Account, batch, elements_of, net, run
 

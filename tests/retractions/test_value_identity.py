@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.combine import GroupFn
-from dataflow_model.runners.engine.uncombining import Multiset, MultisetFn
-from dataflow_model.runners.engine.value_identity import are_identical, encode_value
+from dataflow_model.plan.functions.combine import GroupFn
+from dataflow_model.runners.engine.functions.uncombining import Multiset, MultisetFn
+from dataflow_model.runners.engine.functions.value_identity import are_identical, encode_value
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 EACH = dm.Repeatedly(dm.AfterCount(1))
 EACH_TICK = dm.Repeatedly(dm.AfterProcessingTime(0))

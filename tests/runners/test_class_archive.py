@@ -11,8 +11,8 @@ import pytest
 
 from dataflow_model.cli import main
 from dataflow_model.errors import InvalidArgument, UnsupportedOnRunner
-from dataflow_model.runners.spark import class_archive
-from dataflow_model.runners.spark.class_archive import archive_options, archive_path, create_archive
+from dataflow_model.runners.spark.deployment import class_archive
+from dataflow_model.runners.spark.deployment.class_archive import archive_options, archive_path, create_archive
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import SourceError
-from dataflow_model.io.text_sources import CsvSource
+from dataflow_model.io.csv.text_sources import CsvSource
 from tests.support.runners.local_streams import Stepped
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataflow_model.runners.engine.lanes import Integers
-from dataflow_model.runners.engine.order_lanes import InstantLane
-from dataflow_model.runners.sharded.compact import dump_compact
+from dataflow_model.runners.engine.lanes.lanes import Integers
+from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
+from dataflow_model.runners.sharded.tasks.compact import dump_compact
 from dataflow_model.values.pickles import load
 
 

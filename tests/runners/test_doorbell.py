@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.io.folder_alarm import FolderAlarm
-from dataflow_model.runners.local.doorbell import Doorbell
+from dataflow_model.io.listing.folder_notifier import FolderNotifier
+from dataflow_model.runners.local.wake_up import WakeUp
 from tests.support.runners.local_streams import ROWS, put_rows
 from tests.support.waiting import wait_for
 
@@ -22,54 +22,54 @@ if TYPE_CHECKING:
 needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
 
 
-def alarm_of(*folders: Path) -> FolderAlarm:
-    alarm = FolderAlarm.open(lambda: map(str, folders))
-    assert alarm is not None
-    return alarm
+def notifier_of(*folders: Path) -> FolderNotifier:
+    notifier = FolderNotifier.open(lambda: map(str, folders))
+    assert notifier is not None
+    return notifier
 
 
-def is_readable(alarm: FolderAlarm) -> bool:
+def is_readable(notifier: FolderNotifier) -> bool:
     poll = select.poll()
-    poll.register(alarm, select.POLLIN)
+    poll.register(notifier, select.POLLIN)
     return bool(poll.poll(0))
 
 
 @needs_inotify
 def test_an_alarm_is_readable_from_when_a_file_appears_until_it_is_cleared(tmp_path: Path) -> None:
-    alarm = alarm_of(tmp_path)
-    assert alarm.arm()  # a file may have appeared before
-    assert not alarm.arm()
-    assert not is_readable(alarm)
+    notifier = notifier_of(tmp_path)
+    assert notifier.watch()  # a file may have appeared before
+    assert not notifier.watch()
+    assert not is_readable(notifier)
     (tmp_path / "new").touch()
-    assert is_readable(alarm)
-    alarm.clear()
-    assert not is_readable(alarm)
-    alarm.close()
+    assert is_readable(notifier)
+    notifier.clear()
+    assert not is_readable(notifier)
+    notifier.close()
 
 
 @needs_inotify
 def test_a_directory_that_takes_the_place_of_another_is_watched_in_its_turn(tmp_path: Path) -> None:
-    alarm = alarm_of(tmp_path / "in", tmp_path / "missing")
+    notifier = notifier_of(tmp_path / "in", tmp_path / "missing")
     (tmp_path / "in").mkdir()
-    assert alarm.arm()
+    assert notifier.watch()
     (tmp_path / "in").rename(tmp_path / "elsewhere")
     (tmp_path / "in").mkdir()
-    alarm.clear()
-    assert alarm.arm()
+    notifier.clear()
+    assert notifier.watch()
     (tmp_path / "in" / "new").touch()
-    assert is_readable(alarm)
-    alarm.close()
+    assert is_readable(notifier)
+    notifier.close()
 
 
 def test_a_ring_ends_a_wait_even_if_it_comes_before_it() -> None:
-    doorbell = Doorbell([])
-    doorbell.ring()
-    doorbell.wait(3_600)
+    wake_up = WakeUp([])
+    wake_up.ring()
+    wake_up.wait(3_600)
     for _ in range(2_000):  # more than a socket holds
-        doorbell.ring()
-    doorbell.wait(3_600)
-    doorbell.close()
-    doorbell.ring()  # a run that has ended is stopped again
+        wake_up.ring()
+    wake_up.wait(3_600)
+    wake_up.close()
+    wake_up.ring()  # a run that has ended is stopped again
 
 
 @needs_inotify
@@ -105,7 +105,7 @@ def test_a_timer_that_becomes_due_ends_the_wait_for_the_next_poll(tmp_path: Path
 
 
 def test_a_wait_of_months_can_begin() -> None:
-    doorbell = Doorbell([])
-    doorbell.ring()
-    doorbell.wait(90 * 24 * 3600)
-    doorbell.close()
+    wake_up = WakeUp([])
+    wake_up.ring()
+    wake_up.wait(90 * 24 * 3600)
+    wake_up.close()

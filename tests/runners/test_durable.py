@@ -15,18 +15,18 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.local.run_file import FILE, RunFile
 from dataflow_model.runners.sharded.checkpoint import durable
-from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, make_folder, seal, unseal, write_file
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document, write_part
-from dataflow_model.runners.sharded.checkpoint.publication import Publication
 from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, pending_signals, request_signal
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
-from dataflow_model.runners.sharded.progress import read_progress, write_progress
-from dataflow_model.runners.sharded.publishing import read_collected
+from dataflow_model.runners.sharded.commits.progress import read_progress, write_progress
+from dataflow_model.runners.sharded.commits.publishing import read_collected
+from dataflow_model.runners.sharded.directory import Checkpoint
+from dataflow_model.runners.sharded.outputs.publication import Publication
 from dataflow_model.runners.sharded.starting import stream_program
 from dataflow_model.runners.sharded.upgrade.seed import Manifest
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over, last_committed, offset_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.logical.stages import StagedPlan
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o777])

@@ -14,9 +14,9 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import UserCodeError
-from dataflow_model.io.text_files import TextFile
-from dataflow_model.runners.local.doorbell import Doorbell
+from dataflow_model.io.sinks.text_files import TextFile
 from dataflow_model.runners.local.lock import RunLock
+from dataflow_model.runners.local.wake_up import WakeUp
 from dataflow_model.runners.sharded import results
 from dataflow_model.runners.sharded.checkpoint import parts
 from dataflow_model.runners.sharded.checkpoint.durable import write_file
@@ -28,7 +28,7 @@ from tests.support.waiting import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.runner import PipelineResult, Runner
+    from dataflow_model.plan.logical.runner import PipelineResult, Runner
 
 RUNNERS: dict[str, Callable[[Path], Runner]] = {
     "bounded": lambda folder: dm.LocalRunner(),
@@ -257,13 +257,13 @@ def test_a_function_of_a_run_may_end_it_but_not_wait_for_its_end(tmp_path: Path,
 def test_a_run_that_cannot_release_what_it_holds_ends_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    closed = Doorbell.close
+    closed = WakeUp.close
 
-    def close(doorbell: Doorbell) -> None:
-        closed(doorbell)
+    def close(wake_up: WakeUp) -> None:
+        closed(wake_up)
         raise OSError(9, "Bad file descriptor")
 
-    monkeypatch.setattr(Doorbell, "close", close)
+    monkeypatch.setattr(WakeUp, "close", close)
     result = start(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), followed(tmp_path), until="drained")
     assert result.wait_until_finish(PATIENCE) is dm.RunnerState.DRAINED
     assert "not everything that it held could be released" in caplog.text

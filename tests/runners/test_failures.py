@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.spark import failures
-from dataflow_model.runners.spark.failures import find_our_error, reported
+from dataflow_model.runners.spark.deployment import failures
+from dataflow_model.runners.spark.deployment.failures import find_our_error, reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

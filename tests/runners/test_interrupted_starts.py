@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.background import BackgroundRun
 from dataflow_model.runners.local.run_file import FILE, RunFile
-from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns
+from dataflow_model.runners.runs.background import BackgroundRun
 from dataflow_model.runners.sharded.checkpoint.durable import seal, unseal
-from dataflow_model.runners.sharded.checkpoint.publication import Publication
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
-from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import read_collected
+from dataflow_model.runners.sharded.commits.columns import RecordedColumns
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.commits.publishing import read_collected
+from dataflow_model.runners.sharded.outputs.publication import Publication
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.seed import Manifest

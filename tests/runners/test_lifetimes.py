@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.lifetimes import Lifetime, tear_down_all, torn_down
+from dataflow_model.runners.engine.functions.lifetimes import Lifetime, tear_down_all, torn_down
 from dataflow_model.testing import TestStream
 from tests.support.micro_batches import Streamed
 from tests.support.waiting import PATIENCE, wait_for_batch

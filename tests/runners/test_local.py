@@ -15,7 +15,7 @@ from tests.support.scripting import fixed, script
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 EACH = dm.Repeatedly(dm.AfterCount(1))
 

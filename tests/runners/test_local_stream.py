@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.bundle import Bundle
-from dataflow_model.runners.engine.columnar import ColumnarMachine
-from dataflow_model.runners.engine.core.durable import DurableMachine
+from dataflow_model.runners.engine.grouping.stored.durable import DurableMachine
+from dataflow_model.runners.engine.lanes.bundle import Bundle
+from dataflow_model.runners.engine.machines.columnar import ColumnarMachine
 from dataflow_model.runners.local import streaming
 from dataflow_model.runners.local.lock import check_file_system
 from dataflow_model.runners.local.run_file import FILE, Commit, RunFile
-from dataflow_model.runners.options import checkpoint_path
+from dataflow_model.runners.runs.options import checkpoint_path
 from dataflow_model.testing import ManualClock, TestStream
 from tests.support.faults.outcomes import files_of
 from tests.support.folders import Folder, Reader
@@ -190,12 +190,12 @@ def test_a_second_run_on_a_checkpoint_is_refused_by_the_process_that_has_it(tmp_
 def test_a_stream_that_could_not_be_started_can_be_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(alarms: Any) -> None:
+    def fail(notifiers: Any) -> None:
         raise OSError(24, "Too many open files")
 
     build, checkpoint = sums(tmp_path / "rows"), tmp_path / "checkpoint"
     with monkeypatch.context() as patched:
-        patched.setattr(streaming, "Doorbell", fail)
+        patched.setattr(streaming, "WakeUp", fail)
         with pytest.raises(OSError, match="Too many open files") as failure:
             start(runner(checkpoint), build)
     start(runner(checkpoint), build).stop()

@@ -20,7 +20,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import SinkError
-from dataflow_model.plan.runner import RunnerState
+from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.runners.local.workers.failures import WorkerTraceback, pack_error, unpack_error
 from dataflow_model.testing import TestStream
 from tests.support.inputs import write_history

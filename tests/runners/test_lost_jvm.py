@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dataflow_model.errors import SessionStopped, WorkerLost
-from dataflow_model.runners.spark import failures
-from dataflow_model.runners.spark.failures import find_our_error, lost_worker, session_stopped
+from dataflow_model.runners.spark.deployment import failures
+from dataflow_model.runners.spark.deployment.failures import find_our_error, lost_worker, session_stopped
 
 WAY_ON = "create a new session and run the pipeline again"
 SHUT_DOWN = "Job 0 cancelled because SparkContext was shut down\n\tat org.apache.spark.SparkContext.stop\n"

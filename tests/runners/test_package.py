@@ -15,10 +15,10 @@ import pytest
 from pyspark.serializers import CloudPickleSerializer
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.engine.core.build import RECORD, CoreBuild, build_of_core
-from dataflow_model.runners.spark import executors, package
-from dataflow_model.runners.spark.package import INSTALLED, Package, share_package, ship_package
+from dataflow_model.runners.spark.deployment import executors, package
+from dataflow_model.runners.spark.deployment.package import INSTALLED, Package, share_package, ship_package
 from tests.support.cluster.cluster import environment
 
 EMPTY = cut_into_stages(dm.Pipeline().plan())

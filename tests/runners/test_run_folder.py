@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dataflow_model.runners.run_folder import RunFolder
-from dataflow_model.runners.spark import failures
-from dataflow_model.runners.spark.failures import find_our_error, log_file
+from dataflow_model.runners.runs.run_folder import RunFolder
+from dataflow_model.runners.spark.deployment import failures
+from dataflow_model.runners.spark.deployment.failures import find_our_error, log_file
 from tests.support.settings import REPOSITORY
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HOLDING = """
 import os, sys
-from dataflow_model.runners.run_folder import RunFolder
+from dataflow_model.runners.runs.run_folder import RunFolder
 
 folder = RunFolder(sys.argv[1])
 (folder.path / "part").touch()
@@ -85,7 +85,7 @@ def test_a_folder_is_private_and_goes_when_nobody_holds_it_any_more(temporary: P
 def test_a_folder_goes_when_its_process_ends_but_not_with_a_child() -> None:
     code = (
         "import os\n"
-        "from dataflow_model.runners.run_folder import RunFolder\n"
+        "from dataflow_model.runners.runs.run_folder import RunFolder\n"
         "folder = RunFolder()\n"
         "child = os.fork()\n"
         "if child:\n"

@@ -12,8 +12,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.errors import LOG
 from dataflow_model.metrics import RunReport, TransformReport
-from dataflow_model.runners.run_log import RunLog
-from dataflow_model.runners.silent_sources import SilentSources
+from dataflow_model.runners.runs.run_log import RunLog
+from dataflow_model.runners.runs.silent_sources import SilentSources
 from dataflow_model.testing import TestStream
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.waiting import wait_for
@@ -129,7 +129,7 @@ def test_a_long_run_warns_of_what_is_new_every_ten_seconds(
 ) -> None:
     now = [0.0]
     late = [0]
-    monkeypatch.setattr("dataflow_model.runners.run_log.time.monotonic", lambda: now[-1])
+    monkeypatch.setattr("dataflow_model.runners.runs.run_log.time.monotonic", lambda: now[-1])
 
     def report() -> Any:
         transforms = {node.label: TransformReport(label=node.label, stage=0) for node in plan.nodes}
@@ -232,8 +232,8 @@ def test_a_stream_names_a_followed_folder_that_stays_empty_and_keeps_windows_ope
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dataflow_model.runners.run_log._EVERY_SECONDS", 0.01)
-    monkeypatch.setattr("dataflow_model.runners.background._LOGGED_SECONDS", 0.02)
+    monkeypatch.setattr("dataflow_model.runners.runs.run_log._EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("dataflow_model.runners.runs.background._LOGGED_SECONDS", 0.02)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     (tmp_path / "first" / "0.json").write_text('{"at": "2013-01-01T10:00:00Z"}\n')

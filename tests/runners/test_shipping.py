@@ -19,19 +19,19 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import IntegerType, StructType
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.program import PackedProgram, Program
-from dataflow_model.runners.sharded.task import ProcessCache, Task
-from dataflow_model.runners.spark import shipping
-from dataflow_model.runners.spark.job import do_work, plan_work
-from dataflow_model.runners.spark.package import INSTALLED, share_package, ship_package
-from dataflow_model.runners.spark.shipping import (
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.sharded.tasks.program import PackedProgram, Program
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
+from dataflow_model.runners.spark.deployment import shipping
+from dataflow_model.runners.spark.deployment.package import INSTALLED, share_package, ship_package
+from dataflow_model.runners.spark.deployment.shipping import (
     MOST_ALONG,
     processor,
     register_sink,
     register_source,
     ship_program,
 )
+from dataflow_model.runners.spark.job import do_work, plan_work
 from dataflow_model.runners.spark.sink import StreamWriter
 from dataflow_model.runners.spark.stages import KeyedStage, StreamReader, program_options
 from tests.support.hosts import on_hosts, runner_on
@@ -146,7 +146,7 @@ def test_a_session_that_did_not_get_the_package_gets_it_for_the_next_run(
             if len(self.archives) == 1:
                 raise OSError("connection reset")
 
-    monkeypatch.setattr("dataflow_model.runners.spark.package.is_local", lambda _: False)
+    monkeypatch.setattr("dataflow_model.runners.spark.deployment.package.is_local", lambda _: False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     session: Any = Session()
     with pytest.raises(OSError, match="connection reset"):

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.plan.rewrites.lifting import lifts
 from tests.support.pipelines import difference, run, streaming
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.combine import CombineFn
-    from dataflow_model.plan.runner import PipelineResult, Runner
+    from dataflow_model.plan.functions.combine import CombineFn
+    from dataflow_model.plan.logical.runner import PipelineResult, Runner
 
 COMBINERS: dict[str, CombineFn[Any, Any, Any]] = {
     "sum": dm.Sum(),

@@ -17,10 +17,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import dataflow_model as dm
 from dataflow_model.errors import CheckpointMismatch, InvalidArgument, SourceError, UnsupportedOnRunner
-from dataflow_model.runners.sharded import rows
+from dataflow_model.runners.sharded.tasks import rows
 from dataflow_model.runners.spark import collected
 from dataflow_model.runners.spark.dataframes import ROW_TYPE
-from dataflow_model.runners.spark.session import settings_of
+from dataflow_model.runners.spark.deployment.session import settings_of
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.waiting import wait_for
 

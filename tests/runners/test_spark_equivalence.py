@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 
 # Drawn scripts, each with a watermark of its own: a hundred in one query.

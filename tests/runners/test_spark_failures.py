@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded.publishing import Publisher
-from dataflow_model.runners.spark.failures import find_our_error, reported
+from dataflow_model.runners.sharded.commits.publishing import Publisher
+from dataflow_model.runners.spark.deployment.failures import find_our_error, reported
 from tests.support.inputs import summing, write_rows
 from tests.support.pipelines import run, start, streaming
 from tests.support.settings import REPOSITORY

@@ -14,8 +14,8 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded import faults
-from dataflow_model.runners.spark.session import settings_of
+from dataflow_model.runners.sharded.tasks import faults
+from dataflow_model.runners.spark.deployment.session import settings_of
 from tests.support.inputs import summing, write_rows
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.waiting import PATIENCE, wait_for, wait_for_batch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 
 class Meter:

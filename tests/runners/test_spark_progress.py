@@ -46,8 +46,8 @@ def test_a_job_shows_its_stages_and_how_many_tasks_are_done(
 ) -> None:
     seen = tmp_path / "seen"
     screen = Screen(seen)
-    monkeypatch.setattr("dataflow_model.runners.background.live_progress", lambda: screen)
-    monkeypatch.setattr("dataflow_model.runners.background._SHOWN_SECONDS", 0.02)
+    monkeypatch.setattr("dataflow_model.runners.runs.background.live_progress", lambda: screen)
+    monkeypatch.setattr("dataflow_model.runners.runs.background._SHOWN_SECONDS", 0.02)
     caplog.set_level(logging.INFO, "dataflow_model")
 
     def once_seen(number: int) -> tuple[int, int]:

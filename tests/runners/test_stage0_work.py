@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.feed.offsets import begin
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.stage0 import BYTES_AT_ONCE, ROWS_AT_ONCE, in_large_batches
+from dataflow_model.runners.sharded.stages.stage0 import BYTES_AT_ONCE, ROWS_AT_ONCE, in_large_batches
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
 from dataflow_model.runners.spark.stages import StreamReader, program_options
 from tests.support.inputs import write_rows
 from tests.support.laws.examples import share_of_examples

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import CheckpointMismatch, StateCorruption
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded import task as tasks
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.checkpoint import durable as durable_records
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT, seal
-from dataflow_model.runners.sharded.program import Program
 from dataflow_model.runners.sharded.state import log as state_log
 from dataflow_model.runners.sharded.state.log import FAN_IN, Contents, Delta, Entries, StateLog
-from dataflow_model.runners.sharded.state.shard import ShardState
-from dataflow_model.runners.sharded.task import Task
-from dataflow_model.testing.micro_batches import MemoryStore
+from dataflow_model.runners.sharded.tasks import task as tasks
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.shard_state import ShardState
+from dataflow_model.runners.sharded.tasks.task import Task
+from dataflow_model.testing.proving.micro_batches import MemoryStore
 
 Place = tuple[str, bytes]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
 from dataflow_model.testing import TestStream
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.inputs import write_seconds

@@ -11,11 +11,11 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidType, UnsupportedOnRunner
-from dataflow_model.plan.features import Feature
-from dataflow_model.plan.nodes import Node
-from dataflow_model.plan.sources import DataFrameSource, Source
-from dataflow_model.plan.support import Support, Supported, Unsupported, features_of
-from dataflow_model.runners.local import support as local
+from dataflow_model.plan.checks.support import Support, Supported, Unsupported, features_of
+from dataflow_model.plan.endpoints.features import Feature
+from dataflow_model.plan.endpoints.sources import DataFrameSource, Source
+from dataflow_model.plan.logical.nodes import Node
+from dataflow_model.runners.local.bounded import support as local
 from dataflow_model.runners.spark import support as spark
 from dataflow_model.testing import TestStream
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dataflow_model.plan.runner import Runner
+    from dataflow_model.plan.logical.runner import Runner
 
 RUN_TIME = {Feature.SIGNALS, Feature.LARGE_DATAFRAMES, Feature.DRAINING_DATAFRAMES}
 """What no plan shows: these are looked up when the run needs them."""

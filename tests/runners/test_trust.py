@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 
 def sums(folder: Path) -> Callable[[dm.Pipeline], Any]:

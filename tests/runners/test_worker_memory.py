@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.feed.offsets import begin
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.spark import worker_memory
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.spark.deployment import worker_memory
+from dataflow_model.runners.spark.deployment.worker_memory import returning_memory
 from dataflow_model.runners.spark.sink import StreamWriter
 from dataflow_model.runners.spark.stages import KeyedStage, StreamReader, program_options
-from dataflow_model.runners.spark.worker_memory import returning_memory
 from tests.support.inputs import write_rows
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FREED_MIB = 100
 PROGRAM = f"""
 import pathlib
-from dataflow_model.runners.spark.worker_memory import returning_memory
+from dataflow_model.runners.spark.deployment.worker_memory import returning_memory
 
 def resident():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dataflow_model.runners.spark import daemon, worker_python
-from dataflow_model.runners.spark.worker_python import quick_python, quick_workers
+from dataflow_model.runners.spark.deployment import daemon, worker_python
+from dataflow_model.runners.spark.deployment.worker_python import quick_python, quick_workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,12 +98,17 @@ def test_a_session_of_spark_connect_is_left_alone() -> None:
 @pytest.mark.spark
 def test_workers_are_forked_with_what_a_task_needs(spark: SparkSession) -> None:
     def imported(_: int) -> list[str]:
-        needed = ("pandas", "dataflow_model.runners.spark.stages", "dataflow_model.runners.spark.session", "stages")
+        needed = (
+            "pandas",
+            "dataflow_model.runners.spark.stages",
+            "dataflow_model.runners.spark.deployment.session",
+            "stages",
+        )
         return [name for name in needed if name in sys.modules]
 
     with quick_workers(spark):
         [names] = spark.sparkContext.parallelize([0], 1).map(imported).collect()
-    assert names == ["pandas", "dataflow_model.runners.spark.stages", "dataflow_model.runners.spark.session"]
+    assert names == ["pandas", "dataflow_model.runners.spark.stages", "dataflow_model.runners.spark.deployment.session"]
 
 
 def test_a_daemon_starts_where_a_module_that_tasks_need_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.stateful_cells import (
+from dataflow_model.runners.engine.state.stateful_cells import (
     Arrived,
     Hold,
     KeyCells,

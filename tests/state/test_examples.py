@@ -8,8 +8,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, NotYetSupported, PlanError, UserCodeError
-from dataflow_model.plan.fingerprint import fingerprint
-from dataflow_model.runners.engine import stateful
+from dataflow_model.plan.logical.fingerprint import fingerprint
+from dataflow_model.runners.engine.machines import stateful
 from dataflow_model.testing import TestStream
 from tests.support.state.examples import CLOCK, EVENT, result_of, values
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.state_handles import BagState, CombiningState, MapState, SetState, ValueState
-from dataflow_model.plan.state_journal import StateJournal
+from dataflow_model.plan.functions.state_handles import BagState, CombiningState, MapState, SetState, ValueState
+from dataflow_model.plan.functions.state_journal import StateJournal
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import ClockStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import ClockStep, WatermarkStep
 from dataflow_model.testing import TestStream
 from tests.support.laws.examples import share_of_examples
 from tests.support.laws.recutting import recut
@@ -20,7 +20,7 @@ from tests.support.state.drawing import KINDS, fitting
 from tests.support.state.reference import Reference
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 
 def outputs(records: Any) -> list[tuple[Any, Any, int, int]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep
+from dataflow_model.plan.endpoints.scripts import AddStep
 from dataflow_model.testing import TestStream
 from tests.support.inputs import write_rows
 from tests.support.pipelines import counters, difference, draw, run, seen, start, streaming

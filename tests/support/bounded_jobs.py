@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
-from dataflow_model.runners.sharded.bound import bound_plan
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.progress import read_counters
-from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.task import ProcessCache, Task
+from dataflow_model.runners.sharded.commits.progress import read_counters
+from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from dataflow_model.runners.spark.batch import pending_of
 from dataflow_model.runners.spark.dataframes import _rows_of
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 __all__ = ["JobResult", "run_as_job"]
 

@@ -12,17 +12,17 @@ import attrs
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.combine import GroupFn
-from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Ref
-from dataflow_model.plan.scripts import AddStep, ClockStep, SignalStep, WatermarkStep
-from dataflow_model.runners.engine.bundle import Bundle, Update
-from dataflow_model.runners.engine.chunk import Bucket, Chunk, Instants, PlacedBundle
-from dataflow_model.runners.engine.core.keyed import CoreMachine
-from dataflow_model.runners.engine.core.pane_lanes import PaneOrders
-from dataflow_model.runners.engine.order import of_row
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, SignalStep, WatermarkStep
+from dataflow_model.plan.functions.combine import GroupFn
+from dataflow_model.plan.logical.nodes import MAIN, GroupByKeyAndWindow, Ref
+from dataflow_model.runners.engine.grouping.keyed import CoreMachine
+from dataflow_model.runners.engine.grouping.pane_lanes import PaneOrders
+from dataflow_model.runners.engine.lanes.bundle import Bundle, Update
+from dataflow_model.runners.engine.lanes.chunk import Bucket, Chunk, Instants, PlacedBundle
+from dataflow_model.runners.engine.lanes.order import of_row
+from dataflow_model.runners.engine.lanes.watermarks import Watermarks
 from dataflow_model.testing import strategies
-from dataflow_model.transforms.group_by import _ByPlace
+from dataflow_model.transforms.grouping.group_by import _ByPlace
 from dataflow_model.values import NO_FIRING, Window
 from tests.support.reference.grouping import GroupingEngine
 from tests.support.spec.drawing import BOTH, MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
@@ -32,9 +32,9 @@ from tests.support.spec.windows_of_users import USERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.chunk import Produced
-    from dataflow_model.runners.engine.machine import KeyedMachine
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.lanes.chunk import Produced
+    from dataflow_model.runners.engine.protocol.machine import KeyedMachine
     from dataflow_model.testing import TestStream
     from tests.support.spec.drawing import Pick
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from dataflow_model.plan.records import Record
+from dataflow_model.plan.columns.records import Record
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from dataflow_model.plan.sinks import Sink
+    from dataflow_model.plan.endpoints.sinks import Sink
 
 __all__ = ["Crash", "Crashing", "every_crash", "written"]
 

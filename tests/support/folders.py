@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.sources import ColumnSource
+from dataflow_model.plan.endpoints.sources import ColumnSource
+from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
 
 if TYPE_CHECKING:

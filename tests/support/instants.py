@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.runners.engine.chunk import Instants, PlacedBundle
+from dataflow_model.runners.engine.lanes.chunk import Instants, PlacedBundle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.shard import Arrivals, StageShard
-    from dataflow_model.runners.engine.watermarks import Watermarks
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
+    from dataflow_model.runners.engine.lanes.watermarks import Watermarks
+    from dataflow_model.runners.engine.machines.shard import Arrivals, StageShard
 
 
 def run_instant(

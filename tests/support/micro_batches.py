@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.rounds import in_rounds
-from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.runners.sharded.bound import bound_plan
-from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.rewrites.lifting import lifts
+from dataflow_model.plan.rewrites.rounds import in_rounds
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
-from dataflow_model.runners.sharded.pending import write_pending
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.progress import read_counters, read_progress
-from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.task import Task
+from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress
+from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
+from dataflow_model.runners.sharded.directory import Checkpoint
+from dataflow_model.runners.sharded.outputs.pending import write_pending
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.task import Task
 from dataflow_model.runners.sharded.upgrade.carrying import write_seed
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.spark_logs import HOST, is_input_over
-from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.micro_batches import MicroBatches, MicroBatchRunner, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.runners.sharded.feed.offsets import Feed, Offset
-    from dataflow_model.runners.sharded.rows import Row
+    from dataflow_model.runners.sharded.tasks.rows import Row
 
 
 SHARDS = (0, 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dataflow_model.errors import UnsupportedOnRunner
-from dataflow_model.runners.spark.installation import check_pyspark
+from dataflow_model.runners.spark.deployment.installation import check_pyspark
 
 if TYPE_CHECKING:
     from collections.abc import Generator

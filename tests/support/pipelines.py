@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.runner import PipelineResult, Runner
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.runner import PipelineResult, Runner
 
 
 def run(runner: Runner, build: Callable[[dm.Pipeline], Any], until: Literal["drained"] | None = "drained") -> Any:

@@ -12,7 +12,7 @@ from dataflow_model.testing import TestStream, panes_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 KEY = "k"
 

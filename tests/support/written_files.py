@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 
-from dataflow_model.io.file_sinks import FileSink, ParquetSink
+from dataflow_model.io.sinks.file_sinks import FileSink, ParquetSink
 
 if TYPE_CHECKING:
     from pathlib import Path

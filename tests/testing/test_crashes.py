@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded.faults import SPARK_POINTS
+from dataflow_model.runners.sharded.tasks.faults import SPARK_POINTS
 from dataflow_model.testing import CrashPoint, TestStream
 from tests.support.pipelines import seen
 
@@ -59,20 +59,20 @@ def test_a_run_that_dies_at_a_point_and_is_started_again_commits_the_same(
     with CrashPoint(point, micro_batch=1) as crash:
         with pytest.raises(Exception, match=r"(?s)crash|exited|EOF|terminated|failed"):
             run(runner())
-        assert crash.has_struck
+        assert crash.was_reached
         resumed = run(runner())  # strikes once only
     assert resumed == run(dm.LocalRunner())
 
 
 def test_a_crash_is_carried_only_by_runs_that_start_in_its_block() -> None:
-    from dataflow_model.runners.sharded import faults
+    from dataflow_model.runners.sharded.tasks import faults
 
     with CrashPoint("after_state", micro_batch=3) as crash:
         armed = faults.armed()
         armed.reach("before_state", 3)
         armed.reach("after_state", 2)
     assert faults.armed() is faults.NO_FAULT
-    assert not crash.has_struck
+    assert not crash.was_reached
 
 
 def test_an_unknown_point_is_refused_with_those_there_are() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.testing import check_combine_fn, check_trigger, check_window_fn, prove
 from dataflow_model.testing.comparing import difference, identical, same
-from dataflow_model.testing.drawing import Broken, drawn_cases, smallest_broken
+from dataflow_model.testing.proving.drawing import Broken, drawn_cases, smallest_broken
 
 
 def test_the_smallest_broken_case_is_returned() -> None:

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.records import Record
+from dataflow_model.plan.columns.records import Record
 from dataflow_model.testing import LawBroken, TestStream, prove, run_script
-from dataflow_model.testing.arrivals import all_at_once, elements_of, recut, script_text
-from dataflow_model.testing.drawing import Broken
-from dataflow_model.testing.laws import check_pane_sequence
-from dataflow_model.testing.proof import _check_in_process
-from dataflow_model.testing.proof_runs import Subject
+from dataflow_model.testing.proving.arrivals import all_at_once, elements_of, recut, script_text
+from dataflow_model.testing.proving.drawing import Broken
+from dataflow_model.testing.proving.laws import check_pane_sequence
+from dataflow_model.testing.proving.proof import _check_in_process
+from dataflow_model.testing.proving.proof_runs import Subject
 from tests.support.spec.windows_of_users import ValidUntilNext
 
 if TYPE_CHECKING:

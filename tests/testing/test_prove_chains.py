@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.testing import LawBroken, TestStream, laws, proof, prove
-from dataflow_model.testing.arrivals import Case
+from dataflow_model.testing import LawBroken, TestStream, prove
 from dataflow_model.testing.chains import Chain, ChainedGrouping, all_together, by_remainder
-from dataflow_model.testing.drawing import Broken
-from dataflow_model.testing.micro_batches import MicroBatch, Schedule
-from dataflow_model.testing.proof_runs import Subject, groupings_of
-from dataflow_model.testing.runner_proof import RESTART
+from dataflow_model.testing.proving import laws, proof
+from dataflow_model.testing.proving.arrivals import Case
+from dataflow_model.testing.proving.drawing import Broken
+from dataflow_model.testing.proving.micro_batches import MicroBatch, Schedule
+from dataflow_model.testing.proving.proof_runs import Subject, groupings_of
+from dataflow_model.testing.proving.runner_proof import RESTART
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
+    from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics
 
 DATA = [(("a", 3), 1), (("a", 5), 8), (("g", 2), 12), (("d", 7), 4), (("g", 1), 25)]
 EAGER = dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1))

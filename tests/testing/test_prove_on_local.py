@@ -14,8 +14,8 @@ from tests.support.laws.proving import DATA, sums
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 
 class Counting(dm.LocalRunner):

@@ -115,8 +115,8 @@ def test_the_finder_is_the_last_and_there_is_one_of_it() -> None:
 import importlib, sys
 import dataflow_model
 importlib.reload(dataflow_model)
-print([finder.__module__ == "dataflow_model.plan.imports" for finder in sys.meta_path][::-1].index(True))
-print(sum(finder.__module__ == "dataflow_model.plan.imports" for finder in sys.meta_path))
+print([finder.__module__ == "dataflow_model.plan.names.imports" for finder in sys.meta_path][::-1].index(True))
+print(sum(finder.__module__ == "dataflow_model.plan.names.imports" for finder in sys.meta_path))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n1\n"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, check_combine_fn
-from dataflow_model.transforms.element_bytes import element_bytes
+from dataflow_model.transforms.grouping.element_bytes import element_bytes
 from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:

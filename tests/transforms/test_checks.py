@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.checks import check
-from dataflow_model.plan.explain import explain
-from dataflow_model.plan.sources import Source
+from dataflow_model.plan.checks.all_checks import check
+from dataflow_model.plan.endpoints.sources import Source
+from dataflow_model.plan.rewrites.explain import explain
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.plan.watermarks import Arrival
+    from dataflow_model.plan.watermarks.estimators import Arrival
 
 
 @attrs.frozen

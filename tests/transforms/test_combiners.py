@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.kernels import Kernel
+from dataflow_model.plan.functions.kernels import Kernel
 from dataflow_model.testing import TestStream
-from dataflow_model.transforms.associative import AssociativeFn
+from dataflow_model.transforms.grouping.associative import AssociativeFn
 from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:

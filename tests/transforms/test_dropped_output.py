@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.early_end import percentile_that_ends
+from dataflow_model.plan.rewrites.early_end import percentile_that_ends
 from dataflow_model.testing import TestStream
 from tests.support.dropping import SCRIPT, TRANSFORMS, Remember, apply_all, collected
 from tests.support.hosts import on_hosts, runner_on

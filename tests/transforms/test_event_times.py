@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.logical.stages import cut_into_stages
 from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import GroupByKeyAndWindow
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow
 from dataflow_model.testing import TestStream
 from tests.support.pipelines import run
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.explain import explain
+from dataflow_model.plan.rewrites.explain import explain
 from dataflow_model.testing import TestStream
-from dataflow_model.transforms.interval_joins import Distance, JoinWithin, KeptSide
+from dataflow_model.transforms.joining.interval_joins import Distance, JoinWithin, KeptSide
 from tests.support.hosts import on_hosts, runner_on
 
 if TYPE_CHECKING:

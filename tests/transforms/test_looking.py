@@ -11,7 +11,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.runners.local.result import LocalResult
+from dataflow_model.runners.local.bounded.result import LocalResult
 from dataflow_model.testing import TestStream, run_script
 
 if TYPE_CHECKING:

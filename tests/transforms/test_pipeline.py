@@ -13,7 +13,7 @@ import pytest
 
 import dataflow_model as dm
 import dataflow_model.io
-from dataflow_model.transforms.ptransform import written
+from dataflow_model.transforms.pipelines.ptransform import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.demo import flights_file
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.explain import explain
+from dataflow_model.plan.rewrites.explain import explain
 from dataflow_model.testing import TestStream
 
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.refinements import may_refine
+from dataflow_model.plan.logical.refinements import may_refine
 from dataflow_model.testing import TestStream
 from tests.support.pipelines import plan_warnings
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.explain import explain
+from dataflow_model.plan.rewrites.explain import explain
 from dataflow_model.testing import TestStream, prove
 from tests.support.hosts import on_hosts, runner_on
 

@@ -23,8 +23,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model import triggers, windowing
 from dataflow_model.arguments import factory
-from dataflow_model.plan.rows import row_type
-from dataflow_model.plan.schemas import schema_from_type
+from dataflow_model.plan.columns.rows import row_type
+from dataflow_model.plan.columns.type_schemas import schema_from_type
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:

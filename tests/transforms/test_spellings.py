@@ -10,7 +10,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidType
-from dataflow_model.plan.spellings import SPELLINGS
+from dataflow_model.plan.names.spellings import SPELLINGS
 
 CLASSES: dict[str, Any] = {
     "Combiner": dm.Mean, "Count": dm.Count, "Distinct": dm.Distinct, "DoFn": dm.DoFn(), "GroupBy": dm.GroupBy("key"),

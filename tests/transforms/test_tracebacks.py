@@ -55,7 +55,7 @@ def test_an_error_of_the_engine_itself_keeps_its_frames(monkeypatch: pytest.Monk
     def broken(*_: Any) -> Any:
         raise AssertionError("a bug")
 
-    monkeypatch.setattr("dataflow_model.runners.engine.elementwise.listed", broken)
+    monkeypatch.setattr("dataflow_model.runners.engine.elementwise.fragments.listed", broken)
     numbers = dm.Pipeline() | dm.Create([1, 2])
     _ = numbers | dm.ParDo(Split())
     with pytest.raises(dm.UserCodeError, match="a bug") as raised:

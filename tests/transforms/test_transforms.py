@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan import nodes
+from dataflow_model.plan.logical import nodes
 from dataflow_model.testing import TestStream
 
 

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.transforms.typehints import clashes, may_be_pair, type_of_values
+from dataflow_model.transforms.pipelines.typehints import clashes, may_be_pair, type_of_values
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, UserCodeError
-from dataflow_model.plan.explain import explain
-from dataflow_model.runners.engine import value_lanes
+from dataflow_model.plan.rewrites.explain import explain
+from dataflow_model.runners.engine.lanes import value_lanes
 from tests.support.vectorized import Either
 
 if TYPE_CHECKING:

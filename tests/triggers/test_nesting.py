@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, InvalidType, PlanError
-from dataflow_model.runners.sharded.unpicklable import unpicklable_element, unpicklable_state
+from dataflow_model.runners.sharded.tasks.unpicklable import unpicklable_element, unpicklable_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable

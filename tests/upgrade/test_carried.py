@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.testing.micro_batches import MemoryStore
+from dataflow_model.testing.proving.micro_batches import MemoryStore
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen
 from tests.support.upgrade.pipelines import PIPELINES, ROWS, Build, chained

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.upgrading import upgrade
+from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.runners.local_streams import Stepped
 
 if TYPE_CHECKING:

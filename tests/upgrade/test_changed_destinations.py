@@ -11,19 +11,19 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.checks import check_sinks
-from dataflow_model.plan.sinks import Sink
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+from dataflow_model.plan.checks.all_checks import check_sinks
+from dataflow_model.plan.endpoints.sinks import Sink
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.runners.sharded.directory import Checkpoint
 from dataflow_model.testing import TestStream
-from dataflow_model.transforms.endpoints import Write
+from dataflow_model.transforms.endpoints.create import Write
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.logical.stages import StagedPlan
 
 COLUMNS = pa.schema({"key": pa.string(), "value": pa.int64()})
 WIDER = pa.schema({"key": pa.string(), "value": pa.float64()})

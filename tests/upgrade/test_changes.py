@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.fingerprint import definitions, differences, fingerprint
-from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.plan.state_parts import parts_of_state
+from dataflow_model.plan.logical.fingerprint import definitions, differences, fingerprint
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.logical.state_parts import parts_of_state
 from dataflow_model.runners.sharded.feed.offsets import Feed
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.time import MIN_TIMESTAMP
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 
 def taken(run: Run, label: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dataflow_model as dm
-from dataflow_model.plan.fingerprint import differences, fingerprint
+from dataflow_model.plan.logical.fingerprint import differences, fingerprint
 
 
 def lines(grouping: Any, windows: Any = dm.FixedWindows(10)) -> dict[str, str]:  # noqa: B008 - immutable

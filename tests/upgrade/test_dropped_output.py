@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.columnar import ColumnarMachine
-from dataflow_model.runners.upgrading import upgrade
+from dataflow_model.runners.engine.machines.columnar import ColumnarMachine
+from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
 
 
 def sums(folder: Path, *, takes: bool) -> Callable[[dm.Pipeline], None]:

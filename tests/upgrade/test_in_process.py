@@ -10,8 +10,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
+from dataflow_model.runners.operating.upgrading import upgrade
 from dataflow_model.runners.sharded.checkpoint import running
-from dataflow_model.runners.upgrading import upgrade
 from dataflow_model.testing import ManualClock
 from tests.support.folders import content
 from tests.support.micro_batches import Run

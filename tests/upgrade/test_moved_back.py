@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
-from dataflow_model.runners.sharded.progress import read_measured, read_watermarks
+from dataflow_model.runners.sharded.commits.progress import read_measured, read_watermarks
 from dataflow_model.testing import ManualClock
 from tests.support.micro_batches import Run, plan_of
 from tests.support.pipelines import difference, run, seen, start, streaming

@@ -15,8 +15,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model import durable
-from dataflow_model.plan.rows import named_row_type
-from dataflow_model.runners.engine.value_identity import encode_value
+from dataflow_model.plan.columns.rows import named_row_type
+from dataflow_model.runners.engine.functions.value_identity import encode_value
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.values import pickles
 from dataflow_model.values.keys import encode_key

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.upgrading import upgrade
+from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
-from dataflow_model.runners.run_folder import working_folder
+from dataflow_model.runners.runs.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint import running
 from dataflow_model.runners.sharded.checkpoint.processes import Process
-from dataflow_model.runners.sharded.checkpoint.publication import Publication
 from dataflow_model.runners.sharded.checkpoint.requests import (
     check_signals,
     note_drained,
@@ -27,10 +26,11 @@ from dataflow_model.runners.sharded.checkpoint.requests import (
 )
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
-from dataflow_model.runners.sharded.progress import read_watermarks, write_progress
+from dataflow_model.runners.sharded.commits.progress import read_watermarks, write_progress
+from dataflow_model.runners.sharded.outputs.publication import Publication
 from dataflow_model.runners.sharded.upgrade import carrying
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
-from dataflow_model.runners.spark.installation import Missing
+from dataflow_model.runners.spark.deployment.installation import Missing
 from dataflow_model.runners.spark.stopped import StoppedSparkRun
 from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen
@@ -85,7 +85,7 @@ def test_a_stopped_run_goes_on(old: Run, rows: Path) -> None:
 def test_what_a_killed_upgrade_has_left_is_removed_by_the_next_one(old: Run) -> None:
     place = old.folder.with_name("new")
     code = (
-        "import os, sys; from pathlib import Path; from dataflow_model.runners.run_folder import working_folder\n"
+        "import os, sys; from pathlib import Path; from dataflow_model.runners.runs.run_folder import working_folder\n"
         "with working_folder(Path(sys.argv[1])) as folder:\n"
         "    (folder / 'part').touch()\n"
         "    os._exit(3)"
@@ -251,7 +251,7 @@ def test_the_command_tells_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = Missing("there is no Java", "install it")
-    monkeypatch.setattr("dataflow_model.runners.spark.installation.missing_for_spark", lambda: missing)
+    monkeypatch.setattr("dataflow_model.runners.spark.deployment.installation.missing_for_spark", lambda: missing)
     assert main(["upgrade", str(tmp_path / "none"), str(tmp_path / "new")]) == 1
     assert "contains no checkpoint of a dataflow_model run" in capsys.readouterr().err
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.columns.ipc import to_ipc
-from dataflow_model.runners.engine.id_segments import Segment
-from dataflow_model.runners.engine.id_store import ADDRESS
-from dataflow_model.runners.engine.key_store import StoredKey
-from dataflow_model.runners.engine.resharding import Share, count_keys
+from dataflow_model.runners.engine.lanes.ipc import to_ipc
+from dataflow_model.runners.engine.state.id_segments import Segment
+from dataflow_model.runners.engine.state.id_store import ADDRESS
+from dataflow_model.runners.engine.state.key_store import StoredKey
+from dataflow_model.runners.engine.state.resharding import Share, count_keys
 from dataflow_model.values import encode_key, shard_hash
 
 

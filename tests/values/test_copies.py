@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 import dataflow_model as dm
-from dataflow_model.plan.dofn import MapFn
+from dataflow_model.plan.functions.dofn import MapFn
 from dataflow_model.values.copies import copied
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded.compact import dump_compact
+from dataflow_model.runners.sharded.tasks.compact import dump_compact
 from dataflow_model.values.pickles import dump, load
 from tests.support.state.changing import KINDS, MODULE, define
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.rows import row_type
-from dataflow_model.plan.watermark_origins import WatermarkOrigins
-from dataflow_model.runners.engine.observing import NamedRows, Observer
-from dataflow_model.runners.engine.skew import UNKNOWN, SkewSketch
-from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.plan.columns.rows import row_type
+from dataflow_model.plan.watermarks.origins import WatermarkOrigins
+from dataflow_model.runners.engine.lanes.watermarks import Watermarks
+from dataflow_model.runners.engine.sources.observing import NamedRows, Observer
+from dataflow_model.runners.engine.sources.skew import UNKNOWN, SkewSketch
+from dataflow_model.runners.engine.sources.timeline import Awaited, ReplayProgress
 from tests.support.watermarks.observed import END, NOTHING, Record, Rows, course, read
 
 BY_PARTITION = WatermarkOrigins(by="partition")

@@ -15,9 +15,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.watermark_origins import WatermarkOrigins
-from dataflow_model.plan.watermarks import max_ahead_of
-from dataflow_model.runners.engine.observing import NamedRows, Observations, Observer, at_tick
+from dataflow_model.plan.watermarks.estimators import max_ahead_of
+from dataflow_model.plan.watermarks.origins import WatermarkOrigins
+from dataflow_model.runners.engine.sources.observing import NamedRows, Observations, Observer, at_tick
 from dataflow_model.runners.sharded.feed.slices import NOW
 from dataflow_model.testing import ManualClock
 from tests.support.hosts import on_hosts, runner_on

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import ColumnSource, Origin
-from dataflow_model.plan.stages import cut_into_stages
+from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.feed.offsets import Feed, begin
-from dataflow_model.runners.sharded.state.shard import ShardState
-from dataflow_model.runners.sharded.task import ProcessCache, Task
+from dataflow_model.runners.sharded.tasks.shard_state import ShardState
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from tests.support.folders import Folder
 from tests.support.micro_batches import Streamed
 from tests.support.watermarks.files import summed, write
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dataflow_model.plan.watermarks import Arrival
+    from dataflow_model.plan.watermarks.estimators import Arrival
 
 MINUTE = 60
 

@@ -12,7 +12,7 @@ from dataflow_model.testing import TestStream
 from dataflow_model.testing.strategies import PERCENTILES, SIGNALS, test_streams, windowing_strategies
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 scripts = test_streams(signals=SIGNALS, percentiles=PERCENTILES)
 # An element that comes behind the watermark takes a pane at its own event time there with it.

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.watermark_origins import WatermarkOrigins
+from dataflow_model.plan.watermarks.origins import WatermarkOrigins
 from tests.support.watermarks import observed
 from tests.support.watermarks.observed import Record, Rows, course, plain_course
 

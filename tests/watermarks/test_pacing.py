@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.sources import Source
-from dataflow_model.runners.engine.lanes import Lane
+from dataflow_model.plan.endpoints.sources import Source
+from dataflow_model.plan.logical.nodes import Read
+from dataflow_model.runners.engine.lanes.lanes import Lane
 from dataflow_model.runners.sharded.feed.pacing import advance
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import seen

@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.testing import TestStream, panes_of, run_script
-from dataflow_model.testing.micro_batches import MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.micro_batches import MicroBatchRunner, Schedule
 from tests.support.watermarks.scripts import DAY, FIGURES, FIXED, paper_script
 
 EACH = frozenset(range(1, 100))

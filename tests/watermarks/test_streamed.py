@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Read
-from dataflow_model.plan.sources import DataFrameSource, Source
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.plan.watermark_origins import WatermarkOrigins
-from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.plan.endpoints.sources import DataFrameSource, Source
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Read
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.plan.watermarks.origins import WatermarkOrigins
+from dataflow_model.runners.engine.state.key_store import StoredKey
 from dataflow_model.runners.sharded.feed.pacing import held_back
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.rows import Kind
 from dataflow_model.runners.sharded.state.log import StateLog
-from dataflow_model.runners.sharded.task import ProcessCache, Task
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.rows import Kind
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from dataflow_model.runners.spark.dataframes import frame_rows
 from dataflow_model.testing import TestStream
 from dataflow_model.values.pickles import load

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 import pytest
 
-from dataflow_model.testing.window_fns import check_window_fn
+from dataflow_model.testing.checks.window_fns import check_window_fn
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, EventTime, event_time
 from dataflow_model.values import IntervalWindow, Window
 from dataflow_model.windowing import CalendarWindows, FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn

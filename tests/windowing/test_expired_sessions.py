@@ -9,11 +9,12 @@ import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.testing import LawBroken, TestStream, laws, proof, prove
-from dataflow_model.testing.arrivals import Case
-from dataflow_model.testing.drawing import Broken
-from dataflow_model.testing.micro_batches import Schedule
-from dataflow_model.testing.proof_runs import Observed
+from dataflow_model.testing import LawBroken, TestStream, prove
+from dataflow_model.testing.proving import laws, proof
+from dataflow_model.testing.proving.arrivals import Case
+from dataflow_model.testing.proving.drawing import Broken
+from dataflow_model.testing.proving.micro_batches import Schedule
+from dataflow_model.testing.proving.proof_runs import Observed
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 

@@ -1,5 +1,7 @@
 """Zeitgeist, the running example of the MillWheel paper: spikes and dips in the traffic of search queries.
 
+Begin with `model` and `topology`, then `counting` and `detection`.
+
 Source: Akidau et al., "MillWheel: Fault-Tolerant Stream Processing at Internet Scale" (VLDB 2013), section 2.1.
 """
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import dataflow_model as dm
 from dataflow_model.examples.zeitgeist.values import Bucket, Late, bucket_of, end_of
 
-__all__ = ["WindowCounter"]
-
 
 class _Open(NamedTuple):
     """The state of the counter for a query.

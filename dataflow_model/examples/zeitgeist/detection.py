@@ -10,8 +10,6 @@ import attrs
 import dataflow_model as dm
 from dataflow_model.examples.zeitgeist.values import Anomaly, Bucket, Calendar, Expectation, Kind
 
-__all__ = ["DIPPED", "ENOUGH", "SPIKED", "Run", "SpikeDipDetector", "evidence", "expected_in"]
-
 SPIKED: Final = 2.0
 """A spike is at least this many times the expected traffic; anything less is fluctuation."""
 DIPPED: Final = 0.4

@@ -9,8 +9,6 @@ import attrs
 import dataflow_model as dm
 from dataflow_model.examples.zeitgeist.values import Bucket, Calendar, Expectation
 
-__all__ = ["Model", "ModelCalculator"]
-
 _SURPRISE: Final = 1.2
 """The model learns at most this factor from a slot, so that an anomaly does not become the next day's normal."""
 _LEAST: Final = 0.05

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dataflow_model.examples.zeitgeist.report import Outcome
     from dataflow_model.examples.zeitgeist.scenario import History, Scenario
 
-__all__ = ["draw"]
-
 _SOON: Final = 3.0
 """A record that arrives within this many seconds is not delayed: about as long as the watermark usually waits."""
 _TIMELY: Final = "#5d7f9e"

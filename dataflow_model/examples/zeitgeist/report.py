@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     import dataflow_model as dm
     from dataflow_model.examples.zeitgeist.scenario import Planted
-    from dataflow_model.plan.runner import PipelineResult
-
-__all__ = ["Detection", "Outcome", "Score", "score"]
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 _GOOD: Final = 0.95
 _TOLERANCE: Final = 3

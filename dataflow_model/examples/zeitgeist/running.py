@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dataflow_model.examples.zeitgeist.scenario import History, Scenario
-    from dataflow_model.plan.runner import Runner
-
-__all__ = ["RUNNERS", "run", "runner_of"]
+    from dataflow_model.plan.logical.runner import Runner
 
 RUNNERS: Final = ("local", "batch", "streaming")
 _ROWS_PER_BATCH: Final = 8_000

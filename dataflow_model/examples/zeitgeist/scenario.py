@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["CENTRES", "History", "Outage", "Planted", "Popularity", "Scenario"]
-
 CENTRES: Final = ("dublin", "iowa", "taipei")
 _SHARES: Final = (0.65, 0.2, 0.15)
 """The share of the queries that each data centre serves: without the first, few remain."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dataflow_model.examples.zeitgeist.report import Detection, Outcome, Score
     from dataflow_model.examples.zeitgeist.scenario import History, Outage, Planted
 
-__all__ = ["summary", "table"]
-
 
 def table(result: Score, outages: Sequence[Outage] = ()) -> Table:
     """Return a table with a row for each planted anomaly, and then a row for each false detection."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.examples.zeitgeist.values import Calendar
 
-__all__ = ["OUT_OF_ORDER", "Searches", "zeitgeist"]
-
 OUT_OF_ORDER: Final = dm.duration("2 seconds")
 """How far out of order the records of a data centre are, apart from stragglers."""
 _REDELIVERED_WITHIN: Final = dm.duration("90 seconds")

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 import dataflow_model as dm
 
-__all__ = ["SECOND", "Anomaly", "Bucket", "Calendar", "Expectation", "Kind", "Late", "bucket_of", "end_of"]
-
 SECOND: Final = 1_000_000
 """A bucket: one second of event time, in microseconds."""
 

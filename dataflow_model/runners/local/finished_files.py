@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.local.run_file import RunFile
 
-__all__ = ["FINISHED_FILES", "read_finished", "write_finished"]
-
 FINISHED_FILES: Final = """
 CREATE TABLE IF NOT EXISTS done (source, origin, entry, PRIMARY KEY (source, origin)) WITHOUT ROWID;
 """

@@ -15,8 +15,6 @@ from dataflow_model.runners.sharded.checkpoint.durable import make_folder
 from dataflow_model.runners.sharded.checkpoint.file_systems import MOUNTS, mount_of
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
-__all__ = ["RunLock", "check_file_system", "who_holds"]
-
 _NAME: Final = "lock"
 
 

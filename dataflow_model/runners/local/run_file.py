@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.errors import StateCorruption
     from dataflow_model.runners.sharded.feed.offsets import Offset
-    from dataflow_model.runners.sharded.pending import Pending
-
-__all__ = ["FILE", "HOST", "Commit", "RunFile", "ShardStore", "is_input_over"]
+    from dataflow_model.runners.sharded.outputs.pending import Pending
 
 HOST: Final = "local"
 """The name of this host's part of a checkpoint."""

@@ -10,15 +10,15 @@ import attrs
 
 from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, positive_int
 from dataflow_model.errors import InvalidArgument, InvalidType
-from dataflow_model.plan.checks import check_sinks
-from dataflow_model.plan.rounds import check_interval, in_rounds
-from dataflow_model.plan.runner import Clock
+from dataflow_model.plan.checks.all_checks import check_sinks
+from dataflow_model.plan.logical.runner import Clock
+from dataflow_model.plan.rewrites.rounds import check_interval, in_rounds
 from dataflow_model.runners.engine.bounded.execution import Execution
-from dataflow_model.runners.engine.uncompiled import warn_if_uncompiled
-from dataflow_model.runners.engine.user_code import exits_reported
-from dataflow_model.runners.local.result import LocalResult
-from dataflow_model.runners.local.support import BOUNDED, STREAMING, WORKERS
-from dataflow_model.runners.options import (
+from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.grouping.uncompiled import warn_if_uncompiled
+from dataflow_model.runners.local.bounded.result import LocalResult
+from dataflow_model.runners.local.bounded.support import BOUNDED, STREAMING, WORKERS
+from dataflow_model.runners.runs.options import (
     checked_flag,
     checkpoint_path,
     reject_options_of_streams,
@@ -29,11 +29,9 @@ from dataflow_model.runners.options import (
 from dataflow_model.time import Duration, InstantLike, ProcessingTime, duration, duration_text, processing_time
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.runner import PipelineResult
     from dataflow_model.time import DurationLike
-
-__all__ = ["LocalRunner"]
 
 _MODES: Final = ("streaming", "microbatch")
 _POLL: Final = "10 milliseconds"
@@ -156,7 +154,7 @@ class LocalRunner:
         Raises:
             PlanError: with a checkpoint, for a sink that does not accept a stream.
                 With several workers, for a function or a side input that cannot be pickled.
-            UnsupportedOnRunner: for a feature that the runner does not support; see `runners.local.support`.
+            UnsupportedOnRunner: for a feature that the runner does not support; see `runners.local.bounded.support`.
             CheckpointMismatch: for a checkpoint of another pipeline or runner.
             CheckpointInUse: for a checkpoint whose run is alive, in this process or another.
             UntrustedCheckpoint: for a checkpoint that everybody may write to.

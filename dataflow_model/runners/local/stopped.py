@@ -11,9 +11,9 @@ from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.local.lock import who_holds
 from dataflow_model.runners.local.run_file import HOST, RunFile
 from dataflow_model.runners.sharded.checkpoint.parts import common_part
-from dataflow_model.runners.sharded.checkpoint.publication import check_committed
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
-from dataflow_model.runners.sharded.progress import read_progress
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.outputs.publication import check_committed
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.upgrade.reading import ShardFound
-
-__all__ = ["StoppedLocalRun"]
 
 
 @attrs.frozen

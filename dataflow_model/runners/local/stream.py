@@ -21,32 +21,30 @@ import attrs
 from dataflow_model.micros import wall_clock
 from dataflow_model.runners.local.run_file import Commit
 from dataflow_model.runners.reporting import CountedAhead
-from dataflow_model.runners.sharded.checkpoint.publication import check_committed
 from dataflow_model.runners.sharded.checkpoint.requests import (
     check_signals,
     drain_requests,
     forget_signals,
     pending_signals,
 )
-from dataflow_model.runners.sharded.in_process import InProcess
-from dataflow_model.runners.sharded.pending import write_pending
-from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import Publisher, take_followed
-from dataflow_model.runners.sharded.restoring import check_ends, check_progress, check_rows_held
-from dataflow_model.runners.sharded.task import ProcessCache, Task
-from dataflow_model.runners.sharded.work import has_work, plan_work
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.commits.publishing import Publisher, take_followed
+from dataflow_model.runners.sharded.commits.restoring import check_ends, check_progress, check_rows_held
+from dataflow_model.runners.sharded.outputs.pending import write_pending
+from dataflow_model.runners.sharded.outputs.publication import check_committed
+from dataflow_model.runners.sharded.stages.in_process import InProcess
+from dataflow_model.runners.sharded.stages.work import has_work, plan_work
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from dataflow_model.runners.local.run_file import RunFile, ShardStore
-    from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+    from dataflow_model.runners.sharded.directory import Checkpoint
     from dataflow_model.runners.sharded.feed.offsets import Feed, Offset
-    from dataflow_model.runners.sharded.program import Program
-    from dataflow_model.runners.sharded.work import Work
-
-__all__ = ["LocalStream"]
+    from dataflow_model.runners.sharded.stages.work import Work
+    from dataflow_model.runners.sharded.tasks.program import Program
 
 
 @attrs.define

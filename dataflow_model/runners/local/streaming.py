@@ -11,34 +11,32 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.errors import SupersededRun
-from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.logical.nodes import Write
+from dataflow_model.plan.logical.runner import RunnerState
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
-from dataflow_model.runners.engine.garbage import collecting_rarely
-from dataflow_model.runners.local.doorbell import Doorbell
+from dataflow_model.runners.engine.functions.garbage import collecting_rarely
 from dataflow_model.runners.local.lock import RunLock
 from dataflow_model.runners.local.run_file import HOST, RunFile, is_input_over
 from dataflow_model.runners.local.stream import LocalStream
-from dataflow_model.runners.sharded.checkpoint.ahead import ahead_of_stream
-from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+from dataflow_model.runners.local.wake_up import WakeUp
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.trust import check_trust
+from dataflow_model.runners.sharded.commits.ahead import ahead_of_stream
+from dataflow_model.runners.sharded.commits.restoring import claim_sinks
+from dataflow_model.runners.sharded.directory import Checkpoint
 from dataflow_model.runners.sharded.feed.offsets import Feed
-from dataflow_model.runners.sharded.restoring import claim_sinks
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.runner import Clock
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.runner import Clock
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.runners.sharded.tasks.program import Program
     from dataflow_model.time import Duration
-
-__all__ = ["LocalStreamResult", "Options", "open_stream", "opened_stream", "start"]
 
 _SHARDS: Final = 1  # one process gains nothing from several
 _SHORTEST_SECONDS: Final = 0.001
@@ -169,7 +167,7 @@ class LocalStreamResult(StreamResult):
         self._stream = stream
         self._poll_seconds = poll_seconds
         self._stopping = threading.Event()
-        self._doorbell = Doorbell(stream.feed.alarms())
+        self._wake_up = WakeUp(stream.feed.notifiers())
         self._mark = RunningMark(stream.checkpoint.common_part)
         self._held = held.pop_all()
         self._start()
@@ -180,7 +178,7 @@ class LocalStreamResult(StreamResult):
         In a function of the run itself it returns at once.
         """
         self._stopping.set()
-        self._doorbell.ring()
+        self._wake_up.ring()
         if self._may_wait():
             self._over.wait()
 
@@ -201,7 +199,7 @@ class LocalStreamResult(StreamResult):
 
     def _release(self) -> None:
         with self._held:
-            self._held.callback(self._doorbell.close)
+            self._held.callback(self._wake_up.close)
             self._mark.end(superseded=isinstance(self._error, SupersededRun))
 
     def _run(self) -> None:
@@ -215,4 +213,4 @@ class LocalStreamResult(StreamResult):
             else:
                 is_eager = time.monotonic() < eager_until
                 until_poll = self._poll_seconds / _EAGER if is_eager else self._poll_seconds
-                self._doorbell.wait(min(until_poll, max(stream.until_due(), _SHORTEST_SECONDS)))
+                self._wake_up.wait(min(until_poll, max(stream.until_due(), _SHORTEST_SECONDS)))

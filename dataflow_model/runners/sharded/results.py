@@ -6,11 +6,11 @@ import abc
 from typing import TYPE_CHECKING, Any
 
 from dataflow_model.errors import LOG, InvalidArgument
-from dataflow_model.plan.checks import unbounded_collections
-from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.signals import check_signal
-from dataflow_model.runners.background import BackgroundRun
+from dataflow_model.plan.checks.all_checks import unbounded_collections
+from dataflow_model.plan.checks.signals import check_signal
+from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.runners.reporting import all_counters, make_report
+from dataflow_model.runners.runs.background import BackgroundRun
 from dataflow_model.runners.sharded.checkpoint.durable import writing
 from dataflow_model.runners.sharded.checkpoint.requests import (
     drain_requests,
@@ -18,20 +18,18 @@ from dataflow_model.runners.sharded.checkpoint.requests import (
     request_drain,
     request_signal,
 )
-from dataflow_model.runners.sharded.progress import read_measured, read_watermarks
-from dataflow_model.runners.sharded.publishing import read_collected
+from dataflow_model.runners.sharded.commits.progress import read_measured, read_watermarks
+from dataflow_model.runners.sharded.commits.publishing import read_collected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dataflow_model.metrics.report import RunReport
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.reporting import CountedAhead
-    from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+    from dataflow_model.runners.sharded.directory import Checkpoint
     from dataflow_model.time import EventTime
-
-__all__ = ["StreamResult"]
 
 
 class StreamResult(BackgroundRun, abc.ABC):

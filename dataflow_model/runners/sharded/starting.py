@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.plan.lifting import lifts
-from dataflow_model.runners.sharded.bound import bound_plan
-from dataflow_model.runners.sharded.checkpoint.columns import with_recorded_columns
+from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.runners.sharded.checkpoint.durable import remove_incomplete, writing
 from dataflow_model.runners.sharded.checkpoint.requests import request_until_drained
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
-from dataflow_model.runners.sharded.program import Program
+from dataflow_model.runners.sharded.commits.columns import with_recorded_columns
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
 from dataflow_model.runners.sharded.upgrade.adopting import upgrade_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dataflow_model.plan.nodes import SideInput
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
+    from dataflow_model.plan.logical.nodes import SideInput
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.runners.sharded.directory import Checkpoint
     from dataflow_model.values import Window
-
-__all__ = ["request_end", "stream_program"]
 
 
 def request_end(checkpoint: Checkpoint, staged: StagedPlan, until: str | None) -> None:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from dataflow_model.plan.ahead import KeptSink
-from dataflow_model.plan.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Write
-from dataflow_model.plan.refinements import may_refine
-from dataflow_model.runners.engine.ahead import run_ahead
+from dataflow_model.plan.logical.ahead import KeptSink
+from dataflow_model.plan.logical.nodes import Deduplicate, GroupByKeyAndWindow, ParDo, Read, Write
+from dataflow_model.plan.logical.refinements import may_refine
 from dataflow_model.runners.engine.bounded.execution import run_pass_in_process
+from dataflow_model.runners.engine.collections.ahead import run_ahead
 from dataflow_model.runners.spark.collected import MOST_BYTES
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.engine.ahead import Ahead
-    from dataflow_model.runners.engine.kept import Kept
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.runners.engine.collections.ahead import Ahead
+    from dataflow_model.runners.engine.collections.kept import Kept
     from dataflow_model.runners.reporting import Measured
     from dataflow_model.runners.spark.runner import SparkRunner
-
-__all__ = ["run_ahead_on_spark"]
 
 
 def run_ahead_on_spark(runner: SparkRunner, staged: StagedPlan) -> Ahead:

@@ -10,32 +10,38 @@ import attrs
 
 from dataflow_model.errors import InvalidArgument
 from dataflow_model.micros import wall_clock
-from dataflow_model.plan.ahead import KeptSink
-from dataflow_model.plan.features import Feature
-from dataflow_model.plan.graph import outputs_of
-from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.message_sinks import DataFrameSink
-from dataflow_model.plan.runner import RunnerState
-from dataflow_model.runners.background import BackgroundRun
+from dataflow_model.plan.endpoints.features import Feature
+from dataflow_model.plan.endpoints.message_sinks import DataFrameSink
+from dataflow_model.plan.logical.ahead import KeptSink
+from dataflow_model.plan.logical.graph import outputs_of
+from dataflow_model.plan.logical.runner import RunnerState
+from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.runners.reporting import CountedAhead, all_counters, make_report
-from dataflow_model.runners.run_folder import RunFolder
-from dataflow_model.runners.sharded.bound import bound_plan
-from dataflow_model.runners.sharded.kept_rows import kept_of_rows, read_kept
-from dataflow_model.runners.sharded.pending import Pending
-from dataflow_model.runners.sharded.program import PackedProgram, Program
-from dataflow_model.runners.sharded.progress import read_measured, read_watermarks
-from dataflow_model.runners.sharded.publishing import Publisher, read_collected
-from dataflow_model.runners.sharded.rows import Kind, arrow_batches, rows_of_batches
-from dataflow_model.runners.sharded.tallies import counting
+from dataflow_model.runners.runs.background import BackgroundRun
+from dataflow_model.runners.runs.run_folder import RunFolder
+from dataflow_model.runners.sharded.commits.progress import read_measured, read_watermarks
+from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
+from dataflow_model.runners.sharded.outputs.pending import Pending
+from dataflow_model.runners.sharded.stages.kept_rows import kept_of_rows, read_kept
+from dataflow_model.runners.sharded.stages.tallies import counting
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import PackedProgram, Program
+from dataflow_model.runners.sharded.tasks.rows import Kind, arrow_batches, rows_of_batches
 from dataflow_model.runners.spark.ahead import run_ahead_on_spark
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, spark_columns, with_dataframes
-from dataflow_model.runners.spark.executors import check_executors
-from dataflow_model.runners.spark.failures import find_our_error, is_stopped, lost_worker, reported, session_stopped
+from dataflow_model.runners.spark.deployment.executors import check_executors
+from dataflow_model.runners.spark.deployment.failures import (
+    find_our_error,
+    is_stopped,
+    lost_worker,
+    reported,
+    session_stopped,
+)
+from dataflow_model.runners.spark.deployment.package import ship_package
+from dataflow_model.runners.spark.deployment.shipping import ship_program, travelling
 from dataflow_model.runners.spark.job import do_work, plan_work, run_buckets
 from dataflow_model.runners.spark.job_progress import board_of_job, jobs_of
-from dataflow_model.runners.spark.package import ship_package
 from dataflow_model.runners.spark.shard_ids import shard_ids
-from dataflow_model.runners.spark.shipping import ship_program, travelling
 from dataflow_model.runners.spark.support import BATCH
 from dataflow_model.runners.spark.tasks import this_task
 from dataflow_model.values.pickles import load
@@ -48,17 +54,15 @@ if TYPE_CHECKING:
 
     from dataflow_model.display import Board
     from dataflow_model.metrics.report import RunReport
-    from dataflow_model.plan.nodes import Ref
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.engine.ahead import Ahead
-    from dataflow_model.runners.engine.kept import Kept
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.nodes import Ref
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.runners.engine.collections.ahead import Ahead
+    from dataflow_model.runners.engine.collections.kept import Kept
     from dataflow_model.runners.reporting import Measured
     from dataflow_model.runners.spark.job import JobWork
     from dataflow_model.runners.spark.runner import SparkRunner
     from dataflow_model.time import EventTime
-
-__all__ = ["BatchResult", "start", "start_pass"]
 
 _ONLY_COMMIT: Final = 0
 """The id of the only commit: a bounded job publishes once."""

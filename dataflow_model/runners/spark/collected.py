@@ -9,16 +9,16 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import SessionStopped
-from dataflow_model.plan.columns import instants
-from dataflow_model.plan.features import Feature
-from dataflow_model.plan.natural_order import natural
-from dataflow_model.plan.nodes import Read
-from dataflow_model.plan.rows import values_of
-from dataflow_model.plan.sources import ColumnSource, DataFrameSource, Origin
-from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
-from dataflow_model.plan.watermarks import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.plan.columns.natural_order import natural
+from dataflow_model.plan.columns.rows import values_of
+from dataflow_model.plan.columns.source_columns import instants
+from dataflow_model.plan.endpoints.features import Feature
+from dataflow_model.plan.endpoints.sources import ColumnSource, DataFrameSource, Origin
+from dataflow_model.plan.logical.nodes import Read
+from dataflow_model.plan.watermarks.estimators import ARRIVAL, Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows, mapped_rows
-from dataflow_model.runners.spark.failures import is_stopped
+from dataflow_model.runners.spark.deployment.failures import is_stopped
 from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.time import Duration
 
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.time_units import TimeUnit
-
-__all__ = ["MOST_BYTES", "CollectedSource", "collect_bounded", "numbered_columns"]
+    from dataflow_model.plan.columns.time_units import TimeUnit
+    from dataflow_model.plan.logical.graph import Plan
 
 MOST_BYTES: Final = 64 << 20
 """The maximum size of a bounded DataFrame in a stream."""

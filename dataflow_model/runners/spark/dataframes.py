@@ -10,22 +10,22 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.plan.features import Feature
-from dataflow_model.plan.nodes import MAIN, Read, Write
-from dataflow_model.plan.rows import values_of
-from dataflow_model.runners.engine.bundle import GLOBAL_ONLY, Bundle
-from dataflow_model.runners.engine.lifetimes import torn_down, torn_down_if_failed
-from dataflow_model.runners.engine.observing import NamedRows, Observer
-from dataflow_model.runners.engine.order import Unnumbered, name_of_origin, of_rows, origin_of
-from dataflow_model.runners.engine.shard import routed
+from dataflow_model.plan.columns.rows import values_of
+from dataflow_model.plan.endpoints.features import Feature
+from dataflow_model.plan.logical.nodes import MAIN, Read, Write
+from dataflow_model.runners.engine.functions.lifetimes import torn_down, torn_down_if_failed
+from dataflow_model.runners.engine.lanes.bundle import GLOBAL_ONLY, Bundle
+from dataflow_model.runners.engine.lanes.order import Unnumbered, name_of_origin, of_rows, origin_of
+from dataflow_model.runners.engine.machines.shard import routed
+from dataflow_model.runners.engine.sources.observing import NamedRows, Observer
 from dataflow_model.runners.sharded.feed.slices import NOW
-from dataflow_model.runners.sharded.pending import PendingWriter
-from dataflow_model.runners.sharded.rows import Kind, Row, arrow_batches
-from dataflow_model.runners.sharded.stage0 import pack_arrivals
-from dataflow_model.runners.sharded.tallies import counting
+from dataflow_model.runners.sharded.outputs.pending import PendingWriter
+from dataflow_model.runners.sharded.stages.stage0 import pack_arrivals
+from dataflow_model.runners.sharded.stages.tallies import counting
+from dataflow_model.runners.sharded.tasks.rows import Kind, Row, arrow_batches
 from dataflow_model.runners.spark.collected import numbered_columns
-from dataflow_model.runners.spark.failures import reported
-from dataflow_model.runners.spark.shipping import travelling
+from dataflow_model.runners.spark.deployment.failures import reported
+from dataflow_model.runners.spark.deployment.shipping import travelling
 from dataflow_model.runners.spark.support import STREAMING
 from dataflow_model.runners.spark.tasks import CachedFunctions, this_task
 from dataflow_model.time import MAX_TIMESTAMP
@@ -36,14 +36,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from dataflow_model.plan.columns import BadRow, DecodedRows
-    from dataflow_model.runners.engine.order import At, Order
-    from dataflow_model.runners.sharded.program import PackedProgram
-    from dataflow_model.runners.sharded.task import Task
-    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
-    from dataflow_model.runners.spark.package import Package
-
-__all__ = ["ROW_TYPE", "check_streaming", "frame_rows", "spark_columns", "with_dataframes"]
+    from dataflow_model.plan.columns.source_columns import BadRow, DecodedRows
+    from dataflow_model.runners.engine.lanes.order import At, Order
+    from dataflow_model.runners.sharded.tasks.program import PackedProgram
+    from dataflow_model.runners.sharded.tasks.task import Task
+    from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics
+    from dataflow_model.runners.spark.deployment.package import Package
 
 ROW_TYPE: Final = (
     StructType()

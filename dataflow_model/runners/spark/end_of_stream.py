@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from dataflow_model.errors import LOG
-from dataflow_model.plan.combine import CombineFn, owners_of
-from dataflow_model.plan.dofn import DoFn
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, ParDo
-from dataflow_model.plan.state import CombiningStateSpec
-from dataflow_model.runners.spark.failures import reported
-from dataflow_model.runners.spark.shipping import travelling
+from dataflow_model.plan.functions.combine import CombineFn, owners_of
+from dataflow_model.plan.functions.dofn import DoFn
+from dataflow_model.plan.functions.state import CombiningStateSpec
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, ParDo
+from dataflow_model.runners.spark.deployment.failures import reported
+from dataflow_model.runners.spark.deployment.shipping import travelling
 from dataflow_model.runners.spark.tasks import CACHE
 
 if TYPE_CHECKING:
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.runners.spark.package import Package
-
-__all__ = ["has_teardown", "tear_down_workers"]
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.runners.spark.deployment.package import Package
 
 _TASKS_A_SHARD: Final = 8
 _LEAST_TASKS: Final = 32

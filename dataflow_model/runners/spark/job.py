@@ -8,33 +8,31 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.scripts import events_of
-from dataflow_model.runners.engine.by_key import NEVER
-from dataflow_model.runners.engine.chunk import Bucket
-from dataflow_model.runners.engine.in_program import script_bundle
-from dataflow_model.runners.engine.lifetimes import torn_down
-from dataflow_model.runners.engine.shard import StageShard
-from dataflow_model.runners.engine.user_code import exits_reported
+from dataflow_model.plan.endpoints.scripts import events_of
+from dataflow_model.plan.logical.nodes import MAIN
+from dataflow_model.runners.engine.functions.lifetimes import torn_down
+from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.lanes.chunk import Bucket
+from dataflow_model.runners.engine.machines.shard import StageShard
+from dataflow_model.runners.engine.protocol.by_key import NEVER
+from dataflow_model.runners.engine.sources.in_program import script_bundle
 from dataflow_model.runners.sharded.feed.slices import FIRST, Slice
-from dataflow_model.runners.sharded.pending import PendingWriter
-from dataflow_model.runners.sharded.rows import Kind, PackedBundle, PackedPartials, Row
-from dataflow_model.runners.sharded.stage0 import pack_arrivals, pack_panes, read_slice, read_static, run_through
-from dataflow_model.runners.sharded.work import share_out
+from dataflow_model.runners.sharded.outputs.pending import PendingWriter
+from dataflow_model.runners.sharded.stages.stage0 import pack_arrivals, pack_panes, read_slice, read_static, run_through
+from dataflow_model.runners.sharded.stages.work import share_out
+from dataflow_model.runners.sharded.tasks.rows import Kind, PackedBundle, PackedPartials, Row
 from dataflow_model.time import MAX_TIMESTAMP
 from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from dataflow_model.plan.sources import Origin
-    from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.order import Order
-    from dataflow_model.runners.sharded.program import Program
-    from dataflow_model.runners.sharded.task import Task
-    from dataflow_model.runners.sharded.task_metrics import TaskMetrics
-
-__all__ = ["JobWork", "do_work", "plan_work", "run_buckets"]
+    from dataflow_model.plan.endpoints.sources import Origin
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
+    from dataflow_model.runners.engine.lanes.order import Order
+    from dataflow_model.runners.sharded.tasks.program import Program
+    from dataflow_model.runners.sharded.tasks.task import Task
+    from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics
 
 _WORTH_A_TASK: Final = 50_000
 

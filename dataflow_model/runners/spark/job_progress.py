@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.stages import StagedPlan
-
-__all__ = ["SparkJobs", "StageTasks", "board_of_job", "jobs_of"]
+    from dataflow_model.plan.logical.stages import StagedPlan
 
 
 @attrs.frozen
@@ -134,7 +132,7 @@ def board_of_job(staged: StagedPlan, stages: Sequence[StageTasks], caption: str)
 
     Example:
         >>> import dataflow_model as dm
-        >>> from dataflow_model.plan.stages import cut_into_stages
+        >>> from dataflow_model.plan.logical.stages import cut_into_stages
         >>> p = dm.Pipeline()
         >>> _ = p | "rows" >> dm.Create([("UA", 4)]) | "sums" >> dm.Sum.per_key()
         >>> board_of_job(cut_into_stages(p.plan()), [StageTasks(16, 12, 2)], "running after 3 s")

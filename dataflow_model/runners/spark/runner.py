@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dataflow_model.arguments import OTHER_CHECKPOINTS, calls_explained, nonnegative_duration, positive_int
 from dataflow_model.errors import InvalidArgument, InvalidType, SessionStopped
-from dataflow_model.plan.checks import check_sinks
-from dataflow_model.plan.rounds import check_interval, in_rounds
-from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.plan.weak import check_weak
-from dataflow_model.runners.engine.uncompiled import warn_if_uncompiled
-from dataflow_model.runners.engine.user_code import exits_reported
-from dataflow_model.runners.options import (
+from dataflow_model.plan.checks.all_checks import check_sinks
+from dataflow_model.plan.checks.weak import check_weak
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.rewrites.rounds import check_interval, in_rounds
+from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.grouping.uncompiled import warn_if_uncompiled
+from dataflow_model.runners.runs.options import (
     checked_flag,
     checkpoint_path,
     reject_options_of_streams,
@@ -20,22 +20,20 @@ from dataflow_model.runners.options import (
     state_memory,
     trusts,
 )
-from dataflow_model.runners.spark.failures import is_stopped
-from dataflow_model.runners.spark.installation import check_pyspark
-from dataflow_model.runners.spark.session import active, shuffle_partitions
+from dataflow_model.runners.spark.deployment.failures import is_stopped
+from dataflow_model.runners.spark.deployment.installation import check_pyspark
+from dataflow_model.runners.spark.deployment.session import active, shuffle_partitions
+from dataflow_model.runners.spark.deployment.worker_python import quick_workers
 from dataflow_model.runners.spark.support import BATCH, STREAMING
-from dataflow_model.runners.spark.worker_python import quick_workers
 
 if TYPE_CHECKING:
     import os
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.runner import PipelineResult
     from dataflow_model.time import DurationLike
-
-__all__ = ["SparkRunner"]
 
 _MODES: Final = ("batch", "streaming", "microbatch")
 _PRODUCTIONS: Final = ("strong", "weak")
@@ -178,7 +176,7 @@ class SparkRunner:
             RuntimeWarning: once in a process, if the core is not compiled for the driver. A note in the report says so
                 of executors.
         """
-        from dataflow_model.runners.sharded.unpicklable import check_functions
+        from dataflow_model.runners.sharded.tasks.unpicklable import check_functions
 
         plan = self.rewritten(plan)
         if self.productions == "weak":

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-__all__ = ["partition_of", "shard_ids"]
-
 _SEED: Final = 42
 _MASK: Final = 0xFFFFFFFF
 

@@ -6,24 +6,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from dataflow_model.runners.engine.garbage import leave_out
-from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
-from dataflow_model.runners.sharded.pending import Pending, write_pending
-from dataflow_model.runners.sharded.publishing import Publisher
-from dataflow_model.runners.sharded.rows import rows_of_batches
-from dataflow_model.runners.spark.failures import reported
+from dataflow_model.runners.engine.functions.garbage import leave_out
+from dataflow_model.runners.engine.functions.lifetimes import torn_down_if_failed
+from dataflow_model.runners.sharded.commits.publishing import Publisher
+from dataflow_model.runners.sharded.outputs.pending import Pending, write_pending
+from dataflow_model.runners.sharded.tasks.rows import rows_of_batches
+from dataflow_model.runners.spark.deployment.failures import reported
+from dataflow_model.runners.spark.deployment.worker_memory import returning_memory
 from dataflow_model.runners.spark.stages import value_of
 from dataflow_model.runners.spark.tasks import CachedFunctions, this_program, this_task
-from dataflow_model.runners.spark.worker_memory import returning_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
-    from dataflow_model.runners.sharded.program import PackedProgram
-
-__all__ = ["OUR_SINK", "StreamWriter"]
+    from dataflow_model.runners.sharded.tasks.program import PackedProgram
 
 OUR_SINK: Final = "dataflow_model_sink"
 

@@ -12,17 +12,6 @@ from dataflow_model.runners.sharded.checkpoint.durable import check_format, read
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.feed.offsets import Offset
 
-__all__ = [
-    "HOST",
-    "is_end_committed",
-    "is_input_over",
-    "last_committed",
-    "last_started",
-    "offset_of",
-    "own_offset",
-    "url_of",
-]
-
 HOST: Final = "spark"
 """The name of Spark's part of a checkpoint."""
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import attrs
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType
 
-from dataflow_model.runners.engine.lifetimes import torn_down_if_failed
+from dataflow_model.runners.engine.functions.lifetimes import torn_down_if_failed
 from dataflow_model.runners.sharded.checkpoint.durable import check_format
 from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, forget_signals, pending_signals
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
+from dataflow_model.runners.sharded.commits.progress import read_progress
 from dataflow_model.runners.sharded.feed.offsets import Feed
-from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.rows import Row, arrow_batches
-from dataflow_model.runners.sharded.tallies import counting
-from dataflow_model.runners.sharded.work import has_work, plan_work, read_work
-from dataflow_model.runners.spark.failures import reported
+from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
+from dataflow_model.runners.sharded.stages.tallies import counting
+from dataflow_model.runners.sharded.stages.work import has_work, plan_work, read_work
+from dataflow_model.runners.sharded.tasks.rows import Row, arrow_batches
+from dataflow_model.runners.spark.deployment.failures import reported
+from dataflow_model.runners.spark.deployment.worker_memory import returning_memory
 from dataflow_model.runners.spark.tasks import CachedFunctions, this_program, this_task
-from dataflow_model.runners.spark.worker_memory import returning_memory
 from dataflow_model.values.pickles import dump, load
 
 if TYPE_CHECKING:
@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dataflow_model.runners.sharded.feed.offsets import Offset
-    from dataflow_model.runners.sharded.program import PackedProgram
-    from dataflow_model.runners.sharded.work import Work
-
-__all__ = ["OUR_SOURCE", "KeyedStage", "StreamReader", "option_of", "program_options", "value_of"]
+    from dataflow_model.runners.sharded.stages.work import Work
+    from dataflow_model.runners.sharded.tasks.program import PackedProgram
 
 OUR_SOURCE: Final = "dataflow_model_source"
 

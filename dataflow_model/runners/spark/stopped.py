@@ -10,10 +10,10 @@ import attrs
 
 from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.sharded.checkpoint.parts import common_part
-from dataflow_model.runners.sharded.checkpoint.publication import half_published
 from dataflow_model.runners.sharded.checkpoint.running import who_runs
+from dataflow_model.runners.sharded.outputs.publication import half_published
 from dataflow_model.runners.sharded.upgrade.reading import Snapshot, read_shard
-from dataflow_model.runners.spark.session import local_session, settings_of, stream_settings
+from dataflow_model.runners.spark.deployment.session import local_session, settings_of, stream_settings
 from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.spark_logs import last_committed, offset_of, url_of
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.upgrade.reading import ShardFound
-
-__all__ = ["StoppedSparkRun"]
 
 
 @attrs.frozen

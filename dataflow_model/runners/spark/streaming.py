@@ -12,34 +12,35 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dataflow_model.errors import SinkError, SupersededRun
-from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.runners.sharded.checkpoint.ahead import ahead_of_stream
-from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
-from dataflow_model.runners.sharded.checkpoint.publication import Publication, half_published
+from dataflow_model.plan.logical.runner import RunnerState
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.sharded.checkpoint.requests import check_signals
 from dataflow_model.runners.sharded.checkpoint.running import RunningMark
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.checkpoint.trust import check_trust
-from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.restoring import check_ends, check_progress, check_rows_held, claim_sinks
+from dataflow_model.runners.sharded.commits.ahead import ahead_of_stream
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.commits.restoring import check_ends, check_progress, check_rows_held, claim_sinks
+from dataflow_model.runners.sharded.directory import Checkpoint
+from dataflow_model.runners.sharded.outputs.publication import Publication, half_published
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
 from dataflow_model.runners.spark.ahead import run_ahead_on_spark
 from dataflow_model.runners.spark.collected import collect_bounded
 from dataflow_model.runners.spark.dataframes import ROW_TYPE, check_streaming, with_dataframes
-from dataflow_model.runners.spark.end_of_stream import has_teardown, tear_down_workers
-from dataflow_model.runners.spark.executors import check_executors
-from dataflow_model.runners.spark.failures import find_our_error, is_stopped, lost_worker, session_stopped
-from dataflow_model.runners.spark.package import share_package
-from dataflow_model.runners.spark.session import SHUFFLE_PARTITIONS, settings_of, stream_settings
-from dataflow_model.runners.spark.shard_ids import shard_ids
-from dataflow_model.runners.spark.shipping import (
+from dataflow_model.runners.spark.deployment.executors import check_executors
+from dataflow_model.runners.spark.deployment.failures import find_our_error, is_stopped, lost_worker, session_stopped
+from dataflow_model.runners.spark.deployment.package import share_package
+from dataflow_model.runners.spark.deployment.session import SHUFFLE_PARTITIONS, settings_of, stream_settings
+from dataflow_model.runners.spark.deployment.shipping import (
     processor,
     register_sink,
     register_source,
     ship_program,
 )
+from dataflow_model.runners.spark.deployment.worker_python import quick_workers
+from dataflow_model.runners.spark.end_of_stream import has_teardown, tear_down_workers
+from dataflow_model.runners.spark.shard_ids import shard_ids
 from dataflow_model.runners.spark.sink import OUR_SINK, StreamWriter
 from dataflow_model.runners.spark.spark_logs import (
     HOST,
@@ -56,7 +57,6 @@ from dataflow_model.runners.spark.stages import (
     StreamReader,
     program_options,
 )
-from dataflow_model.runners.spark.worker_python import quick_workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,13 +65,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from dataflow_model.metrics.report import RunReport
-    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.reporting import CountedAhead
-    from dataflow_model.runners.sharded.program import PackedProgram, Program
-    from dataflow_model.runners.spark.package import Package
+    from dataflow_model.runners.sharded.tasks.program import PackedProgram, Program
+    from dataflow_model.runners.spark.deployment.package import Package
     from dataflow_model.runners.spark.runner import SparkRunner
-
-__all__ = ["StreamingResult", "start"]
 
 _NAMES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _OF_WORKERS: Final = {"spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false"}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dataflow_model.plan.features import Feature
-from dataflow_model.plan.support import Answer, Support, Supported, Unsupported
-
-__all__ = ["BATCH", "STREAMING", "TABLES"]
+from dataflow_model.plan.checks.support import Answer, Support, Supported, Unsupported
+from dataflow_model.plan.endpoints.features import Feature
 
 _ALL: Final[dict[Feature, Answer]] = {
     **dict.fromkeys(Feature, Supported()),

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.runners.engine.garbage import collect_rarely, leave_out
-from dataflow_model.runners.sharded.task import ProcessCache, Task
+from dataflow_model.runners.engine.functions.garbage import collect_rarely, leave_out
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from dataflow_model.values.main_classes import stand_in_for_main
 
 if TYPE_CHECKING:
-    from dataflow_model.runners.sharded.program import PackedProgram, Program
-
-__all__ = ["CACHE", "CachedFunctions", "this_program", "this_task"]
+    from dataflow_model.runners.sharded.tasks.program import PackedProgram, Program
 
 CACHE: Final = ProcessCache()
 """The cache of this Python process; Spark has no other place to keep anything between tasks."""

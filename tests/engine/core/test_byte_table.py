@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataflow_model.runners.engine.core.byte_table import ByteTable
-from dataflow_model.runners.engine.core.joined import Joined
+from dataflow_model.runners.engine.grouping.stored.joined import Joined
 
 KEYS = [b"", *(b"i%d" % number for number in range(40))]
 SIZES = st.integers(1, 20) | st.sampled_from([40_000, 65_000, 70_000, 600_000])

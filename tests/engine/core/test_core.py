@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.engine import overlapping
-from dataflow_model.runners.engine.bundle import Update
-from dataflow_model.runners.engine.value_lanes import Pairs
+from dataflow_model.runners.engine.lanes import overlapping
+from dataflow_model.runners.engine.lanes.bundle import Update
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs
 from dataflow_model.testing import strategies
 from tests.support import scripting
 from tests.support.core_driving import (
@@ -48,7 +48,7 @@ from tests.support.spec.windows_of_users import NamedSeconds, ValidUntilNext
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
     from dataflow_model.triggers import TriggerContext
     from tests.support.spec.drawing import Pick

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
-from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.core.durable import DurableMachine
-from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.plan.logical.strategy import LateData
+from dataflow_model.runners.engine.grouping.stored.durable import DurableMachine
+from dataflow_model.runners.engine.state.key_store import StoredKey
 from dataflow_model.testing import strategies
 from dataflow_model.time import EventTime
 from dataflow_model.triggers.composites import CONDITIONS_MET
@@ -39,8 +39,8 @@ from tests.support.reference.states import key_state, packed_entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.watermarks import Watermarks
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.lanes.watermarks import Watermarks
     from dataflow_model.testing import TestStream
     from tests.support.core_driving import Instant
     from tests.support.reference.key_states import Cell

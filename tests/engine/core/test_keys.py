@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.runners.engine.core.columns import column, column_of
 from dataflow_model.runners.engine.core.integers import IntegerNumbers
-from dataflow_model.runners.engine.core.keys import KeyTable
-from dataflow_model.runners.engine.value_lanes import Pairs, in_columns
+from dataflow_model.runners.engine.grouping.keys import KeyTable
+from dataflow_model.runners.engine.lanes.value_lanes import Pairs, in_columns
 from dataflow_model.testing import TestStream
 from dataflow_model.values import encode_key
 from dataflow_model.values.pickles import dump

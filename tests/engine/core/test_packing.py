@@ -10,13 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.combine import GroupFn
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Ref
-from dataflow_model.plan.strategy import LateData
-from dataflow_model.runners.engine.core.durable import DurableMachine
-from dataflow_model.runners.engine.core.packed_form import PACKED as FORM
-from dataflow_model.runners.engine.core.packed_form import Layout
-from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.plan.functions.combine import GroupFn
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Ref
+from dataflow_model.plan.logical.strategy import LateData
+from dataflow_model.runners.engine.grouping.stored.durable import DurableMachine
+from dataflow_model.runners.engine.grouping.stored.packed_form import PACKED as FORM
+from dataflow_model.runners.engine.grouping.stored.packed_form import Layout
+from dataflow_model.runners.engine.state.key_store import StoredKey
 from dataflow_model.values.pickles import dump
 from tests.support import scripting
 from tests.support.core_driving import chunk_of, instants_of

@@ -10,13 +10,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.bundle import Bundle, Update, firings, retracted
 from dataflow_model.runners.engine.core.operations import ELEMENT, INTERVAL_KIND, PANE_LATE, PANE_ON_TIME, WATERMARK
-from dataflow_model.runners.engine.core.pane_lanes import PaneInfos, PaneOrders, PaneUpdates
-from dataflow_model.runners.engine.core.panes import EmittedPanes
-from dataflow_model.runners.engine.lanes import Integers, Intervals
-from dataflow_model.runners.engine.matching import matched
-from dataflow_model.runners.engine.order import (
+from dataflow_model.runners.engine.grouping.emitted_panes import EmittedPanes
+from dataflow_model.runners.engine.grouping.pane_lanes import PaneInfos, PaneOrders, PaneUpdates
+from dataflow_model.runners.engine.lanes.bundle import Bundle, Update, firings, retracted
+from dataflow_model.runners.engine.lanes.lanes import Integers, Intervals
+from dataflow_model.runners.engine.lanes.matching import matched
+from dataflow_model.runners.engine.lanes.order import (
     Order,
     numbered_by_cause,
     of_rows,
@@ -24,8 +24,8 @@ from dataflow_model.runners.engine.order import (
     rising_by_key,
     sorting,
 )
-from dataflow_model.runners.engine.order_lanes import DeferredOrders, RisingOrders, RowOrders
-from dataflow_model.runners.sharded.compact import dump_compact
+from dataflow_model.runners.engine.lanes.order_lanes import DeferredOrders, RisingOrders, RowOrders
+from dataflow_model.runners.sharded.tasks.compact import dump_compact
 from dataflow_model.values import Window, interval
 from dataflow_model.values.pickles import load
 

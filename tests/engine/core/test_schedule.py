@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 import dataflow_model as dm
-from dataflow_model.plan.strategy import WindowingStrategy
+from dataflow_model.plan.logical.strategy import WindowingStrategy
 from dataflow_model.runners.engine.core.columns import column
 from dataflow_model.runners.engine.core.machine import GroupingMachine
 from dataflow_model.runners.engine.core.operations import FIRE, GLOBAL_KIND, INTERVAL_KIND, LOW_LINE

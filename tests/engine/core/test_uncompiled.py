@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.engine import uncompiled
 from dataflow_model.runners.engine.core.build import CoreBuild
+from dataflow_model.runners.engine.grouping import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

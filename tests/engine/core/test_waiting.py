@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_model.runners.engine.core.waiting import WaitingKeys
-from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.runners.engine.grouping.stored.waiting import WaitingKeys
+from dataflow_model.runners.engine.state.key_store import StoredKey
 
 if TYPE_CHECKING:
-    from dataflow_model.runners.engine.queues import Dues
+    from dataflow_model.runners.engine.state.queues import Dues
 
 LINES = 2
 KEYS = [b"a", b"b", b"c"]

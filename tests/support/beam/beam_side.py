@@ -19,13 +19,13 @@ from apache_beam.transforms import window as beam_window
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, Duration, Timestamp
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import AddStep, WatermarkStep
 from dataflow_model.triggers import OrFinally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 SECOND = 1_000_000

@@ -12,7 +12,7 @@ from tests.support.beam.beam_side import Pane, ours, run_on_beam
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 TIMING = "timing by the output watermark"

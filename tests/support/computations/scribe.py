@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import AddStep, WatermarkStep
 from dataflow_model.testing import TestStream
 from tests.support.state.actor import scripts as acting_scripts
 

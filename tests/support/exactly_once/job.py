@@ -64,8 +64,8 @@ def main(master: str, checkpoint: str, out: str, source: str, point: str | None 
     except dm.DataflowError as error:
         pathlib.Path(out, "error").write_text(f"{type(error).__name__}: {error}")
         raise
-    has_struck = isinstance(crash, CrashPoint) and crash.has_struck
-    pathlib.Path(out, "kept").write_bytes(pickle.dumps((result.collected("kept"), has_struck)))
+    was_reached = isinstance(crash, CrashPoint) and crash.was_reached
+    pathlib.Path(out, "kept").write_bytes(pickle.dumps((result.collected("kept"), was_reached)))
     spark.stop()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 import dataflow_model as dm
-from dataflow_model.plan.records import Record
+from dataflow_model.plan.columns.records import Record
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
 
 PAIRS = pa.schema({"key": pa.string(), "value": pa.int64()})

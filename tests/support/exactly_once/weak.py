@@ -9,8 +9,8 @@ import attrs
 import pyarrow.dataset as ds
 
 import dataflow_model as dm
-from dataflow_model.plan.message_sinks import MessageSink
-from dataflow_model.plan.sinks import SinkWriter
+from dataflow_model.plan.endpoints.message_sinks import MessageSink
+from dataflow_model.plan.endpoints.sinks import SinkWriter
 from dataflow_model.testing import TestStream
 from tests.support.exactly_once.databases import rows
 from tests.support.exactly_once.tables import PAIRS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 SCRIPT = TestStream()
 for second in range(24):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded import faults
 from dataflow_model.runners.sharded.checkpoint.requests import request_signal
+from dataflow_model.runners.sharded.tasks import faults
 from tests.support.faults.damage import StoppedFolder
 from tests.support.runners.local_streams import Stepped
 

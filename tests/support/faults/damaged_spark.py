@@ -9,10 +9,10 @@ import attrs
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded.checkpoint.publication import Publication
 from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, pending_signals, request_signal
-from dataflow_model.runners.sharded.progress import read_progress
-from dataflow_model.runners.sharded.publishing import read_collected
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.commits.publishing import read_collected
+from dataflow_model.runners.sharded.outputs.publication import Publication
 from dataflow_model.runners.spark import streaming as stream_on_spark
 from tests.support.faults.damage import StoppedFolder
 from tests.support.faults.damaged_local import SINKS, everything, lines_of, put
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.runners.sharded.checkpoint.directory import Checkpoint
-    from dataflow_model.runners.sharded.program import Program
+    from dataflow_model.runners.sharded.directory import Checkpoint
+    from dataflow_model.runners.sharded.tasks.program import Program
 
 __all__ = ["StoppedSpark"]
 

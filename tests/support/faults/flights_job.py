@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import dataflow_model as dm
 from dataflow_model.demo.pipeline import flights
-from dataflow_model.runners.sharded import faults
+from dataflow_model.runners.sharded.tasks import faults
 from tests.support.settings import SPARK_SETTINGS
 
 LABELS: Final = ("hourly panes", "cancelled panes")

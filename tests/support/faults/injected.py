@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from pyspark import TaskContext
 
-from dataflow_model.runners.sharded.faults import Fault
+from dataflow_model.runners.sharded.tasks.faults import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.runners.sharded.rows import Row
     from dataflow_model.runners.sharded.state.log import StateStore
+    from dataflow_model.runners.sharded.tasks.rows import Row
 
 __all__ = ["DamagedState", "FailingTasks", "InjectedFailure", "JumpingClock", "marks"]
 

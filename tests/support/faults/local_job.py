@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded import faults
-from dataflow_model.runners.sharded.progress import read_progress
+from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.tasks import faults
 from tests.support.exactly_once.databases import rows
 from tests.support.faults.flights_job import StreamJob
 from tests.support.faults.summing import NETS, SINK, Sums

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.runners.sharded import faults, in_process
-from dataflow_model.runners.sharded.keyed_stage import run_shard
-from dataflow_model.runners.sharded.task import ProcessCache, Task
+from dataflow_model.runners.sharded.stages import in_process
+from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
+from dataflow_model.runners.sharded.tasks import faults
+from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from tests.support.faults.injected import InjectedFailure
 from tests.support.micro_batches import Streamed
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     import pytest
 
     import dataflow_model as dm
-    from dataflow_model.runners.sharded.rows import Row
     from dataflow_model.runners.sharded.state.log import StateStore
+    from dataflow_model.runners.sharded.tasks.rows import Row
 
 __all__ = ["Simulation"]
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from dataflow_model.runners.sharded import faults
+from dataflow_model.runners.sharded.tasks import faults
 from tests.support.faults.outcomes import files_of
 from tests.support.pipelines import run, seen, streaming
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
 
 __all__ = ["FILES", "SINK", "Sums"]
 

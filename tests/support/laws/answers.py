@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from dataflow_model.plan.scripts import AddStep
+from dataflow_model.plan.endpoints.scripts import AddStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,14 +7,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import dataflow_model as dm
-from dataflow_model.testing.proof_runs import groupings_of
+from dataflow_model.testing.proving.proof_runs import groupings_of
 from tests.support.laws.answers import elements_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from tests.support.laws.chains import Case
 
 Answer = dict[tuple[Any, Any], tuple[Any, int]]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import AddStep, WatermarkStep
 from dataflow_model.testing import TestStream
 from dataflow_model.testing.chains import Chain, ChainedGrouping, all_together
-from dataflow_model.testing.micro_batches import MicroBatches, MicroBatchRunner, Schedule
-from dataflow_model.testing.proof_runs import Observed, Subject, groupings_of, with_panes
-from dataflow_model.testing.runner_proof import Copied
+from dataflow_model.testing.proving.micro_batches import MicroBatches, MicroBatchRunner, Schedule
+from dataflow_model.testing.proving.proof_runs import Observed, Subject, groupings_of, with_panes
+from dataflow_model.testing.proving.runner_proof import Copied
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from tests.support.pipelines import seen
 from tests.support.spec import spec
@@ -24,9 +24,9 @@ from tests.support.spec.windows_of_users import HalvesOfTen, OtherSessions, Vali
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from tests.support.spec.drawing import Pick
 
 KEYS = ["aaab", "adbg", "adbg", "ag"]

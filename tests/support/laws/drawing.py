@@ -9,11 +9,11 @@ import pytest
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import WatermarkStep
+from dataflow_model.plan.endpoints.scripts import WatermarkStep
 from dataflow_model.testing import TestStream, strategies
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 MODES: Final = [
     (dm.AccumulationMode.CLEAR_ALWAYS, False),

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.dofn import MapFn
-from dataflow_model.plan.dropped import STRATEGY_OF_DROPPED
-from dataflow_model.plan.message_sinks import CollectSink
-from dataflow_model.plan.nodes import AssignWindows, GroupByKeyAndWindow, ParDo, Ref, Write
+from dataflow_model.plan.endpoints.message_sinks import CollectSink
+from dataflow_model.plan.functions.dofn import MapFn
+from dataflow_model.plan.logical.dropped import STRATEGY_OF_DROPPED
+from dataflow_model.plan.logical.nodes import AssignWindows, GroupByKeyAndWindow, ParDo, Ref, Write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.nodes import Node
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.nodes import Node
 
 __all__ = ["REASONS", "check_counts", "taking_dropped"]
 

@@ -15,8 +15,8 @@ from dataflow_model.testing import strategies
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 DIRECT, FANNED = "direct", "fanned"

@@ -13,7 +13,7 @@ import dataflow_model as dm
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dataflow_model.plan.runner import PipelineResult
+    from dataflow_model.plan.logical.runner import PipelineResult
 
 __all__ = ["Impure", "Made", "Step", "check_calls", "check_one_value", "impure_pipelines", "readings"]
 

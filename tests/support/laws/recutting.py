@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dataflow_model.plan.scripts import AddStep, SignalStep
+from dataflow_model.plan.endpoints.scripts import AddStep, SignalStep
 from dataflow_model.testing import TestStream
 
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.nodes import GroupByKeyAndWindow
-from dataflow_model.plan.stages import cut_into_stages
-from dataflow_model.plan.triggering import awaited_percentiles
-from dataflow_model.runners.engine.bundle import Bundle, Update
-from dataflow_model.runners.engine.order import of_row
-from dataflow_model.runners.engine.records import records_of
-from dataflow_model.runners.engine.resharding import Share, keys_of_share
-from dataflow_model.runners.engine.shard import StageShard, join_arrivals
-from dataflow_model.runners.engine.sharding import rows_by_shard
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow
+from dataflow_model.plan.logical.stages import cut_into_stages
+from dataflow_model.plan.logical.triggering import awaited_percentiles
+from dataflow_model.runners.engine.collections.sink_records import records_of
+from dataflow_model.runners.engine.lanes.bundle import Bundle, Update
+from dataflow_model.runners.engine.lanes.order import of_row
+from dataflow_model.runners.engine.lanes.watermarks import Watermarks
+from dataflow_model.runners.engine.machines.shard import StageShard, join_arrivals
+from dataflow_model.runners.engine.protocol.sharding import rows_by_shard
+from dataflow_model.runners.engine.state.resharding import Share, keys_of_share
 from dataflow_model.testing import TestStream, panes_of
 from dataflow_model.values import NO_FIRING
 from tests.support.instants import run_instant
@@ -30,9 +30,9 @@ from tests.support.reference.grouping import GroupingEngine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.plan.strategy import WindowingStrategy
-    from dataflow_model.runners.engine.machine import KeyedMachine
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
+    from dataflow_model.runners.engine.protocol.machine import KeyedMachine
     from dataflow_model.values import Window
 
 _UPSTREAM, _GROUP, _SINK = "upstream", "group", "panes"

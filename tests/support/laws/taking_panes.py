@@ -13,7 +13,7 @@ import attrs
 import pyarrow.dataset as ds
 
 import dataflow_model as dm
-from dataflow_model.plan.outcomes import Firings, Mode, Reader, Windows
+from dataflow_model.plan.endpoints.outcomes import Firings, Mode, Reader, Windows
 from dataflow_model.testing import TestStream
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.plan.strategy import ClosingBehavior, TimestampCombiner, WindowingStrategy
-from dataflow_model.runners.engine.key_store import KeyStore
-from dataflow_model.runners.engine.stateful_cells import expiry_of
+from dataflow_model.plan.logical.strategy import ClosingBehavior, TimestampCombiner, WindowingStrategy
+from dataflow_model.runners.engine.state.key_store import KeyStore
+from dataflow_model.runners.engine.state.stateful_cells import expiry_of
 from dataflow_model.time import MIN_TIMESTAMP
 from dataflow_model.triggers import TimeDomain
 from dataflow_model.triggers.contexts import LOW_WATERMARK
@@ -17,7 +17,7 @@ from tests.support.reference.key_states import Cell, KeyState
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from dataflow_model.runners.engine.queues import Dues
+    from dataflow_model.runners.engine.state.queues import Dues
 
 
 _WHATEVER_COMES: Final = int(MIN_TIMESTAMP)

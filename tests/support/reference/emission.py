@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.plan.strategy import AccumulationMode
-from dataflow_model.runners.engine.bundle import Bundle, Update
-from dataflow_model.runners.engine.order import Emissions, by_window
-from dataflow_model.runners.engine.uncombining import MultisetFn
+from dataflow_model.plan.logical.strategy import AccumulationMode
+from dataflow_model.runners.engine.functions.uncombining import MultisetFn
+from dataflow_model.runners.engine.lanes.bundle import Bundle, Update
+from dataflow_model.runners.engine.lanes.order import Emissions, by_window
 from dataflow_model.triggers import FiringMode
 from dataflow_model.triggers.contexts import LOW_WATERMARK
 from dataflow_model.values import PaneInfo, PaneTiming
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Hashable
 
-    from dataflow_model.plan.combine import CombineFn
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.functions.combine import CombineFn
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.values import Window
     from tests.support.reference.key_states import Cell, KeyState
 

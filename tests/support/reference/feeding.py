@@ -9,15 +9,15 @@ import numpy as np
 
 from dataflow_model.errors import UserCodeError
 from dataflow_model.metrics.collecting import key_times
-from dataflow_model.runners.engine.matching import matched
-from dataflow_model.runners.engine.user_code import user_error
-from dataflow_model.runners.engine.watermarks import Watermarks
+from dataflow_model.runners.engine.functions.user_code import user_error
+from dataflow_model.runners.engine.lanes.matching import matched
+from dataflow_model.runners.engine.lanes.watermarks import Watermarks
 from dataflow_model.values import as_pair, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from dataflow_model.runners.engine.bundle import Bundle
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
     from dataflow_model.values import Window
     from tests.support.reference.grouping import GroupingEngine
 

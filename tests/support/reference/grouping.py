@@ -9,17 +9,17 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.strategy import ClosingBehavior, LateData, OnTimeBehavior
-from dataflow_model.runners.engine.by_key import run_by_key
+from dataflow_model.plan.logical.nodes import MAIN
+from dataflow_model.plan.logical.strategy import ClosingBehavior, LateData, OnTimeBehavior
 from dataflow_model.runners.engine.core.operations import AT, BEFORE, WATERMARK
-from dataflow_model.runners.engine.key_store import CLOCK, EVENT_TIME
-from dataflow_model.runners.engine.keyed import StoreMachine
-from dataflow_model.runners.engine.lifetimes import Lifetime
-from dataflow_model.runners.engine.order import by_window, timer_cause
-from dataflow_model.runners.engine.stateful_cells import expiry_of
-from dataflow_model.runners.engine.uncombining import subtracting
-from dataflow_model.runners.engine.user_code import at_window
+from dataflow_model.runners.engine.functions.lifetimes import Lifetime
+from dataflow_model.runners.engine.functions.uncombining import subtracting
+from dataflow_model.runners.engine.functions.user_code import at_window
+from dataflow_model.runners.engine.lanes.order import by_window, timer_cause
+from dataflow_model.runners.engine.protocol.by_key import run_by_key
+from dataflow_model.runners.engine.protocol.keyed import StoreMachine
+from dataflow_model.runners.engine.state.key_store import CLOCK, EVENT_TIME
+from dataflow_model.runners.engine.state.stateful_cells import expiry_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import FiringMode, TimeDomain, TriggerMachine
 from dataflow_model.values import encode_key
@@ -33,11 +33,11 @@ from tests.support.reference.states import key_state
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from dataflow_model.plan.nodes import GroupByKeyAndWindow
-    from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.chunk import Bucket, Chunk, Produced
-    from dataflow_model.runners.engine.order import Cause, Order
-    from dataflow_model.runners.engine.watermarks import Watermarks
+    from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
+    from dataflow_model.runners.engine.lanes.chunk import Bucket, Chunk, Produced
+    from dataflow_model.runners.engine.lanes.order import Cause, Order
+    from dataflow_model.runners.engine.lanes.watermarks import Watermarks
     from dataflow_model.triggers import Outcome
     from dataflow_model.values import PaneInfo, Window
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dataflow_model.runners.engine.core.merging import merges_of
+from dataflow_model.runners.engine.grouping.merging import merges_of
 from tests.support.reference.cells_in_order import CellsInOrder
 from tests.support.reference.key_states import Cell
 

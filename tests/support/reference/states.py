@@ -11,8 +11,6 @@ import numpy as np
 
 from dataflow_model.runners.engine.core.cells import HAD_ON_TIME, HAS_CLOSED, PENDING_ON_TIME, REOPENED, TIMED
 from dataflow_model.runners.engine.core.columns import leading, places_in_rows
-from dataflow_model.runners.engine.core.grouping import CoreGrouping
-from dataflow_model.runners.engine.core.joined import Joined
 from dataflow_model.runners.engine.core.operations import (
     CLOCK_LINE,
     DONE,
@@ -23,12 +21,14 @@ from dataflow_model.runners.engine.core.operations import (
     PANE_LAST,
     SET,
 )
-from dataflow_model.runners.engine.core.packed_form import PACKED
-from dataflow_model.runners.engine.core.packing import pack, slots_of
-from dataflow_model.runners.engine.core.pane_lanes import PANE_TIMINGS, info_of_pane
 from dataflow_model.runners.engine.core.program import ALL, ASK, BITS_A_WORD, COUNT, REPEAT_COUNT, WEIGH, TriggerProgram
-from dataflow_model.runners.engine.core.unpacking import unpack
-from dataflow_model.runners.engine.key_store import StoredKey
+from dataflow_model.runners.engine.grouping.core_grouping import CoreGrouping
+from dataflow_model.runners.engine.grouping.pane_lanes import PANE_TIMINGS, info_of_pane
+from dataflow_model.runners.engine.grouping.stored.joined import Joined
+from dataflow_model.runners.engine.grouping.stored.packed_form import PACKED
+from dataflow_model.runners.engine.grouping.stored.packing import pack, slots_of
+from dataflow_model.runners.engine.grouping.stored.unpacking import unpack
+from dataflow_model.runners.engine.state.key_store import StoredKey
 from dataflow_model.time import MAX_TIMESTAMP, EventTime, ProcessingTime
 from dataflow_model.triggers import FiringMode, TimeDomain, TreeState
 from dataflow_model.triggers.composites import CONDITIONS_MET
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dataflow_model.plan.nodes import GroupByKeyAndWindow
+    from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow
     from dataflow_model.time import Instant
     from dataflow_model.values import PaneInfo, Window
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep, ClockStep, events_of
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.runner import PipelineResult, Runner
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.runner import PipelineResult, Runner
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 Placed = tuple[Any, Any, Any]

@@ -16,8 +16,8 @@ from tests.support.retractions.drawing import UNMERGED, AtEachChange
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 FOREVER: dict[str, Any] = {

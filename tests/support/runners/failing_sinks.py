@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.sinks import Sink, SinkWriter
+from dataflow_model.plan.endpoints.sinks import Sink, SinkWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

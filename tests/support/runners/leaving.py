@@ -8,10 +8,10 @@ import attrs
 import pyarrow as pa
 
 import dataflow_model as dm
-from dataflow_model.plan.sinks import Sink, SinkWriter
-from dataflow_model.plan.sources import ColumnSource, Origin
-from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
-from dataflow_model.plan.watermarks import Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.plan.endpoints.sinks import Sink, SinkWriter
+from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.watermarks.estimators import Arrival, BoundedOutOfOrderness, WatermarkEstimator
+from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
-from dataflow_model.plan.rounds import in_rounds
+from dataflow_model.plan.rewrites.rounds import in_rounds
 from dataflow_model.runners.local.streaming import Options, opened_stream
-from dataflow_model.runners.sharded.progress import read_counters, read_progress
-from dataflow_model.runners.sharded.publishing import read_collected
+from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress
+from dataflow_model.runners.sharded.commits.publishing import read_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.runner import Clock
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.runner import Clock
     from dataflow_model.runners.local.stream import LocalStream
 
 __all__ = ["ROWS", "Stepped", "put_rows"]

@@ -16,7 +16,7 @@ from dataflow_model.runners.local.workers.worker import run_assignment
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.runners.local.workers.messages import Arrived, Assignment, Done, Progress
 
 

@@ -16,8 +16,8 @@ from tests.support.spec.drawing import rekey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataflow_model.plan.runner import Runner
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.runner import Runner
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from tests.support.spec.drawing import Case
 
 DROPPED = ("dropped_because_late", "dropped_because_closed", "dropped_retractions")

@@ -18,7 +18,7 @@ from tests.support.spec.triggers_of_users import Both, EveryThird, FiresWith, Od
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
     Pick = Callable[[Sequence[Any]], Any]
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, SignalStep, WatermarkStep, events_of
 from dataflow_model.values.keys import encode_key
 from tests.support.spec.spec_triggers import BEFORE_ALL, INFINITY, Event, Node, Watermark, begin, merge, see
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
     Emit = Callable[[list[dm.Pane]], object]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.scripts import AddStep
+from dataflow_model.plan.endpoints.scripts import AddStep
 from dataflow_model.testing import TestStream
 from dataflow_model.testing import strategies as drawn
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 
 class Actor(dm.DoFn):

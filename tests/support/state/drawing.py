@@ -11,7 +11,7 @@ import dataflow_model as dm
 from tests.support.state import actor
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 KINDS = st.sampled_from([actor.Actor, actor.Mourner, actor.Sorter])
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.scripts import AddStep, ClockStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import AddStep, ClockStep, WatermarkStep
 from tests.support.state.actor import Mourner, Sorter
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.strategy import WindowingStrategy
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
     from dataflow_model.testing import TestStream
 
 SECOND = 1_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_type
 
 import dataflow_model as dm
-from dataflow_model.plan.runner import PipelineResult
+from dataflow_model.plan.logical.runner import PipelineResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

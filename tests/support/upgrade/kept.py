@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import dataflow_model as dm
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.runners.spark import local_session
-from dataflow_model.testing.micro_batches import MemoryStore
+from dataflow_model.testing.proving.micro_batches import MemoryStore
 from tests.support.inputs import write_history
 from tests.support.micro_batches import Run
 from tests.support.settings import REPOSITORY

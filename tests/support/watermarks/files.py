@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from dataflow_model.plan.runner import PipelineResult, Runner
+    from dataflow_model.plan.logical.runner import PipelineResult, Runner
 
 
 Row = tuple[int, int, int, str]

@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.plan.sources import Source
-from dataflow_model.plan.watermark_origins import EVERYTHING, WatermarkOrigins
-from dataflow_model.plan.watermarks import max_ahead_of
-from dataflow_model.runners.engine.observing import NamedRows, Observations, Observer
-from dataflow_model.runners.engine.timeline import Awaited, ReplayProgress
+from dataflow_model.plan.endpoints.sources import Source
+from dataflow_model.plan.watermarks.estimators import max_ahead_of
+from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
+from dataflow_model.runners.engine.sources.observing import NamedRows, Observations, Observer
+from dataflow_model.runners.engine.sources.timeline import Awaited, ReplayProgress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

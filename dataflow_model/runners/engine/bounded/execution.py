@@ -11,50 +11,40 @@ import numpy as np
 
 from dataflow_model.metrics.collecting import collecting, count_received_bundles
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.plan.early_end import percentile_that_ends
-from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.own_objects import with_own_objects
-from dataflow_model.plan.stages import changing_sides, cut_into_stages
-from dataflow_model.runners.engine.ahead import run_ahead
+from dataflow_model.plan.logical.nodes import MAIN
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.rewrites.early_end import percentile_that_ends
+from dataflow_model.plan.rewrites.lifting import lifts
+from dataflow_model.plan.rewrites.own_objects import with_own_objects
 from dataflow_model.runners.engine.bounded.inputs import HowFar, Size, chunks_of
-from dataflow_model.runners.engine.bundle import windows_apart
-from dataflow_model.runners.engine.chunk import PlacedBundle, add_arrived
-from dataflow_model.runners.engine.columns.panes import PaneRecords
-from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.kept import Course, Kept
-from dataflow_model.runners.engine.lanes import Repeated, array_of, taken
-from dataflow_model.runners.engine.lifetimes import torn_down
-from dataflow_model.runners.engine.records import JoinedRecords, records_of
-from dataflow_model.runners.engine.shard import StageShard, least_by_instant, routed
-from dataflow_model.runners.engine.timeline import Awaited
-from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.collections.ahead import run_ahead
+from dataflow_model.runners.engine.collections.kept import Course, Kept
+from dataflow_model.runners.engine.collections.sink_records import JoinedRecords, records_of
+from dataflow_model.runners.engine.elementwise.fragments import Fragment
+from dataflow_model.runners.engine.functions.lifetimes import torn_down
+from dataflow_model.runners.engine.lanes.bundle import windows_apart
+from dataflow_model.runners.engine.lanes.chunk import PlacedBundle, add_arrived
+from dataflow_model.runners.engine.lanes.lanes import Repeated, array_of, taken
+from dataflow_model.runners.engine.lanes.pane_tables import PaneRecords
+from dataflow_model.runners.engine.lanes.watermarks import MIN_WATERMARKS, Watermarks
+from dataflow_model.runners.engine.machines.shard import StageShard, least_by_instant, routed
+from dataflow_model.runners.engine.sources.timeline import Awaited
 from dataflow_model.runners.reporting import Measured, state_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from dataflow_model.plan.graph import Plan
-    from dataflow_model.plan.records import Record
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.engine.ahead import Ahead
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.engine.bounded.inputs import InputChunk
-    from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.estimation import Jump
-    from dataflow_model.runners.engine.order import At
-    from dataflow_model.runners.engine.order_lanes import InstantLane
-    from dataflow_model.runners.engine.shard import Arrivals
-    from dataflow_model.runners.engine.watermarks import WatermarkLane
-
-__all__ = [
-    "CHUNK",
-    "Execution",
-    "PanesBySink",
-    "records_at_sink",
-    "run_ahead_in_process",
-    "run_pass_in_process",
-    "take_panes",
-]
+    from dataflow_model.runners.engine.collections.ahead import Ahead
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
+    from dataflow_model.runners.engine.lanes.order import At
+    from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
+    from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane
+    from dataflow_model.runners.engine.machines.shard import Arrivals
+    from dataflow_model.runners.engine.sources.estimation import Jump
 
 PanesBySink: TypeAlias = "dict[str, list[tuple[int, PaneRecords]]]"
 """Panes in columns by sink, each table with the place of its instant."""

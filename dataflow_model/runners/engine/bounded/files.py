@@ -9,34 +9,32 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.sources import check_rows_read
-from dataflow_model.runners.engine.bad_rows import BadRows
-from dataflow_model.runners.engine.bundle import Bundle, all_joined
-from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.in_program import event_numbers, static_bundles
-from dataflow_model.runners.engine.kept import course_of, kept_outputs
-from dataflow_model.runners.engine.lanes import Integers, array_of
-from dataflow_model.runners.engine.observing import WHOLE, GoodRows, Observations, Observer
-from dataflow_model.runners.engine.order import name_of_origin
-from dataflow_model.runners.engine.order_lanes import RowOrders
-from dataflow_model.runners.engine.reading import opened
-from dataflow_model.runners.engine.timeline import ReplayProgress
-from dataflow_model.runners.engine.user_code import exits_reported
-from dataflow_model.runners.engine.value_lanes import RowValues
+from dataflow_model.plan.endpoints.sources import check_rows_read
+from dataflow_model.plan.logical.nodes import MAIN
+from dataflow_model.runners.engine.collections.kept import course_of, kept_outputs
+from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.lanes.bundle import Bundle, all_joined
+from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
+from dataflow_model.runners.engine.lanes.lanes import Integers, array_of
+from dataflow_model.runners.engine.lanes.order import name_of_origin
+from dataflow_model.runners.engine.lanes.order_lanes import RowOrders
+from dataflow_model.runners.engine.lanes.value_lanes import RowValues
+from dataflow_model.runners.engine.sources.bad_rows import BadRows
+from dataflow_model.runners.engine.sources.in_program import event_numbers, static_bundles
+from dataflow_model.runners.engine.sources.observing import WHOLE, GoodRows, Observations, Observer
+from dataflow_model.runners.engine.sources.reading import opened
+from dataflow_model.runners.engine.sources.timeline import ReplayProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from dataflow_model.plan.nodes import Read
-    from dataflow_model.plan.sources import ColumnSource, Origin
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.engine.shard import Arrivals
-    from dataflow_model.runners.engine.timeline import Awaited, Timeline
-
-__all__ = ["ListedSource", "RowReader", "list_sources", "timeline_of"]
+    from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+    from dataflow_model.plan.logical.nodes import Read
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.runners.engine.machines.shard import Arrivals
+    from dataflow_model.runners.engine.sources.timeline import Awaited, Timeline
 
 
 @attrs.frozen

@@ -11,28 +11,26 @@ import attrs
 import numpy as np
 
 from dataflow_model.micros import wall_clock
-from dataflow_model.plan.nodes import MAIN
-from dataflow_model.plan.scripts import SignalStep, WatermarkStep
+from dataflow_model.plan.endpoints.scripts import SignalStep, WatermarkStep
+from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.bounded.files import RowReader, list_sources, timeline_of
-from dataflow_model.runners.engine.chunk import PlacedBundle
-from dataflow_model.runners.engine.in_program import event_numbers, script_bundle, script_events, static_bundles
-from dataflow_model.runners.engine.lanes import array_of
-from dataflow_model.runners.engine.order_lanes import InstantLane
-from dataflow_model.runners.engine.shard import Arrivals, join_arrivals
-from dataflow_model.runners.engine.timeline import Awaited, Timeline
-from dataflow_model.runners.engine.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
+from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
+from dataflow_model.runners.engine.lanes.lanes import array_of
+from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
+from dataflow_model.runners.engine.lanes.watermarks import MAX_WATERMARKS, MIN_WATERMARKS, WatermarkLane, Watermarks
+from dataflow_model.runners.engine.machines.shard import Arrivals, join_arrivals
+from dataflow_model.runners.engine.sources.in_program import event_numbers, script_bundle, script_events, static_bundles
+from dataflow_model.runners.engine.sources.timeline import Awaited, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from dataflow_model.plan.nodes import Read
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.in_program import ScriptEvent
+    from dataflow_model.plan.logical.nodes import Read
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
+    from dataflow_model.runners.engine.sources.in_program import ScriptEvent
 
     Through: TypeAlias = Callable[[str, str, Bundle], Arrivals]
-
-__all__ = ["HowFar", "InputChunk", "Inputs", "Instant", "Size", "chunks_of", "cut_up", "inputs_of", "whole_script"]
 
 
 @attrs.define

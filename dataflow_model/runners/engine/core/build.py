@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__all__ = [
-    "RECORD",
-    "SHARED",
-    "SWITCH",
-    "CoreBuild",
-    "build_of_core",
-    "choose_modules",
-    "compiled_modules",
-    "extension_names",
-    "has_extensions",
-    "is_fresh",
-    "source_digest",
-]
-
 RECORD: Final = "compiled.txt"
 """The file beside the extensions that holds the digest of the source they were built from."""
 SHARED: Final = "shared_code"

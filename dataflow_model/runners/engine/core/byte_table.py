@@ -10,8 +10,6 @@ from dataflow_model.runners.engine.core.columns import column
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["ByteTable"]
-
 _FIRST_CAPACITY: Final = 16
 _NONE: Final = -1
 _WIDTH: Final = 4

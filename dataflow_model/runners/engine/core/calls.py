@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dataflow_model.metrics.collecting import KeyTimes
-    from dataflow_model.plan.state_journal import StateJournal
+    from dataflow_model.plan.functions.state_journal import StateJournal
     from dataflow_model.time import EventTime, ProcessingTime
     from dataflow_model.values import PaneInfo
-
-__all__ = ["CurrentCall", "ElementCalls", "ElementLoop"]
 
 OpenCell: TypeAlias = Any
 """The state of a key and window, whose class is outside of this room."""

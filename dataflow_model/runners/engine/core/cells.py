@@ -10,8 +10,6 @@ from dataflow_model.runners.engine.core.search_trees import SearchTrees
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["COLLECTED", "COLUMNS", "HAD_ON_TIME", "HAS_CLOSED", "PENDING_ON_TIME", "REOPENED", "TIMED", "CellTable"]
-
 # The bits of a slot's `flags`.
 PENDING_ON_TIME: Final = 1
 HAD_ON_TIME: Final = 2

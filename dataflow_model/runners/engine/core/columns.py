@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["column", "column_of", "leading", "lengthened", "places_in_rows", "strided"]
-
 _BYTES = 8
 
 

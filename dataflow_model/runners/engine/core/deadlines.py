@@ -9,8 +9,6 @@ from dataflow_model.runners.engine.core.columns import column, lengthened
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["DeadlineQueue"]
-
 _FIRST_CAPACITY: Final = 8
 _RECENT: Final = 64
 _NONE: Final = -1

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.rules import MergeCallbacks, Rules
     from dataflow_model.runners.engine.core.schedule import Schedule
 
-__all__ = ["Emission"]
-
 _CLEAR: Final = operations.CLEAR
 _FIRE: Final = operations.FIRE
 _REPLACE: Final = operations.REPLACE

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.program import TriggerProgram
     from dataflow_model.runners.engine.core.rules import TriggerCallbacks
 
-__all__ = ["TreeEvaluator"]
-
 _ALWAYS: Final = program.ALWAYS
 _COUNT: Final = program.COUNT
 _WEIGH: Final = program.WEIGH

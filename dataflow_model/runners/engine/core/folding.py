@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.plan.combine import output_of
+from dataflow_model.plan.functions.combine import output_of
 from dataflow_model.runners.engine.core.operations import (
     ADD,
     CLEAR,
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dataflow_model.plan.combine import CombineFn
+    from dataflow_model.plan.functions.combine import CombineFn
     from dataflow_model.runners.engine.core.log import OperationLog
-
-__all__ = ["PythonFold"]
 
 _ADD: Final = ADD
 _MERGE: Final = MERGE

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-__all__ = ["IntegerNumbers"]
-
 _FIRST_CAPACITY: Final = 16
 _NONE: Final = -1
 

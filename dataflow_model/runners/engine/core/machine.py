@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.program import TriggerProgram
     from dataflow_model.runners.engine.core.rules import MergeCallbacks, Rules
 
-__all__ = ["GroupingMachine"]
-
 _ADD: Final = operations.ADD
 _MERGE: Final = operations.MERGE
 _EXPIRE: Final = operations.EXPIRE

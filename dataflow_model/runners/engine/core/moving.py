@@ -11,17 +11,6 @@ if TYPE_CHECKING:
     from array import array
     from typing import Any
 
-__all__ = [
-    "changed_heads",
-    "copy_parts",
-    "divided",
-    "from_rows",
-    "number_alike",
-    "pairs_apart",
-    "read_packed",
-    "to_rows",
-]
-
 
 def from_rows(rows: array[int], width: int, slots: array[int], places: array[int], columns: array[int]) -> None:
     """Copy numbers from rows into columns.

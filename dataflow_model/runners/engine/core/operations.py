@@ -4,47 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ACCUMULATES",
-    "ADD",
-    "AT",
-    "BEFORE",
-    "CLEAR",
-    "CLEARS",
-    "CLOCK_LINE",
-    "DONE",
-    "DROPPED_CLOSED",
-    "DROPPED_LATE",
-    "DROPPED_RETRACTION",
-    "ELEMENT",
-    "EVENT_ELEMENT",
-    "EVENT_MERGE",
-    "EVENT_RETRACTION",
-    "EVENT_SIGNAL",
-    "EVENT_TIMER",
-    "EXCHANGE",
-    "EXPIRE",
-    "FINISHED",
-    "FIRE",
-    "FIRED",
-    "GLOBAL_KIND",
-    "INTERVAL_KIND",
-    "LOW_LINE",
-    "MERGE",
-    "MET",
-    "PANE_BY_TRIGGER",
-    "PANE_FIRST",
-    "PANE_LAST",
-    "PANE_LATE",
-    "PANE_ON_TIME",
-    "PANE_RETRACTION",
-    "REPLACE",
-    "RETRACT",
-    "SET",
-    "TAKE_BACK",
-    "WATERMARK",
-]
-
 BEFORE, ELEMENT, WATERMARK, AT = range(4)
 """The phases of an instant, in the total order of events."""
 # Operations on a cell, in the log. Each docstring says what the argument of the operation is.
@@ -98,7 +57,7 @@ SET: Final = 1
 MET: Final = 2
 """Places whose condition has been met since their parent last fired."""
 
-# Why elements are dropped; the numbers are places of `core.keyed.DROP_REASONS`.
+# Why elements are dropped; the numbers are places of `grouping.keyed.DROP_REASONS`.
 DROPPED_LATE: Final = 0
 DROPPED_CLOSED: Final = 1
 DROPPED_RETRACTION: Final = 2

@@ -38,8 +38,6 @@ from dataflow_model.triggers.local_times import next_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BITS_A_WORD", "TriggerProgram", "compile_tree"]
-
 (
     NEVER,
     ALWAYS,

@@ -9,8 +9,6 @@ from dataflow_model.runners.engine.core import operations
 if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.log import OperationLog
 
-__all__ = ["add_up", "keep_best", "note_touched", "trace"]
-
 _ADD: Final = operations.ADD
 _MERGE: Final = operations.MERGE
 _FIRE: Final = operations.FIRE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from dataflow_model.plan.strategy import (
+from dataflow_model.plan.logical.strategy import (
     AccumulationMode,
     ClosingBehavior,
     LateData,
@@ -17,9 +17,7 @@ from dataflow_model.plan.strategy import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.strategy import WindowingStrategy
-
-__all__ = ["EARLIEST", "END_OF_WINDOW", "LATEST", "MergeCallbacks", "Rules", "TriggerCallbacks"]
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
 
 END_OF_WINDOW: Final = 0
 EARLIEST: Final = 1

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.log import StandingTable
     from dataflow_model.runners.engine.core.rules import Rules
 
-__all__ = ["Schedule"]
-
 _LOW_LINE: Final = operations.LOW_LINE
 _EARLIEST: Final = rules.EARLIEST
 _LATEST: Final = rules.LATEST

@@ -9,8 +9,6 @@ from dataflow_model.runners.engine.core.columns import column, lengthened
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["SearchTrees"]
-
 _NONE: Final = -1
 
 

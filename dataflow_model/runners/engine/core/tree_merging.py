@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.evaluation import TreeEvaluator
     from dataflow_model.runners.engine.core.program import TriggerProgram
 
-__all__ = ["TreeMerger"]
-
 _COUNT: Final = program.COUNT
 _WEIGH: Final = program.WEIGH
 _ASK: Final = program.ASK

@@ -10,19 +10,17 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import SinkError
-from dataflow_model.plan.stages import owner_of_cut
-from dataflow_model.runners.sharded.compact import dump_compact
-from dataflow_model.runners.sharded.rows import SCHEMA, Kind, Row, arrow_batches, rows_of_batches
-from dataflow_model.runners.sharded.unpicklable import unpicklable_element
+from dataflow_model.plan.logical.stages import owner_of_cut
+from dataflow_model.runners.sharded.tasks.compact import dump_compact
+from dataflow_model.runners.sharded.tasks.rows import SCHEMA, Kind, Row, arrow_batches, rows_of_batches
+from dataflow_model.runners.sharded.tasks.unpicklable import unpicklable_element
 from dataflow_model.values.pickles import load
 
 if TYPE_CHECKING:
     import pathlib
     from collections.abc import Callable, Iterable, Iterator
 
-    from dataflow_model.runners.engine.chunk import PlacedBundle
-
-__all__ = ["Exchange", "PlacedElements", "writing_in"]
+    from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
 
 
 @attrs.frozen

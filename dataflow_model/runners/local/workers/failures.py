@@ -8,8 +8,6 @@ import traceback
 from dataflow_model.errors import chain_of
 from dataflow_model.values.pickles import dump, load
 
-__all__ = ["WorkerTraceback", "pack_error", "unpack_error"]
-
 
 class WorkerTraceback(Exception):
     """The traceback of an exception in the worker that raised it, as the cause of the exception in the parent."""

@@ -12,28 +12,26 @@ import attrs
 
 from dataflow_model.errors import UnsupportedOnRunner
 from dataflow_model.micros import wall_clock
-from dataflow_model.plan.lifting import lifts
-from dataflow_model.plan.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
+from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
 from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of
 from dataflow_model.runners.local.workers.exchange import writing_in
 from dataflow_model.runners.local.workers.messages import PROGRAM_FILE, Assignment
-from dataflow_model.runners.run_folder import RunFolder
-from dataflow_model.runners.sharded.bound import bound_plan
+from dataflow_model.runners.runs.run_folder import RunFolder
 from dataflow_model.runners.sharded.feed.slices import Slice
-from dataflow_model.runners.sharded.program import Program
-from dataflow_model.runners.sharded.unpicklable import check_functions
+from dataflow_model.runners.sharded.tasks.bound import bound_plan
+from dataflow_model.runners.sharded.tasks.program import Program
+from dataflow_model.runners.sharded.tasks.unpicklable import check_functions
 from dataflow_model.values.pickles import dump
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.graph import Plan
+    from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.runners.engine.bounded.files import ListedSource
     from dataflow_model.runners.reporting import CountedAhead
-
-__all__ = ["Job", "divided"]
 
 
 @attrs.frozen
@@ -116,7 +114,7 @@ def divided(listed: Sequence[ListedSource], workers: int) -> list[tuple[Slice, .
     """Divide the rows of sources among workers: each reads one range of all rows.
 
     Example:
-        >>> from dataflow_model.plan.sources import Origin
+        >>> from dataflow_model.plan.endpoints.sources import Origin
         >>> from dataflow_model.runners.engine.bounded.files import ListedSource
         >>> rows = ListedSource("rows", (Origin("a", 6), Origin("b", 4)), 2)
         >>> for parts in divided([rows], 2):

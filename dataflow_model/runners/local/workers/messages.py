@@ -14,24 +14,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from dataflow_model.runners.engine.bounded.files import ListedSource
-    from dataflow_model.runners.engine.estimation import Jump
+    from dataflow_model.runners.engine.sources.estimation import Jump
     from dataflow_model.runners.sharded.feed.slices import Slice
-
-__all__ = [
-    "PROGRAM_FILE",
-    "Arrived",
-    "Assignment",
-    "Began",
-    "Done",
-    "Failed",
-    "Go",
-    "Progress",
-    "Report",
-    "Running",
-    "Stop",
-    "receive",
-    "send",
-]
 
 PROGRAM_FILE: Final = "program.pickle"
 """The file with the program in the folder of a run."""

@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.plan.features import Feature
-from dataflow_model.plan.record_columns import records_of_kept
-from dataflow_model.plan.runner import RunnerState
-from dataflow_model.plan.signals import check_signal
-from dataflow_model.runners.local.bounded_run import BoundedRun
-from dataflow_model.runners.local.support import WORKERS
+from dataflow_model.plan.checks.signals import check_signal
+from dataflow_model.plan.columns.record_columns import records_of_kept
+from dataflow_model.plan.endpoints.features import Feature
+from dataflow_model.plan.logical.runner import RunnerState
+from dataflow_model.runners.local.bounded.bounded_run import BoundedRun
+from dataflow_model.runners.local.bounded.support import WORKERS
+from dataflow_model.runners.local.bounded.writing import Output
 from dataflow_model.runners.local.workers.team import Stopped, Team
-from dataflow_model.runners.local.writing import Output
 from dataflow_model.runners.reporting import Measured
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.records import Record
+    from dataflow_model.plan.columns.records import Record
     from dataflow_model.runners.local.workers.job import Job
     from dataflow_model.runners.local.workers.messages import Progress
     from dataflow_model.time import DurationLike
-
-__all__ = ["WorkersResult"]
 
 
 class WorkersResult(BoundedRun):

@@ -6,39 +6,37 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.metrics.tally import Tally
-from dataflow_model.plan.nodes import MAIN, GroupByKeyAndWindow, Write
+from dataflow_model.plan.logical.nodes import MAIN, GroupByKeyAndWindow, Write
 from dataflow_model.runners.engine.bounded.execution import CHUNK, PanesBySink, records_at_sink, take_panes
 from dataflow_model.runners.engine.bounded.files import RowReader, timeline_of
 from dataflow_model.runners.engine.bounded.inputs import InputChunk, cut_up, inputs_of, whole_script
-from dataflow_model.runners.engine.bundle import all_joined
-from dataflow_model.runners.engine.chunk import PlacedBundle, add_arrived
-from dataflow_model.runners.engine.elementwise import Fragment
-from dataflow_model.runners.engine.lanes import Integers, array_of, joined, taken
-from dataflow_model.runners.engine.lifetimes import torn_down
-from dataflow_model.runners.engine.records import JoinedRecords
-from dataflow_model.runners.engine.shard import StageShard, routed
-from dataflow_model.runners.engine.sharding import rows_by_shard
-from dataflow_model.runners.engine.timeline import Timeline
-from dataflow_model.runners.engine.value_lanes import in_columns
-from dataflow_model.runners.engine.watermarks import MIN_WATERMARKS, WatermarkLane
+from dataflow_model.runners.engine.collections.sink_records import JoinedRecords
+from dataflow_model.runners.engine.elementwise.fragments import Fragment
+from dataflow_model.runners.engine.functions.lifetimes import torn_down
+from dataflow_model.runners.engine.lanes.bundle import all_joined
+from dataflow_model.runners.engine.lanes.chunk import PlacedBundle, add_arrived
+from dataflow_model.runners.engine.lanes.lanes import Integers, array_of, joined, taken
+from dataflow_model.runners.engine.lanes.value_lanes import in_columns
+from dataflow_model.runners.engine.lanes.watermarks import MIN_WATERMARKS, WatermarkLane
+from dataflow_model.runners.engine.machines.shard import StageShard, routed
+from dataflow_model.runners.engine.protocol.sharding import rows_by_shard
+from dataflow_model.runners.engine.sources.timeline import Timeline
 from dataflow_model.runners.local.workers.exchange import PlacedElements
 from dataflow_model.runners.local.workers.messages import Progress
 from dataflow_model.runners.reporting import state_sizes
-from dataflow_model.runners.sharded.rows import Kind, Row
+from dataflow_model.runners.sharded.tasks.rows import Kind, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from dataflow_model.plan.records import Record
-    from dataflow_model.runners.engine.bundle import Bundle
-    from dataflow_model.runners.engine.estimation import Jump
-    from dataflow_model.runners.engine.observing import Observations
-    from dataflow_model.runners.engine.shard import Arrivals
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
+    from dataflow_model.runners.engine.machines.shard import Arrivals
+    from dataflow_model.runners.engine.sources.estimation import Jump
+    from dataflow_model.runners.engine.sources.observing import Observations
     from dataflow_model.runners.local.workers.exchange import Exchange
     from dataflow_model.runners.local.workers.messages import Assignment
-    from dataflow_model.runners.sharded.program import Program
-
-__all__ = ["ShardRun"]
+    from dataflow_model.runners.sharded.tasks.program import Program
 
 _NO_WATERMARKS: Final[Mapping[str, WatermarkLane]] = {}
 

@@ -12,17 +12,15 @@ import attrs
 
 from dataflow_model.errors import WorkerLost
 from dataflow_model.runners.local.workers.failures import unpack_error
+from dataflow_model.runners.local.workers.fork_server import fork_worker
 from dataflow_model.runners.local.workers.messages import Arrived, Began, Done, Failed, Go, Running, Stop, receive, send
-from dataflow_model.runners.local.workers.nursery import fork_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
+    from dataflow_model.runners.local.workers.fork_server import ForkedWorker
     from dataflow_model.runners.local.workers.messages import Assignment, Progress, Report
-    from dataflow_model.runners.local.workers.nursery import ForkedWorker
-
-__all__ = ["Stopped", "Team"]
 
 _END_SECONDS: Final = 5.0
 _MOST_SHOWN: Final = 8

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.metrics.collecting import collecting
-from dataflow_model.runners.engine.columns.allocation import keep_freed_memory
-from dataflow_model.runners.engine.garbage import collect_rarely
-from dataflow_model.runners.engine.user_code import exits_reported
+from dataflow_model.runners.engine.functions.garbage import collect_rarely
+from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.lifted.allocation import keep_freed_memory
+from dataflow_model.runners.local.bounded.writing import write_task
 from dataflow_model.runners.local.workers.exchange import Exchange
 from dataflow_model.runners.local.workers.failures import pack_error
 from dataflow_model.runners.local.workers.messages import (
@@ -36,8 +37,7 @@ from dataflow_model.runners.local.workers.messages import (
     send,
 )
 from dataflow_model.runners.local.workers.shard_run import ShardRun
-from dataflow_model.runners.local.writing import write_task
-from dataflow_model.runners.sharded.unpicklable import unpicklable_element
+from dataflow_model.runners.sharded.tasks.unpicklable import unpicklable_element
 from dataflow_model.values.main_classes import stand_in_for_main
 from dataflow_model.values.pickles import load
 
@@ -45,11 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
-    from dataflow_model.plan.nodes import Write
-    from dataflow_model.runners.engine.records import JoinedRecords
-    from dataflow_model.runners.sharded.program import PackedProgram
-
-__all__ = ["flush_output", "run_assignment", "work"]
+    from dataflow_model.plan.logical.nodes import Write
+    from dataflow_model.runners.engine.collections.sink_records import JoinedRecords
+    from dataflow_model.runners.sharded.tasks.program import PackedProgram
 
 _END_SECONDS: Final = 2.0
 """How long a worker has to tear its functions down after the parent has ended the run."""

@@ -22,26 +22,6 @@ from dataflow_model.values.pickles import dump, load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "FORMAT",
-    "check_format",
-    "corrupt",
-    "file_name",
-    "make_folder",
-    "open_new",
-    "read_file",
-    "reading",
-    "remove_incomplete",
-    "seal",
-    "sync_all",
-    "sync_to_disk",
-    "touch",
-    "unseal",
-    "write_file",
-    "write_new",
-    "writing",
-]
-
 FORMAT: Final = 6
 """The format of everything in a checkpoint; `docs/upgrade.md` lists the versions that write each format."""
 _OLDEST: Final = 6

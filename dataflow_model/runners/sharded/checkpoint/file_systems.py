@@ -5,8 +5,6 @@ from __future__ import annotations
 import pathlib
 from typing import Final, NamedTuple
 
-__all__ = ["MOUNTS", "Mount", "mount_of"]
-
 MOUNTS: Final = pathlib.Path("/proc/self/mounts")
 """The file that lists the mounts."""
 _NETWORK: Final = frozenset(

@@ -15,8 +15,6 @@ import pyarrow as pa
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, file_name, make_folder, write_file, writing
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
-__all__ = ["KeptRows", "mapped_rows"]
-
 _FOLDER: Final = "inputs"
 
 

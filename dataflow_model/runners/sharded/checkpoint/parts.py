@@ -29,22 +29,6 @@ from dataflow_model.runners.sharded.checkpoint.durable import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = [
-    "SINK_COLUMNS",
-    "WRITTEN_ONCE",
-    "as_document",
-    "as_part",
-    "check_present",
-    "common_part",
-    "from_document",
-    "from_part",
-    "read_document",
-    "read_part",
-    "write_document",
-    "write_part",
-    "written_once",
-]
-
 SINK_COLUMNS: Final = "sink_columns"
 """The folder of the columns that the first rows of a sink have decided."""
 WRITTEN_ONCE: Final = ("source_columns", "inputs", "ahead", SINK_COLUMNS)

@@ -10,8 +10,6 @@ import attrs
 from dataflow_model.errors import DataflowError
 from dataflow_model.runners.sharded.checkpoint.parts import as_document, from_document
 
-__all__ = ["Process"]
-
 
 @attrs.frozen
 class Process:

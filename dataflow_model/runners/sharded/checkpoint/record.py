@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from dataflow_model.plan.fingerprint import definitions, fingerprint
-from dataflow_model.plan.sink_places import change_of_destination, destinations
-from dataflow_model.plan.state_parts import change_of_parts, parts_of_state
+from dataflow_model.plan.checks.sink_places import change_of_destination, destinations
+from dataflow_model.plan.logical.fingerprint import definitions, fingerprint
+from dataflow_model.plan.logical.state_parts import change_of_parts, parts_of_state
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.plan.state_parts import Parts
-
-__all__ = ["RunRecord"]
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.plan.logical.state_parts import Parts
 
 _NAME: Final = "run.json"
 

@@ -23,22 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-__all__ = [
-    "check_signals",
-    "check_written",
-    "copy_signals",
-    "drain_requests",
-    "expect_requests",
-    "forget_signals",
-    "is_drained",
-    "note_drained",
-    "pending_signals",
-    "request_drain",
-    "request_signal",
-    "request_until_drained",
-    "signal_of",
-]
-
 _NAME: Final = "requested.json"
 _SIGNALS: Final = "signals"
 _NOTHING: Final[dict[str, Any]] = {"drain": False, "until_drained": False, "drained": False, "signals": []}

@@ -15,8 +15,6 @@ import attrs
 from dataflow_model.runners.sharded.checkpoint.durable import write_file
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
-__all__ = ["RunningMark", "who_runs"]
-
 _NAME: Final = "running"
 _BEAT_SECONDS: Final = 5.0
 _SILENT_SECONDS: Final = 60.0

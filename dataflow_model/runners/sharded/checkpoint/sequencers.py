@@ -14,9 +14,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import make_folder, readi
 from dataflow_model.runners.sharded.checkpoint.processes import Process
 
 if TYPE_CHECKING:
-    from dataflow_model.plan.sinks import Fence
-
-__all__ = ["check_newest", "take_sequencer"]
+    from dataflow_model.plan.endpoints.sinks import Fence
 
 _FOLDER: Final = "sequencers"
 _KEPT: Final = 8

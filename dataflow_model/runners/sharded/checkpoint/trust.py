@@ -20,8 +20,6 @@ from dataflow_model.runners.sharded.checkpoint.file_systems import MOUNTS, mount
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["check_trust"]
-
 _OTHER_PROGRAMS: Final = "spark"
 """The part of a checkpoint whose files another program creates, with modes as the umask has it."""
 _REACHED: Final = stat.S_IXGRP | stat.S_IXOTH

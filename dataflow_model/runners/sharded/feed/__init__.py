@@ -1,1 +1,4 @@
-"""What each micro-batch reads: offsets, followed files, pacing, and scripts."""
+"""What each micro-batch reads: offsets, followed files, pacing, and scripts.
+
+Begin with `offsets` and `pacing`.
+"""

@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.plan.natural_order import natural
-from dataflow_model.plan.sources import Origin
+from dataflow_model.plan.columns.natural_order import natural
+from dataflow_model.plan.endpoints.sources import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dataflow_model.plan.sources import ColumnSource, Known
-
-__all__ = ["BY_SOURCE", "Entry", "Followed", "rows_read"]
+    from dataflow_model.plan.endpoints.sources import ColumnSource, Known
 
 BY_SOURCE: Final = ("rows", "totals", "versions", "done", "completed", "passed", "changes")
 """The parts of an offset that have an entry for each source."""

@@ -8,29 +8,27 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 import attrs
 
 from dataflow_model.micros import wall_clock
-from dataflow_model.plan.natural_order import natural
-from dataflow_model.plan.oldest_file import OldestFile
-from dataflow_model.runners.engine.timeline import NOTHING_AWAITED, TO_COME, Awaited
-from dataflow_model.runners.engine.user_code import exits_reported
+from dataflow_model.plan.columns.natural_order import natural
+from dataflow_model.plan.watermarks.oldest_file import OldestFile
+from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.sources.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.runners.sharded.checkpoint.requests import signal_of
-from dataflow_model.runners.sharded.faults import NO_FAULT
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, Followed
 from dataflow_model.runners.sharded.feed.pacing import advance
 from dataflow_model.runners.sharded.feed.script_places import script_places
 from dataflow_model.runners.sharded.feed.slices import Slice
+from dataflow_model.runners.sharded.tasks.faults import NO_FAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dataflow_model.plan.nodes import Read
-    from dataflow_model.plan.sources import Alarm
-    from dataflow_model.runners.engine.order import At
+    from dataflow_model.plan.endpoints.sources import ChangeNotifier
+    from dataflow_model.plan.logical.nodes import Read
+    from dataflow_model.runners.engine.lanes.order import At
     from dataflow_model.runners.sharded.feed.followed import Entry
     from dataflow_model.runners.sharded.feed.script_places import ScriptPlace
-    from dataflow_model.runners.sharded.program import Program
-
-__all__ = ["Control", "Feed", "Offset", "begin"]
+    from dataflow_model.runners.sharded.tasks.program import Program
 
 NOTHING_COMMITTED: Final[dict[str, Any]] = {}
 _WORTH_A_TASK: Final = 20_000
@@ -213,11 +211,11 @@ class Feed:
         self._complete(end)
         return end
 
-    def alarms(self) -> list[Alarm]:
-        """Return the alarms of the sources that have one; the caller closes them."""
+    def notifiers(self) -> list[ChangeNotifier]:
+        """Return the notifiers of the sources that have one; the caller closes them."""
         sources = [read.source.as_columns for read in self.reads if not read.source.is_bounded]
-        alarms = [source.alarm() for source in sources if source is not None]
-        return [alarm for alarm in alarms if alarm is not None]
+        notifiers = [source.notifier() for source in sources if source is not None]
+        return [notifier for notifier in notifiers if notifier is not None]
 
     def wall(self) -> int:
         """Return the wall clock, in microseconds."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from dataflow_model.plan.natural_order import natural
+from dataflow_model.plan.columns.natural_order import natural
 from dataflow_model.time import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dataflow_model.plan.nodes import Read
-
-__all__ = ["UnreadOrigin", "advance", "held_back"]
+    from dataflow_model.plan.logical.nodes import Read
 
 Rows = dict[str, dict[str, int]]
 """A number of rows by source and origin."""

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dataflow_model.plan.scripts import SignalStep, WatermarkStep
-from dataflow_model.runners.engine.in_program import script_events
+from dataflow_model.plan.endpoints.scripts import SignalStep, WatermarkStep
+from dataflow_model.runners.engine.sources.in_program import script_events
 from dataflow_model.runners.sharded.feed.slices import STATIC_STEP
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dataflow_model.plan.nodes import Read
-    from dataflow_model.runners.engine.order import At
-
-__all__ = ["ScriptPlace", "script_places"]
+    from dataflow_model.plan.logical.nodes import Read
+    from dataflow_model.runners.engine.lanes.order import At
 
 
 @attrs.frozen

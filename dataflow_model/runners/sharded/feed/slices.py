@@ -8,8 +8,6 @@ import attrs
 
 from dataflow_model.time import MIN_TIMESTAMP
 
-__all__ = ["FIRST", "NOW", "STATIC_STEP", "Slice"]
-
 FIRST: Final = (int(MIN_TIMESTAMP), 0)
 """A placeholder for the run's first instant."""
 NOW: Final = (int(MIN_TIMESTAMP), 1)

@@ -1,1 +1,1 @@
-"""The state of a shard: its log, a worker's cache of it, and the outputs of memoised functions."""
+"""The state of a shard: begin with `log`, then `key_classes`."""

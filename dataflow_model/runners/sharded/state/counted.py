@@ -9,8 +9,6 @@ import attrs
 if TYPE_CHECKING:
     from dataflow_model.runners.sharded.state.log import StateStore
 
-__all__ = ["CountedStore"]
-
 
 @attrs.define
 class CountedStore:

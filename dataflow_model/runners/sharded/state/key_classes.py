@@ -17,9 +17,7 @@ from dataflow_model.values.record_keys import names_of_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dataflow_model.runners.engine.side_join import JoinState
-
-__all__ = ["KeyClasses", "check_key_classes", "further_key_classes"]
+    from dataflow_model.runners.engine.machines.side_join import JoinState
 
 KeyClasses = dict[type[Any], tuple[str, ...]]
 """The fields of each class of which there are keys."""

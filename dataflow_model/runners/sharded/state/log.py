@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.errors import StateCorruption
 
-__all__ = ["Contents", "Delta", "Entries", "Record", "StateLog", "StateStore", "without_removed"]
-
 Entries: TypeAlias = dict[str, dict[bytes, Any]]
 """The new state of each key, or `None` for a deleted one, by owner. Where it is bytes, Python's garbage collector does
 not visit it, however many keys there are."""

@@ -1,1 +1,4 @@
-"""Upgrades: the state of a stopped run, carried into a new checkpoint."""
+"""Upgrades: the state of a stopped run, carried into a new checkpoint.
+
+Begin with `carrying` and `adopting`, then `seed`.
+"""

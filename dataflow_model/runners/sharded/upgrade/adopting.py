@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from dataflow_model.errors import CheckpointMismatch
-from dataflow_model.plan.fingerprint import changed
-from dataflow_model.plan.nodes import GroupByKeyAndWindow, Read, Reshuffle
-from dataflow_model.plan.retracted import retracted_collections
-from dataflow_model.plan.scripts import ScriptSource
+from dataflow_model.plan.endpoints.scripts import ScriptSource
+from dataflow_model.plan.logical.fingerprint import changed
+from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Read, Reshuffle
+from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.runners.sharded.checkpoint.requests import check_signals, check_written
+from dataflow_model.runners.sharded.commits.progress import read_progress
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
-from dataflow_model.runners.sharded.progress import read_progress
 from dataflow_model.runners.sharded.upgrade.seed import Manifest, damaged_seed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from dataflow_model.plan.stages import StagedPlan
+    from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
     from dataflow_model.runners.sharded.feed.offsets import Offset
-
-__all__ = ["adopt", "seed_in", "upgrade_command"]
 
 
 def seed_in(common_part: str) -> pathlib.Path:

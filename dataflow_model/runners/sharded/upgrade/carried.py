@@ -12,32 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dataflow_model.plan.nodes import Write
-from dataflow_model.plan.stages import owner_of_cut
-from dataflow_model.runners.engine.estimation import SourceProgress
-from dataflow_model.runners.engine.lanes import taken
-from dataflow_model.runners.engine.order import before_stages, pass_stages, shard_by_order
-from dataflow_model.runners.engine.shard import least_by_instant
-from dataflow_model.runners.engine.sharding import shards_of
-from dataflow_model.runners.engine.side_join import JoinState
-from dataflow_model.runners.engine.timeline import ReplayProgress
-from dataflow_model.runners.engine.watermarks import WatermarkLane, Watermarks
-from dataflow_model.runners.sharded.rows import PackedBundle
+from dataflow_model.plan.logical.nodes import Write
+from dataflow_model.plan.logical.stages import owner_of_cut
+from dataflow_model.runners.engine.lanes.lanes import taken
+from dataflow_model.runners.engine.lanes.order import before_stages, pass_stages, shard_by_order
+from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane, Watermarks
+from dataflow_model.runners.engine.machines.shard import least_by_instant
+from dataflow_model.runners.engine.machines.side_join import JoinState
+from dataflow_model.runners.engine.protocol.sharding import shards_of
+from dataflow_model.runners.engine.sources.estimation import SourceProgress
+from dataflow_model.runners.engine.sources.timeline import ReplayProgress
 from dataflow_model.runners.sharded.state.key_classes import KeyClasses, check_key_classes
 from dataflow_model.runners.sharded.state.log import Delta
-from dataflow_model.runners.sharded.state.meta import ShardMeta
+from dataflow_model.runners.sharded.tasks.rows import PackedBundle
+from dataflow_model.runners.sharded.tasks.shard_meta import ShardMeta
 from dataflow_model.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from dataflow_model.plan.stages import StagedPlan
-    from dataflow_model.runners.engine.order import At
-    from dataflow_model.runners.engine.resharding import Share
-    from dataflow_model.runners.engine.shard import StageShard
-    from dataflow_model.runners.sharded.program import Program
-
-__all__ = ["Carried", "gather", "share"]
+    from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.runners.engine.lanes.order import At
+    from dataflow_model.runners.engine.machines.shard import StageShard
+    from dataflow_model.runners.engine.state.resharding import Share
+    from dataflow_model.runners.sharded.tasks.program import Program
 
 
 @attrs.define

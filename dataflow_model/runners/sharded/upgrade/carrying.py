@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import CheckpointInUse, CheckpointMismatch, InvalidArgument, SinkError
-from dataflow_model.plan.stages import owner_of_cut
-from dataflow_model.runners.engine.resharding import count_keys
-from dataflow_model.runners.run_folder import working_folder
-from dataflow_model.runners.sharded.checkpoint.ahead import AHEAD
-from dataflow_model.runners.sharded.checkpoint.columns import RecordedColumns, carry_columns
+from dataflow_model.plan.logical.stages import owner_of_cut
+from dataflow_model.runners.engine.state.resharding import count_keys
+from dataflow_model.runners.runs.run_folder import working_folder
 from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
 from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, check_present, common_part, written_once
@@ -26,10 +24,12 @@ from dataflow_model.runners.sharded.checkpoint.requests import (
     drain_requests,
     is_drained,
 )
+from dataflow_model.runners.sharded.commits.ahead import AHEAD
+from dataflow_model.runners.sharded.commits.columns import RecordedColumns, carry_columns
+from dataflow_model.runners.sharded.commits.progress import WRITTEN, read_progress, write_progress
+from dataflow_model.runners.sharded.commits.restoring import check_progress
 from dataflow_model.runners.sharded.feed.followed import rows_read
-from dataflow_model.runners.sharded.progress import WRITTEN, read_progress, write_progress
-from dataflow_model.runners.sharded.restoring import check_progress
-from dataflow_model.runners.sharded.stageless import FOLLOWED, followed_in
+from dataflow_model.runners.sharded.stages.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
 from dataflow_model.runners.sharded.upgrade.seed import SeedWriter
@@ -39,13 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from dataflow_model.runners.sharded.feed.offsets import Offset
-    from dataflow_model.runners.sharded.state.meta import ShardMeta
+    from dataflow_model.runners.sharded.tasks.shard_meta import ShardMeta
     from dataflow_model.runners.sharded.upgrade.carried import Carried
     from dataflow_model.runners.sharded.upgrade.reading import ShardFound, StoppedRun
     from dataflow_model.runners.sharded.upgrade.seed import Manifest
     from dataflow_model.time import InstantLike
-
-__all__ = ["Upgraded", "carry_over", "write_seed"]
 
 _ALONG: Final = ("inputs", "collected", "sequencers", AHEAD, SINK_COLUMNS)
 """The folders of a checkpoint apart from state, which a new run continues to use unchanged."""

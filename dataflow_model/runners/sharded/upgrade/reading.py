@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from dataflow_model.runners.sharded.state.log import StateLog, without_removed
-from dataflow_model.runners.sharded.state.meta import ShardMeta
+from dataflow_model.runners.sharded.tasks.shard_meta import ShardMeta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
     from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.state.log import StateStore
-
-__all__ = ["ShardFound", "Snapshot", "StoppedRun", "read_shard"]
 
 
 class StoppedRun(Protocol):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import attrs
 
 from dataflow_model.errors import StateCorruption
-from dataflow_model.runners.engine.resharding import Share
+from dataflow_model.runners.engine.state.resharding import Share
 from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, read_file, write_file
 from dataflow_model.runners.sharded.checkpoint.parts import as_part, from_part, read_document, write_document
 from dataflow_model.runners.sharded.upgrade.carried import share
@@ -22,15 +22,13 @@ from dataflow_model.runners.sharded.upgrade.carried import share
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from dataflow_model.plan.state_parts import Parts
-    from dataflow_model.runners.engine.shard import StageShard
+    from dataflow_model.plan.logical.state_parts import Parts
+    from dataflow_model.runners.engine.machines.shard import StageShard
     from dataflow_model.runners.sharded.feed.offsets import Offset
-    from dataflow_model.runners.sharded.program import Program
     from dataflow_model.runners.sharded.state.log import Delta
-    from dataflow_model.runners.sharded.state.meta import ShardMeta
+    from dataflow_model.runners.sharded.tasks.program import Program
+    from dataflow_model.runners.sharded.tasks.shard_meta import ShardMeta
     from dataflow_model.runners.sharded.upgrade.carried import Carried
-
-__all__ = ["Manifest", "Seed", "SeedWriter", "damaged_seed"]
 
 _MANIFEST: Final = "manifest.json"
 _CARRIED: Final = "carried.pickle"

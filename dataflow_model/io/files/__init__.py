@@ -1,0 +1,1 @@
+"""The base class of sources that read files: `file_source`, and those `files_at_fault`."""

@@ -1,0 +1,1 @@
+"""Parquet files as a source: begin with `parquet_source`; their types may differ between files."""

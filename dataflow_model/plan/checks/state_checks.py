@@ -1,0 +1,43 @@
+"""Checks of the stateful DoFns in a plan."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import NotYetSupported, PlanError
+from dataflow_model.plan.logical.nodes import ParDo
+from dataflow_model.plan.logical.retracted import retracted_collections
+from dataflow_model.plan.logical.stages import changing_sides
+
+if TYPE_CHECKING:
+    from dataflow_model.plan.logical.graph import Plan
+
+
+def check_state(plan: Plan) -> None:
+    """Raise for a stateful DoFn that would process retractions as elements, or whose side inputs change.
+
+    Raises:
+        PlanError: after a retracting grouping, unless `process` has the parameter `is_retraction`.
+        NotYetSupported: with a side input that changes while the plan runs.
+    """
+    stateful = [node for node in plan.nodes if isinstance(node, ParDo) and node.is_stateful]
+    if not stateful:
+        return
+    retracted = retracted_collections(plan)
+    changing = changing_sides(plan)
+    for node in stateful:
+        source = retracted.get(node.input)
+        if source is not None and "is_retraction" not in inspect.signature(node.fn.user_function()).parameters:
+            raise PlanError(
+                f"{node.label!r} is stateful, and {source.label!r} before it emits retractions, which it would "
+                "count as new values",
+                hint="add the parameter `is_retraction` to `process` and reverse the effect of retracted values "
+                "there, or use .accumulating() or .discarding() before it",
+            )
+        if node.has_side_among(changing):
+            raise NotYetSupported(
+                f"{node.label!r} is stateful, and its side input changes while the pipeline runs; "
+                "no runner supports both together yet",
+                hint="look the side input up in a dm.Map before it, or join the two with dm.CoGroupByKey",
+            )

@@ -1,0 +1,91 @@
+"""Changing deadlines on several clocks, with fast access to the earliest on each clock."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Hashable
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+PlaceT = TypeVar("PlaceT", bound=Hashable)
+Dues: TypeAlias = tuple[int | None, ...]
+"""The deadline on each line; `None` if there is none."""
+_Entry: TypeAlias = list[Any]
+"""Deadline, number (so that places are never compared), place, and whether the entry is still valid."""
+_FEW: Final = 64
+"""Up to this number of stale entries, a heap is not rebuilt."""
+
+
+class Deadlines(Generic[PlaceT]):
+    """A heap for each line, in which stale entries are skipped when they reach the top.
+
+    Each key that is loaded from its stored state gets new entries, so stale entries may pile up while a watermark
+    stands still. A heap is rebuilt once most of its entries are stale, which keeps the cost of a change at O(log n).
+
+    Args:
+        lines: the number of deadlines of each place.
+
+    Example:
+        >>> deadlines = Deadlines(2)
+        >>> deadlines.set("a", (5, None)); deadlines.set("b", (3, 4)); deadlines.set("b", (7, 4))
+        >>> deadlines.first(0), deadlines.first(1)
+        (5, 4)
+        >>> deadlines.take(0, 6), deadlines.first(0)
+        (['a'], 7)
+    """
+
+    def __init__(self, lines: int) -> None:
+        self._heaps: tuple[list[_Entry], ...] = tuple([] for _ in range(lines))
+        self._entries: dict[PlaceT, list[_Entry | None]] = {}
+        self._numbers = itertools.count()
+
+    def set(self, place: PlaceT, dues: Dues) -> None:
+        """Set a place's deadlines."""
+        entries = self._entries.get(place)
+        if entries is None:
+            entries = self._entries[place] = [None] * len(self._heaps)
+        for line, due in enumerate(dues):
+            entry = entries[line]
+            if entry is not None:
+                if entry[0] == due:
+                    continue
+                entry[3] = False
+            if due is None:
+                entries[line] = None
+                continue
+            entry = entries[line] = [due, next(self._numbers), place, True]
+            heap = self._heaps[line]
+            heapq.heappush(heap, entry)
+            if len(heap) > _FEW + 2 * len(self._entries):
+                heap[:] = [
+                    known for place_entries in self._entries.values() if (known := place_entries[line]) is not None
+                ]
+                heapq.heapify(heap)
+
+    def dues(self, place: PlaceT) -> Dues:
+        """Return the deadlines of a known place."""
+        return tuple([None if entry is None else entry[0] for entry in self._entries[place]])
+
+    def remove(self, place: PlaceT) -> None:
+        """Remove a place, if it is known."""
+        for entry in self._entries.pop(place, ()):
+            if entry is not None:
+                entry[3] = False
+
+    def first(self, line: int) -> int | None:
+        """Return the earliest deadline on a line."""
+        heap = self._heaps[line]
+        while heap and not heap[0][3]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take(self, line: int, until: int) -> list[PlaceT]:
+        """Remove and return the places that are due on a line at `until` or before, earliest first."""
+        heap = self._heaps[line]
+        taken: list[PlaceT] = []
+        while heap and heap[0][0] <= until:
+            _, _, place, holds = heapq.heappop(heap)
+            if holds:
+                self._entries[place][line] = None
+                taken.append(place)
+        return taken

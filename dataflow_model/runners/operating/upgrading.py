@@ -1,0 +1,104 @@
+"""`upgrade`: carry the state of a stopped run into a new checkpoint, from which a changed pipeline continues."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from dataflow_model.errors import InvalidType
+from dataflow_model.runners.local.run_file import HOST
+from dataflow_model.runners.local.stopped import StoppedLocalRun
+from dataflow_model.runners.runs.options import checkpoint_path, trusts
+from dataflow_model.runners.sharded.checkpoint.parts import common_part
+from dataflow_model.runners.sharded.checkpoint.trust import check_trust
+from dataflow_model.runners.sharded.upgrade.carrying import carry_over
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import SparkSession
+
+    from dataflow_model.runners.sharded.upgrade.carrying import Upgraded
+    from dataflow_model.runners.sharded.upgrade.reading import StoppedRun
+    from dataflow_model.time import InstantLike
+
+
+def upgrade(
+    old: str | os.PathLike[str],
+    new: str | os.PathLike[str],
+    *,
+    drop: Collection[str] = (),
+    watermarks: Mapping[str, InstantLike] | None = None,
+    spark: SparkSession | None = None,
+    trust_checkpoint: bool = False,
+) -> Upgraded:
+    """Carry the state of a stopped streaming run into a new checkpoint, from which a changed pipeline continues.
+
+    Each of `SparkRunner` and `LocalRunner` can continue from the other's state. The next run with `checkpoint=new` may
+    have other groupings, other sources and another number of shards. Transforms that keep their label and definition
+    continue where they were, without loss or repetition; new transforms start with the rows that are read from then on.
+    If state would be lost, that run is rejected when it starts, unless `drop` names the transform.
+
+    The old checkpoint is not changed. The new one appears only when it is complete. State that was pickled by
+    reference, such as buffered elements of your own classes, is unpickled here, so your modules must be importable.
+
+    Args:
+        old: the checkpoint of a run that was stopped or killed.
+        new: a directory that does not exist yet, on a file system that the driver and the workers share.
+        drop: the labels of transforms whose state may be lost: groupings that no longer exist or have another
+            definition, and sources that no longer exist or should start again.
+        watermarks: by label, the watermarks to which sources are moved back, if event times in the far future have
+            moved them too far. The transforms that a source feeds follow. Windows that end before that instant stay
+            closed. Later ones that were emitted and have expired are opened again by their next element, as new
+            windows with nothing of what they had. See `docs/watermarks.md`.
+        spark: the session with which to read the state of a run on Spark; by default one on this machine.
+        trust_checkpoint: whether to read the old checkpoint even if other users may write to it, since a checkpoint
+            contains code; see `LocalRunner`.
+
+    Raises:
+        CheckpointInUse: if the run in `old` is alive.
+        CheckpointMismatch: if `old` does not contain a stopped run: none has started, or it was drained, has finished,
+            or is in the middle of a commit.
+        InvalidArgument: if `new` exists, if `drop` or `watermarks` names a transform that the old pipeline did not
+            have, for a watermark that is not behind those of the run, or for a URL.
+        InvalidType: if `drop` is a single label, or no collection, or `watermarks` no mapping.
+        StateCorruption: if the old state is damaged.
+        UntrustedCheckpoint: if everybody may write to `old`.
+        SinkError: if the new directory cannot be written.
+
+    Example:
+        >>> upgrade("no/such/checkpoint", "checkpoints/delays-2")
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.CheckpointMismatch: 'no/such/checkpoint' contains no checkpoint of a dataflow_model run
+        Hint: pass the directory that an earlier run used as checkpoint=
+    """
+    given: object = drop
+    if isinstance(given, str | bytes) or not isinstance(given, Collection):
+        labels = [given] if isinstance(given, str) else ["delays", "rows"]
+        raise InvalidType(f"`drop` must be a collection of labels, got {given!r}", hint=f"write drop={labels!r}")
+    moved: object = {} if watermarks is None else watermarks
+    if not isinstance(moved, Mapping):
+        raise InvalidType(
+            f"`watermarks` must map labels of sources to instants, got {moved!r}",
+            hint="write watermarks={'rows': '2013-01-01T12:00Z'}",
+        )
+    before = checkpoint_path(old)
+    check_trust(before, is_trusted=trusts(trust_checkpoint))
+    return carry_over(before, checkpoint_path(new), _stopped(before, spark), drop=drop, watermarks=moved)
+
+
+def needs_spark(old: str) -> bool:
+    """Return whether only Spark can read the state of a stopped run; if there is no run, nothing needs Spark."""
+    checkpoint = pathlib.Path(checkpoint_path(old)).absolute()
+    return common_part(checkpoint).exists() and not (checkpoint / HOST).exists()
+
+
+def _stopped(old: str, spark: SparkSession | None) -> StoppedRun:
+    """Return the part of a checkpoint that belongs to the host of its run."""
+    if not needs_spark(old):
+        return StoppedLocalRun(pathlib.Path(old).absolute())
+    from dataflow_model.runners.spark.stopped import StoppedSparkRun
+
+    return StoppedSparkRun(str(pathlib.Path(old).absolute() / "spark"), spark)

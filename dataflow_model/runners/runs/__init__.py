@@ -1,0 +1,4 @@
+"""What the runs of all hosts have in common: their background thread, report, progress and log.
+
+Begin with `background`; `options` are the options of runners, `run_folder` their temporary folders.
+"""

@@ -1,0 +1,1 @@
+"""Both ends of a pipeline, on which those of `io` are built: `create`, and tables of other libraries as rows."""

@@ -1,0 +1,239 @@
+"""Joins by distance in event time: partners of one key that are no further apart than a duration."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import attrs
+
+from dataflow_model.arguments import nonnegative_duration
+from dataflow_model.errors import InvalidArgument, InvalidType
+from dataflow_model.plan.functions.dofn import BoundedLatenessFn, TimestampedValue
+from dataflow_model.plan.functions.state import TimerSpec, ValueStateSpec, WatermarkHoldSpec, on_timer
+from dataflow_model.time import MIN_TIMESTAMP, Duration, EventTime, duration, duration_text
+from dataflow_model.triggers import TimeDomain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dataflow_model.plan.functions.state_handles import Timer, ValueState, WatermarkHold
+    from dataflow_model.time import DurationLike
+
+_TWO: Final = 2
+_FIRST: Final = int(MIN_TIMESTAMP) + 1
+
+
+@attrs.frozen
+class Distance:
+    """How much later than its left partner an element of the right side may be; negative if it is earlier.
+
+    Attributes:
+        least: the least distance, in microseconds.
+        greatest: the greatest distance, in microseconds; both bounds are included.
+
+    Example:
+        >>> Distance.of("5 minutes", None), Distance.of(None, ("0 s", "15 minutes"))
+        (within='5 minutes', between=('0 seconds', '15 minutes'))
+        >>> Distance.of("5 minutes", None).describe(), Distance.of(None, ("0 s", "15 minutes")).describe()
+        ('partners at most 5 minutes apart', 'right partners 0 seconds to 15 minutes after the left ones')
+    """
+
+    least: int
+    greatest: int
+
+    @classmethod
+    def of(cls, within: DurationLike | None, between: tuple[DurationLike, DurationLike] | None) -> Self | None:
+        """Return the distance that the arguments of a join describe; `None` for a join by window."""
+        if within is not None and between is not None:
+            raise InvalidArgument(
+                f"a join takes either `within` or `between`, got within={within!r} and between={between!r}",
+                hint="within='5 minutes' is the same as between=('-5 minutes', '5 minutes')",
+            )
+        if within is not None:
+            length = int(nonnegative_duration("within", within, "use dm.Join(within='5 minutes')"))
+            return cls(-length, length)
+        if between is None:
+            return None
+        given: Any = between
+        if not isinstance(given, tuple | list) or len(given) != _TWO:
+            raise InvalidType(
+                f"`between` must be a pair of durations, got {between!r}",
+                hint="use between=('0 s', '15 minutes') for right elements up to 15 minutes after their left partners",
+            )
+        least, greatest = (int(duration(bound)) for bound in between)
+        if least > greatest:
+            raise InvalidArgument(
+                f"the first duration of `between` must not be greater than the second, got {between!r}",
+                hint=f"use between=({between[1]!r}, {between[0]!r})",
+            )
+        return cls(least, greatest)
+
+    def reach(self, *, is_right: bool) -> int:
+        """Return how much later than an element of one side its partners may be."""
+        return -self.least if is_right else self.greatest
+
+    def partners(self, time: int, *, is_right: bool) -> tuple[int, int]:
+        """Return the first and the last event time of partners of an element of one side."""
+        return (time - self.greatest, time - self.least) if is_right else (time + self.least, time + self.greatest)
+
+    def describe(self) -> str:
+        """Return what explanations say."""
+        least, greatest = (duration_text(Duration(micros=bound)) for bound in (self.least, self.greatest))
+        if self.least == -self.greatest:
+            return f"partners at most {greatest} apart"
+        return f"right partners {least} to {greatest} after the left ones"
+
+    def __repr__(self) -> str:
+        least, greatest = (duration_text(Duration(micros=bound)) for bound in (self.least, self.greatest))
+        return f"within={greatest!r}" if self.least == -self.greatest else f"between=({least!r}, {greatest!r})"
+
+
+@attrs.define
+class KeptSide:
+    """The elements of one side that may still have partners, in order of their event times.
+
+    Attributes:
+        times: their event times.
+        values: their values.
+        matched: whether they have had a partner.
+        alone: the event times of those that have had none, in order.
+    """
+
+    times: list[int] = attrs.field(factory=list)
+    values: list[Any] = attrs.field(factory=list)
+    matched: list[bool] = attrs.field(factory=list)
+    alone: list[int] = attrs.field(factory=list)
+
+    def add(self, time: int, value: Any, *, matched: bool) -> None:
+        """Add an element after those with the same event time."""
+        place = bisect_right(self.times, time)
+        self.times.insert(place, time)
+        self.values.insert(place, value)
+        self.matched.insert(place, matched)
+        if not matched:
+            insort(self.alone, time)
+
+    def between(self, first: int, last: int) -> range:
+        """Return the places of the elements with event times from `first` to `last`."""
+        return range(bisect_left(self.times, first), bisect_right(self.times, last))
+
+    def match(self, places: range) -> None:
+        """Record that the elements at some places have had a partner."""
+        for place in places:
+            if not self.matched[place]:
+                self.matched[place] = True
+                del self.alone[bisect_left(self.alone, self.times[place])]
+
+    def drop(self, count: int) -> None:
+        """Remove the first elements."""
+        del self.alone[: self.matched[:count].count(False)]
+        del self.times[:count], self.values[:count], self.matched[:count]
+
+
+_Sides = tuple[KeptSide, KeptSide]
+
+
+class JoinWithin(BoundedLatenessFn):
+    """Joins pairs of a key and a side with a value: `(key, (is_right, value))`.
+
+    An element waits for partners until none can arrive any more: until the watermark has passed the last event time of
+    a partner by the lateness. An element that is later than the lateness is dropped and counted, since its partners may
+    be gone.
+
+    Args:
+        distance: how far apart partners may be.
+        lateness: how late an element may be.
+        keeps: whether an element of the left side, and one of the right side, is emitted without a partner once none
+            can arrive.
+    """
+
+    kept = ValueStateSpec[_Sides | None](default=None)
+    over = TimerSpec(TimeDomain.EVENT_TIME)
+    unmatched = WatermarkHoldSpec()
+
+    def __init__(self, distance: Distance, lateness: int, keeps: tuple[bool, bool]) -> None:
+        self.distance = distance
+        self.lateness = lateness
+        self.keeps = keeps
+
+    def process(
+        self,
+        element: Any,
+        *,
+        timestamp: EventTime,
+        kept: ValueState[_Sides | None],
+        over: Timer,
+        unmatched: WatermarkHold,
+    ) -> Iterator[Any]:
+        """Join an element with the buffered elements of the other side, and buffer it for later ones."""
+        key, (is_right, value) = element
+        time = int(timestamp)
+        sides = kept.read() or (KeptSide(), KeptSide())
+        others = sides[not is_right]
+        partners = others.between(*self.distance.partners(time, is_right=is_right))
+        for place in partners:
+            other = others.values[place]
+            pair = (other, value) if is_right else (value, other)
+            yield TimestampedValue((key, pair), EventTime(max(others.times[place], time)))
+        others.match(partners)
+        before = self._first_expiry(sides)
+        sides[is_right].add(time, value, matched=bool(partners))
+        first = self._first_expiry(sides)
+        if first is not None and first != before:
+            over.set(first)
+        kept.write(sides)
+        self._hold(sides, unmatched)
+
+    @on_timer(over)
+    def expire(
+        self,
+        *,
+        key: Any,
+        fire_timestamp: EventTime,
+        kept: ValueState[_Sides | None],
+        over: Timer,
+        unmatched: WatermarkHold,
+    ) -> Iterator[Any]:
+        """Drop the elements that can have no more partners, and emit those without one if the join keeps them."""
+        sides = kept.read() or (KeptSide(), KeptSide())
+        for side, keeps, is_right in zip(sides, self.keeps, (False, True), strict=True):
+            count = 0
+            while count < len(side.times) and self._expiry(side.times[count], is_right=is_right) <= fire_timestamp:
+                if keeps and not side.matched[count]:
+                    value = side.values[count]
+                    pair = (None, value) if is_right else (value, None)
+                    yield TimestampedValue((key, pair), EventTime(side.times[count]))
+                count += 1
+            side.drop(count)
+        first = self._first_expiry(sides)
+        if first is None:
+            kept.clear()
+        else:
+            kept.write(sides)
+            over.set(first)
+        self._hold(sides, unmatched)
+
+    def title(self) -> str:
+        """Return how far apart partners may be, for explanations."""
+        return self.distance.describe()
+
+    def _expiry(self, time: int, *, is_right: bool) -> EventTime:
+        """Return the watermark at which an element can have no more partners; one at −∞ waits until it moves."""
+        waits = Duration(micros=self.distance.reach(is_right=is_right) + self.lateness + 1)
+        return max(EventTime(max(time, _FIRST)) + waits, EventTime(_FIRST))
+
+    def _first_expiry(self, sides: _Sides) -> EventTime | None:
+        """Return the watermark at which the first element of both sides can have no more partners."""
+        firsts = ((side.times[0], is_right) for side, is_right in zip(sides, (False, True), strict=True) if side.times)
+        return min((self._expiry(time, is_right=is_right) for time, is_right in firsts), default=None)
+
+    def _hold(self, sides: _Sides, unmatched: WatermarkHold) -> None:
+        """Hold the watermark at the earliest element that may still be emitted without a partner."""
+        if not any(self.keeps):
+            return
+        alone = [side.alone[0] for side, keeps in zip(sides, self.keeps, strict=True) if keeps and side.alone]
+        if alone:
+            unmatched.set(EventTime(min(alone)))
+        else:
+            unmatched.clear()
