@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BITS: Final = 16
-_MOST_DIGITS: Final = 4
+_MOST_DIGITS: Final = 5
 """Sorting by more digits takes as long as `np.lexsort`."""
 
 

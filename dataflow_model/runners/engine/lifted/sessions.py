@@ -1,8 +1,4 @@
-"""Sessions as columns: sort once by key and event time, then cut at the gaps.
-
-The sort is a radix sort of 16-bit digits, which NumPy uses for stable sorts of short integers. It is two to three times
-as fast as a comparison sort of 64-bit numbers, since a chunk has few distinct event times and keys.
-"""
+"""Sessions as columns: sort once by key and event time, then cut at the gaps."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.functions.kernels import Kernel, Reduction
+from dataflow_model.runners.engine.lanes.radix import in_order_of
 from dataflow_model.runners.engine.lifted.accumulators import column, number_column, reduce_runs
 from dataflow_model.runners.engine.lifted.keys import key_codes, take_keys
 from dataflow_model.runners.engine.lifted.partials import concat, merging_operations
@@ -22,9 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_DIGIT: Final = 16
-_RADIX_DIGITS: Final = 5
-"""With more digits than this, sorting the whole numbers is faster."""
 _SAFE: Final = 2**62
 
 
@@ -51,7 +45,7 @@ def session_partials(
         [(0, 19, 3), (19, 29, 4)]
     """
     codes, distinct = key_codes(keys)
-    order = _order(event_times, codes)
+    order = in_order_of(event_times, codes)
     codes, times = codes[order], event_times[order]
     starts = _run_starts(codes, _apart(times[1:], times[:-1], gap))
     last = times[_run_ends(starts, len(times))]
@@ -85,7 +79,7 @@ def merge_sessions(tables: Sequence[pa.Table], kernel: Kernel) -> pa.Table:
     table = concat(tables)
     codes, distinct = key_codes(table["key"])
     opens, ends = column(table, "window_start"), column(table, "window_end")
-    order = _order(opens, codes)
+    order = in_order_of(opens, codes)
     codes, opens, ends = codes[order], opens[order], ends[order]
     starts = _run_starts(codes, opens[1:] >= _running_end(codes, ends)[:-1])
     columns = {
@@ -134,23 +128,3 @@ def _running_end(codes: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[n
     rank[by_end] = np.arange(len(ends))
     lift = codes * len(ends)
     return ends[by_end][np.maximum.accumulate(rank + lift) - lift]
-
-
-def _order(minor: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the stable order by code, then `minor`."""
-    if not len(codes):
-        return np.empty(0, np.int64)
-    offset = minor.view(np.uint64) - minor.view(np.uint64).dtype.type(int(minor.min()) % 2**64)
-    digits = [*_digits(offset), *_digits(codes.view(np.uint64))]
-    if len(digits) > _RADIX_DIGITS:
-        return np.lexsort((minor, codes))
-    order = np.arange(len(codes))
-    for digit in digits:
-        order = order[np.argsort(digit[order], kind="stable")]
-    return order
-
-
-def _digits(numbers: NDArray[np.uint64]) -> list[NDArray[np.uint16]]:
-    """Split numbers into 16-bit digits, lowest first, as many as the greatest number needs."""
-    count = -(-int(numbers.max()).bit_length() // _DIGIT)
-    return [((numbers >> np.uint64(_DIGIT * at)) & np.uint64(0xFFFF)).astype(np.uint16) for at in range(count)]
