@@ -45,8 +45,6 @@ def _arguments_of(reader: type) -> list[str]:
     return [*dict.fromkeys([*named, *WatermarkOptions.__annotations__])]
 
 
-_ONE_FILE: Final = "leave it out: each worker writes files of its own, which readers of the folder take together"
-_FOOTER: Final = "leave it out, since each worker writes files of its own: only a header is written to each"
 _NEVER: Final = "leave it out"
 _BEAMS: Final = {
     "ReadText": {
@@ -57,9 +55,8 @@ _BEAMS: Final = {
         "min_bundle_size": _NEVER,
     },
     "WriteText": {
-        "footer": _FOOTER,
-        "num_shards": _ONE_FILE,
-        "shard_name_template": _ONE_FILE,
+        "footer": "leave it out: only a header is written to each file",
+        "shard_name_template": "leave it out: names begin with part-; num_shards=1 writes one file",
         "append_trailing_newlines": "leave it out: each element is a line",
         "coder": "leave it out: elements are text, written as UTF-8",
     },

@@ -277,8 +277,12 @@ class WriteText(Write):
         suffix: how the names of the files end; they are compressed if it ends in `.gz`, `.bz2` or `.zst`.
         if_exists: as in `WriteParquet`.
         header: a line, or several, at the beginning of each file; `ReadText(…, skip_header_lines=1)` leaves it out.
+        num_shards: the number of files of each commit, among which the lines are split in order. A bounded run writes
+            exactly this many, and some have no lines if there are too few; a commit of a stream then writes fewer. The
+            process that commits copies all lines. By default, each task writes a file of its own.
 
     Raises:
+        InvalidArgument: for a `num_shards` that is not a positive whole number.
         InvalidType: if the elements are known not to be text, or for a header that is not text.
         PlanError: by `run()`, for panes that may be retracted, since a line cannot show a retraction.
         SinkError, PlanError: by `run()`, as for `WriteParquet`.
@@ -303,12 +307,21 @@ class WriteText(Write):
         suffix: str = ".txt",
         if_exists: Literal["error", "add", "replace"] = "error",
         header: str | None = None,
+        num_shards: int | None = None,
     ) -> None:
         given: object = header
         if not (given is None or isinstance(given, str)):
             raise InvalidType(f"`header` must be text, got {given!r}", hint="pass header='carrier,delay', for example")
         schema = pa.schema([pa.field("value", pa.string(), nullable=False)])
-        sink = TextSink(path=path, schema=schema, suffix=suffix, if_exists=if_exists, header=header, label="WriteText")
+        sink = TextSink(
+            path=path,
+            schema=schema,
+            suffix=suffix,
+            if_exists=if_exists,
+            header=header,
+            num_shards=num_shards,
+            label="WriteText",
+        )
         super().__init__(sink)
 
     def expand(self, pcoll: PCollection) -> None:

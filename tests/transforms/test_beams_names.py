@@ -147,8 +147,8 @@ print(sum(finder.__module__ == "dataflow_model.plan.names.imports" for finder in
         (lambda: ANY.Top.globally(2, compare=len), "use key=…"),
         (lambda: ANY.io.PeriodicImpulse(start_timestamp=0, fire_interval=60), "use `start`"),
         (lambda: ANY.io.ReadText(file_pattern="x"), "use `path`"),
-        (lambda: ANY.io.WriteText("x", footer="a"), "leave it out, since each worker writes files of its own"),
-        (lambda: ANY.io.WriteText("x", num_shards=1), "leave it out: each worker writes files of its own"),
+        (lambda: ANY.io.WriteText("x", footer="a"), "leave it out: only a header is written"),
+        (lambda: ANY.io.WriteText("x", shard_name_template=""), "leave it out: names begin with part-; num_shards=1"),
         (lambda: ANY.io.WriteText("x", file_name_suffix=".txt"), "use `suffix`"),
         (lambda: ANY.testing.TestStream(coder=None), "leave it out: elements are pickled"),
         (

@@ -36,6 +36,7 @@ from dataflow_model.io.sinks.publishing import (
 )
 from dataflow_model.io.sinks.sink_columns import checked_schema, columns_text, unified_schema
 from dataflow_model.io.sinks.text_files import LinesWriter, checked_suffix
+from dataflow_model.io.text_shards import check_num_shards, merged
 from dataflow_model.plan.columns.nested import leaves
 from dataflow_model.plan.columns.rows import values_of
 from dataflow_model.plan.endpoints.outcomes import Reader
@@ -146,6 +147,11 @@ class FileSink(ColumnSink):
     def unify(self, directory: Path, pending: Sequence[PendingFile]) -> None:
         """Give the pending files one schema where each task has inferred its own, if the format requires that."""
 
+    def merged(self, commit_id: str, pending: Sequence[PendingFile]) -> Sequence[PendingFile]:
+        """Return what to publish in place of the tasks' files, given in order; by default these."""
+        del commit_id
+        return pending
+
     def check(self) -> None:
         """Raise `SinkError` if the directory cannot be written; makes it when it is not there."""
         probe = Path(self.path, PENDING, f".probe-{uuid.uuid4().hex}")
@@ -220,7 +226,7 @@ class FileSink(ColumnSink):
         Raises:
             SinkError: if the files cannot be published, or the columns that tasks have inferred are incompatible.
         """
-        pending = sorted(_opened(messages), key=lambda message: message.task_id)
+        pending = self.merged(commit_id, sorted(_opened(messages), key=lambda message: message.task_id))
         files = [
             file
             for number, message in enumerate(pending)
@@ -406,19 +412,42 @@ class CsvSink(FileSink):
 
 @attrs.frozen(kw_only=True)
 class TextSink(FileSink):
-    """Text files with one element per line, each below the header if there is one."""
+    """Text files with one element per line, each below the header if there is one.
+
+    Attributes:
+        header: the first line of each file, or several.
+        num_shards: the number of files of a commit; `None` for one of each task.
+    """
 
     suffix: str = attrs.field(default=".txt", converter=checked_suffix)
     header: str | None = None
+    num_shards: int | None = attrs.field(default=None, validator=check_num_shards, repr=False)
 
     def destination(self) -> Mapping[str, object]:
-        """Return the directory and the header."""
-        return super().destination() if self.header is None else {**super().destination(), "header": self.header}
+        """Return the directory, the header and the number of files."""
+        options = {"header": self.header, "num_shards": self.num_shards}
+        given = {name: value for name, value in options.items() if value is not None}
+        return {**super().destination(), **given}
 
     def file_writer(self, path: Path, schema: pa.Schema) -> Any:
         """Return a writer of lines."""
         del schema
         return LinesWriter(path, self.header)
+
+    def open_weak(self, commit_id: str, part: str) -> FileSinkWriter | None:
+        """Return `None` if the files of tasks are merged when they are committed."""
+        return None if self.num_shards else super().open_weak(commit_id, part)
+
+    def merged(self, commit_id: str, pending: Sequence[PendingFile]) -> Sequence[PendingFile]:
+        """Return `num_shards` files with the lines of all tasks; fewer in a stream, where each has lines."""
+        rows = sum(message.rows for message in pending)
+        shards = self.num_shards if self.is_bounded else min(self.num_shards or 0, rows)
+        if not shards:
+            return pending
+        try:
+            return merged(self, commit_id, pending, shards)
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def reader(self, *, has_window: bool, keeps_windows: bool) -> Reader:
         """Return that lines are only added, and that a retraction cannot be one."""

@@ -26,6 +26,10 @@ class TextFile:
         text = "".join(f"{line}\n" for line in lines)
         self._file.write(text.encode())
 
+    def copy_lines(self, lines: Iterable[bytes]) -> None:
+        """Write lines in UTF-8 that have their ends."""
+        self._file.writelines(lines)
+
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
@@ -42,6 +46,10 @@ class LinesWriter:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write one line a row."""
         self._file.write_lines(batch.column(0).to_pylist())
+
+    def copy_lines(self, lines: Iterable[bytes]) -> None:
+        """Write lines in UTF-8 that have their ends."""
+        self._file.copy_lines(lines)
 
     def close(self) -> None:
         """Finish the file."""
