@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import threading
+import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
+from dataflow_model.runners.spark.stopped import encoded_as_it_is
 from tests.support.folders import content
 from tests.support.inputs import write_history
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.upgrade.pipelines import branched, chained, history, pairs, several, sums
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
+LOCAL: Any = types.SimpleNamespace(conf={"spark.master": "local[2]"})
+CLUSTER: Any = types.SimpleNamespace(conf={"spark.master": "spark://driver:7077"})
 PATIENCE = 300
 """Seconds after which a test that waits for a micro-batch gives up."""
 
@@ -50,7 +53,7 @@ def test_a_run_goes_on_with_another_number_of_shards_pane_for_pane(
 ) -> None:
     build = chained(rows)
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
-    old, new = tmp_path / "old", tmp_path / "new"
+    old, new = tmp_path / "hourly delays, 50%", tmp_path / "hourly delays, 60%"
     first = stopped_midway(spark, old, build, shards=2)
     assert first.state is dm.RunnerState.STOPPED
     before = content(old)
@@ -116,3 +119,18 @@ def test_a_source_is_added_on_a_plain_restart(spark: SparkSession, rows: Path, t
     write_history(tmp_path / "others" / "4.parquet", history(4, rows=9))
     with pytest.raises(dm.CheckpointMismatch, match="is complete, so 'all', 'others', 'others pairs' cannot be added"):
         start(streaming(spark, tmp_path / "old"), several(rows, tmp_path / "more", tmp_path / "others"))
+
+
+def test_a_path_that_spark_percent_encodes_is_read_by_another_name_on_this_machine(tmp_path: Path) -> None:
+    plain, spaced = (tmp_path / name for name in ("délais+(a=1)", "hourly delays, 50%"))
+    spaced.mkdir()
+    with encoded_as_it_is(str(plain), CLUSTER) as path:
+        assert path == str(plain)
+    with encoded_as_it_is(str(spaced), LOCAL) as path:
+        assert not {" ", "%"} & {*path}
+        assert Path(path).resolve() == spaced.resolve()
+    with (
+        pytest.raises(dm.InvalidArgument, match=r"got '.*hourly delays, 50%'\nHint: leave `spark` out"),
+        encoded_as_it_is(str(spaced), CLUSTER),
+    ):
+        pass
