@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from tests.support.cluster.outcomes import check, kill_under_way, outcome_of
@@ -67,6 +68,15 @@ def test_executors_on_which_the_core_is_switched_off_are_named_once(
     assert outcome["logged"].count(note) == 1
     assert full in note
     assert note.endswith("unset DATAFLOW_MODEL_COMPILED there")
+
+
+def test_doctor_checks_the_executors(cluster: Cluster, bare: str) -> None:
+    answer = outcome_of(cluster.command("doctor", "--spark", cluster.master, "--json", PYSPARK_PYTHON=bare))
+    spark, *executors, _ = answer["findings"][-3:]
+    assert (spark["status"], spark["value"]) == ("ok", f"{pyspark.__version__} on {cluster.master}")
+    assert [executor["status"] for executor in executors] == ["ok"]
+    assert executors[0]["value"].endswith(f" ({bare}), core compiled")
+    assert answer["healthy"]
 
 
 def test_an_executor_and_a_worker_that_are_killed_under_way_change_nothing(  # the last: it leaves one worker

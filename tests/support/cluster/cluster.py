@@ -168,8 +168,20 @@ class Cluster:
             arguments = (*arguments, *(f"{name}={value}" for name, value in settings.items()))
         else:
             command = [*command, how]
+        return self._started(*command, *arguments, **more)
+
+    def command(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
+        """Start a command of `dataflow-model`.
+
+        Args:
+            arguments: of the command, after its name.
+            more: more environment variables.
+        """
+        return self._started(sys.executable, "-m", "dataflow_model", *arguments, **more)
+
+    def _started(self, *command: str | Path, **more: str) -> subprocess.Popen[str]:
         job = subprocess.Popen(
-            [*command, *arguments],
+            command,
             cwd=self.folder,
             env={**self.environment, **more},
             stdout=subprocess.PIPE,
