@@ -29,7 +29,7 @@ demo: spark-classes ## run the flights demo in process, as a stream in process, 
 test: set-up ## run the tests that a change must pass before review
 	@scripts/java.sh run $(VENV)/python -m pytest -m "not slow" $(TWO) $(ARGS)
 
-test-all: export HYPOTHESIS_PROFILE := $(or $(HYPOTHESIS_PROFILE),$(if $(CI),ci,all))
+test-all: export HYPOTHESIS_PROFILE := $(or $(HYPOTHESIS_PROFILE),$(if $(CI),ci-all,all))
 test-all: set-up ## run every test, including the slow ones, with more examples per property
 	@scripts/java.sh run $(VENV)/python -m pytest $(ARGS)
 

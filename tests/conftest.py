@@ -33,7 +33,8 @@ _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", _CALM, max_examples=20)
 settings.register_profile("all", _CALM, max_examples=100)
 # The same examples each time: a run on a server can't be looked into.
-settings.register_profile("ci", _CALM, max_examples=100, derandomize=True, database=None, print_blob=True)
+settings.register_profile("ci", _CALM, max_examples=50, derandomize=True, database=None, print_blob=True)
+settings.register_profile("ci-all", settings.get_profile("ci"), max_examples=100)
 settings.register_profile("nightly", _CALM, max_examples=2_000, phases=tuple(Phase))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -20,6 +20,7 @@ from dataflow_model.plan.columns.element_columns import BATCH_BYTES, weight_of
 from dataflow_model.plan.columns.records import Record
 from dataflow_model.time import EventTime
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING
+from tests.support.laws.examples import share_of_examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ VALUES = st.one_of(
 
 
 @pytest.mark.parametrize("kind", SINKS)
-@settings(max_examples=60)
+@share_of_examples(0.6)
 @given(
     values=st.lists(VALUES, max_size=30) | st.lists(st.text(max_size=90), max_size=30),
     column=st.sampled_from([pa.string(), pa.binary(), pa.list_(pa.string())]),

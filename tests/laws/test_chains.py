@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -33,6 +33,7 @@ from tests.support.laws.chains import (
     outcome_of,
     refining,
 )
+from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import difference
 from tests.support.spec.comparing import comparable
 
@@ -155,7 +156,7 @@ def test_chains_keep_the_laws(part: int) -> None:
     check_seeds(range(part, FAST, 4))
 
 
-@settings(max_examples=15)
+@share_of_examples(0.3)
 @given(strategies.test_streams(keys="adg", max_steps=12, signals=strategies.SIGNALS), strategies.chains(), st.data())
 def test_so_do_those_of_the_public_strategy(script: TestStream, chain: Chain, data: st.DataObject) -> None:
     drawn = Case(script, chain, data.draw(schedules()))

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -18,6 +18,7 @@ from dataflow_model.testing.proving.micro_batches import MicroBatchRunner
 from dataflow_model.testing.proving.proof_runs import Subject, groupings_of
 from tests.support.laws.chains import Case, many, of_seed, side_by_side, sinks_of
 from tests.support.laws.dropping import check_counts, taking_dropped
+from tests.support.laws.examples import share_of_examples
 from tests.support.pipelines import difference, seen, streaming
 from tests.support.runners.shard_threads import ThreadedRunner
 
@@ -76,7 +77,7 @@ def test_so_it_is_for_many_chains(part: int) -> None:
     check_seeds(range(part * 1_000, part * 1_000 + 200))
 
 
-@settings(max_examples=10)
+@share_of_examples(0.2)
 @given(strategies.test_streams(keys="adg", max_steps=12, signals=strategies.SIGNALS), strategies.chains(), st.data())
 def test_so_it_is_for_chains_of_the_public_strategy(script: TestStream, chain: Chain, data: st.DataObject) -> None:
     check(Case(script, chain, data.draw(schedules())))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import example, given, reject, settings
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 import dataflow_model as dm
@@ -77,7 +77,7 @@ def test_all_readers_see_the_same_elements_on_every_host(
         check_calls(result, collections)
 
 
-@settings(max_examples=10)
+@share_of_examples(0.2)
 @example(NESTED)
 @given(impure_pipelines())
 def test_a_stream_sees_the_same_elements_after_a_restart(case: Impure) -> None:
