@@ -36,7 +36,7 @@ from dataflow_model.io.sinks.publishing import (
 )
 from dataflow_model.io.sinks.sink_columns import checked_schema, columns_text, unified_schema
 from dataflow_model.io.sinks.text_files import LinesWriter, checked_suffix
-from dataflow_model.io.text_shards import check_num_shards, merged
+from dataflow_model.io.sinks.text_shards import check_num_shards, merged
 from dataflow_model.plan.columns.nested import leaves
 from dataflow_model.plan.columns.rows import values_of
 from dataflow_model.plan.endpoints.outcomes import Reader
