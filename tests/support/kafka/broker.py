@@ -1,0 +1,132 @@
+"""A broker of Apache Kafka on this machine: one process that is broker and controller, on free ports of loopback."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import subprocess
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from tests.support.cluster.processes import end, free_ports, said, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["Broker", "running_broker"]
+
+_JVM: Final = ("-Xmx320m", "-Xms96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+_LOG_SETTINGS: Final = """
+rootLogger.level = warn
+rootLogger.appenderRef.c.ref = c
+appender.c.type = Console
+appender.c.name = c
+appender.c.layout.type = PatternLayout
+appender.c.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+logger.started.name = kafka.server.KafkaRaftServer
+logger.started.level = info
+"""
+_ONE_OF_EACH: Final = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.num.partitions",
+)
+
+
+@attrs.define
+class Broker:
+    """A broker; its data outlive its process.
+
+    Attributes:
+        folder: where it keeps its data and writes its log.
+        java: the program that runs it.
+        jars: the folder of its jars.
+        servers: its address, for `bootstrap.servers`.
+        process: the process; `None` while it is down.
+    """
+
+    folder: Path
+    java: str
+    jars: Path
+    servers: str
+    process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def prepared(cls, folder: Path, java_home: str, jars: Path, settings: Mapping[str, Any]) -> Broker:
+        """Return a broker with empty storage, which is not started."""
+        port, controller = free_ports(2)
+        broker = cls(folder, os.path.join(java_home, "bin/java"), jars, f"127.0.0.1:{port}")  # noqa: PTH118 - a text
+        (folder / "log4j2.properties").write_text(_LOG_SETTINGS)
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": 0,
+            "controller.quorum.voters": f"0@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "log.dirs": folder / "data",
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": 0,
+            "log.cleaner.dedupe.buffer.size": 8_000_000,
+            "num.io.threads": 2,
+            "num.network.threads": 2,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.num.partitions": 4,
+            **dict.fromkeys(_ONE_OF_EACH, 1),
+            **settings,
+        }
+        (folder / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        arguments = ["format", f"--cluster-id={cluster}", "-c", str(folder / "server.properties")]
+        subprocess.run(broker._command("kafka.tools.StorageTool", *arguments), check=True, stdout=subprocess.DEVNULL)
+        return broker
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        log = self.folder / f"{uuid.uuid4().hex[:8]}.log"
+        command = self._command("kafka.Kafka", str(self.folder / "server.properties"))
+        self.process = started(log, os.environ, *command)
+        said(log, "Kafka Server started", self.process)
+
+    def kill(self) -> None:
+        """Kill it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> None:
+        """End it."""
+        if self.process is not None:
+            end(self.process)
+            self.process = None
+
+    def _command(self, *arguments: str) -> list[str]:
+        log = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
+        return [self.java, *_JVM, log, "-cp", f"{self.jars}/*", *arguments]
+
+
+@contextlib.contextmanager
+def running_broker(
+    folder: Path, java_home: str, jars: Path, settings: Mapping[str, Any] | None = None
+) -> Iterator[Broker]:
+    """Run a broker, which ends with the block.
+
+    Args:
+        folder: an empty folder for its data.
+        java_home: the home of a Java.
+        jars: the folder of its jars.
+        settings: more properties of the broker.
+    """
+    broker = Broker.prepared(folder, java_home, jars, settings or {})
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()

@@ -1,0 +1,84 @@
+"""What tests do on a broker themselves: make topics, write messages, and read what is there."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from confluent_kafka import Message
+
+__all__ = ["messages_in", "new_topic", "send"]
+
+_PATIENCE: Final = 30.0
+"""Seconds to wait for the broker."""
+
+
+def new_topic(servers: str, name: str = "topic", partitions: int = 1, **settings: Any) -> str:
+    """Create a topic whose name begins with `name`; return its name.
+
+    Args:
+        servers: the broker.
+        name: how the name begins.
+        partitions: the number of partitions.
+        settings: of the topic, with `_` for `.`.
+    """
+    topic = f"{name}-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": servers})
+    config = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(_PATIENCE)
+    deadline = time.monotonic() + _PATIENCE
+    while topic not in admin.list_topics(timeout=_PATIENCE).topics:
+        assert time.monotonic() < deadline, f"{topic} does not appear"
+        time.sleep(0.02)
+    return topic
+
+
+def send(servers: str, topic: str, rows: Iterable[dict[str, Any]], *, commits: bool | None = None) -> None:
+    """Write messages, each given as the arguments of `Producer.produce`.
+
+    Args:
+        servers: the broker.
+        topic: the topic.
+        rows: the messages.
+        commits: whether they are in a transaction that commits, or aborts; `None` for none.
+    """
+    options: dict[str, Any] = {"bootstrap.servers": servers, "linger.ms": 0}
+    producer = Producer(options if commits is None else options | {"transactional.id": uuid.uuid4().hex})
+    if commits is not None:
+        producer.init_transactions(_PATIENCE)
+        producer.begin_transaction()
+    for row in rows:
+        producer.produce(topic, **row)
+    assert producer.flush(_PATIENCE) == 0
+    if commits is not None:
+        (producer.commit_transaction if commits else producer.abort_transaction)(_PATIENCE)
+
+
+def messages_in(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:
+    """Return all messages of a topic, in the order of each partition."""
+    options = {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "isolation.level": isolation}
+    consumer = Consumer({**options, "enable.partition.eof": True, "enable.auto.commit": False})
+    partitions = list(consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+    ended, messages = set[int](), list[Any]()
+    try:
+        while len(ended) < len(partitions):
+            message = consumer.poll(_PATIENCE)
+            assert message is not None, "the broker does not answer"
+            error = message.error()
+            if error is None:
+                messages.append(message)
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(message.partition() or 0)
+    finally:
+        consumer.close()
+    return sorted(messages, key=lambda message: (message.partition(), message.offset()))
