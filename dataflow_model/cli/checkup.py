@@ -24,6 +24,7 @@ _EXTRAS: Final = (
     ("prometheus-client", "prometheus", "metrics and health"),
     ("sqlalchemy", "sql", "SQLite and PostgreSQL tables"),
     ("psycopg", "sql", "PostgreSQL tables"),
+    ("confluent-kafka", "kafka", "Kafka"),
     ("matplotlib", "plot", "pictures"),
     ("hypothesis", "testing", "prove and the check_… functions"),
     ("grpcio", "connect", "Spark Connect"),

@@ -1,4 +1,4 @@
-"""Sources and sinks: files, tables, DataFrames, databases, functions and lists.
+"""Sources and sinks: files, tables, DataFrames, databases, Kafka, functions and lists.
 
 Begin with `read` and `write`, the transforms that users call. `listing` finds files, `files` reads them, in the formats
 of `text`, `csv`, `json` and `parquet`; `sinks` writes files, `tables` databases.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dataflow_model.io.dataframes import ReadDataFrame
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
+from dataflow_model.io.kafka_write import WriteKafka
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet, ReadText
 from dataflow_model.io.table_source import ReadTable
 from dataflow_model.io.write import (
@@ -40,6 +41,7 @@ __all__ = [
     "ToDataFrame",
     "WriteCsv",
     "WriteJson",
+    "WriteKafka",
     "WriteParquet",
     "WriteTable",
     "WriteText",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, is_typeddict
+from typing import TYPE_CHECKING, Any, Literal, is_typeddict
 
 import attrs
 import pyarrow as pa
@@ -21,20 +21,20 @@ from dataflow_model.transforms.pipelines import typehints
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from dataflow_model.io.kafka_sink import KafkaSink
     from dataflow_model.io.listing.paths import PathLike
     from dataflow_model.transforms.pipelines.pcollection import PCollection
 
 
 class WriteColumns(Write):
-    """Write rows whose columns are given, or known from the collection's element type.
+    """Write rows whose columns are given, or known from the collection's element type."""
 
-    Attributes:
-        marks_retractions: whether a further column marks the rows that are retractions, so that the sink has a field
-            `retractions`.
-    """
+    sink: FileSink | ArrowTableSink | KafkaSink | TableSink
 
-    sink: FileSink | ArrowTableSink | TableSink
-    marks_retractions: ClassVar[bool] = True
+    @property
+    def marks_retractions(self) -> bool:
+        """Whether a further column marks the rows that are retractions, so that the sink has a field `retractions`."""
+        return True
 
     def expand(self, pcoll: PCollection, /) -> None:
         """Add the node, with the columns of the element type unless a schema is given."""
@@ -379,7 +379,10 @@ class WriteTable(WriteColumns):
         ('key',)
     """
 
-    marks_retractions: ClassVar[bool] = False  # the row that a retraction refers to is deleted
+    @property
+    def marks_retractions(self) -> bool:
+        """Whether a column marks retractions: the row that a retraction refers to is deleted instead."""
+        return False
 
     def __init__(
         self,

@@ -29,10 +29,7 @@ class JsonLinesWriter:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write one line a row."""
-        fields = ", ".join(f"{_ENCODER.encode(name).replace('%', '%%')}: %s" for name in batch.schema.names)
-        line = f"{{{fields}}}"
-        columns = [map(_text_of, json_values(column)) for column in batch.columns]
-        self._file.write_lines([line % row for row in zip(*columns, strict=True)])
+        self._file.write_lines(json_lines(batch))
 
     def write_line(self, line: str) -> None:
         """Write one line."""
@@ -41,6 +38,19 @@ class JsonLinesWriter:
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
+
+
+def json_lines(batch: pa.RecordBatch) -> list[str]:
+    """Return each row of a batch as a JSON object.
+
+    Example:
+        >>> json_lines(pa.RecordBatch.from_pydict({"key": ["UA"], "mean": [float("nan")]}))
+        ['{"key": "UA", "mean": "NaN"}']
+    """
+    fields = ", ".join(f"{_ENCODER.encode(name).replace('%', '%%')}: %s" for name in batch.schema.names)
+    line = f"{{{fields}}}"
+    columns = [map(text_of, json_values(column)) for column in batch.columns]
+    return [line % row for row in zip(*columns, strict=True)]
 
 
 def json_text(value: Any) -> str:
@@ -74,7 +84,7 @@ def json_values(column: pa.Array) -> list[Any]:
     return values
 
 
-def _text_of(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Return one of `json_values` as JSON."""
     if isinstance(value, dt.timedelta):
         return seconds_text(value)

@@ -28,7 +28,10 @@ class Feature(enum.Enum):
     TRIGGERS = "triggers, including your own"
     LATENESS = "allowed lateness and `late_data`"
     REFINEMENTS = "accumulating and retracting panes"
-    SINKS = "`WriteParquet` and the other file sinks, `WriteTable`, `ForeachBundle`, `Collect`, and your own sinks"
+    SINKS = (
+        "`WriteParquet` and the other file sinks, `WriteTable`, `WriteKafka`, `ForeachBundle`, `Collect`, and your own "
+        "sinks"
+    )
     DATAFRAME_OUTPUT = "`ToDataFrame`"
     SIGNALS = "`result.signal()`"
     DRAINING_DATAFRAMES = '`run(until="drained")` with a streaming DataFrame'

@@ -47,14 +47,14 @@ class Windows(enum.Enum):
 class Reader(enum.Enum):
     """Who takes the panes, by what it can tell about them."""
 
-    ROWS = "`WriteParquet`, `WriteJson`, `WriteCsv`, `ToDataFrame`"
+    ROWS = "`WriteParquet`, `WriteJson`, `WriteCsv`, `WriteKafka`, `ToDataFrame`"
     ROWS_WITH_PANES = "the same with `panes=True`"
     LINES = "`WriteText`"
-    ROW_OF_PANE = "`WriteTable`, keys with window and `pane_index`"
-    ROW_OF_WINDOW = "`WriteTable`, keys with the window"
+    ROW_OF_PANE = "`WriteTable`, `WriteKafka(…, upsert=True)`, keys with window and `pane_index`"
+    ROW_OF_WINDOW = "`WriteTable`, `WriteKafka(…, upsert=True)`, keys with the window"
     NEWEST_ROW = "`WriteTable` with `panes=True`, keys without the window"
-    ROW = "`WriteTable` without the window"
-    REPLACED_ROW = '`WriteTable(…, upsert="replace")`'
+    ROW = "`WriteTable`, `WriteKafka(…, upsert=True)`, without the window"
+    REPLACED_ROW = '`WriteTable(…, upsert="replace")`, `WriteKafka(…, upsert="replace")`'
     VALUES = "`ForeachBundle`"
     RECORDS = "`Collect`, `ForeachBundle(…, whole_records=True)`, your own sinks"
     PARTS = "a grouping that combines parts: a sum of sums or counts, a maximum of maxima"
@@ -163,8 +163,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         _rejected(
             "the table does not have the windows, so a pane of an older window would replace the row of a newer one",
-            "pass panes=True to keep the row of the newest window, or also add 'window_start' to keys= to keep a "
-            f"row for each window, {_REPLACE}",
+            "pass panes=True and add 'window_start' to keys= to keep a row for each window (WriteTable keeps that of "
+            f"the newest window with panes=True alone), {_REPLACE}",
         ),
         firings=_REFINED | {Firings.ONCE},
         readers=frozenset({Reader.ROW}),

@@ -57,7 +57,7 @@ _INPUT_AND_OUTPUT: Final = {
     "WriteToBigQuery": "write each micro-batch with dm.io.ForeachBundle(fn)",
     "WriteToCsv": "use dm.io.WriteCsv(folder)",
     "WriteToJson": "use dm.io.WriteJson(folder)",
-    "WriteToKafka": "write each micro-batch with dm.io.ForeachBundle(fn)",
+    "WriteToKafka": "use dm.io.WriteKafka(topic, bootstrap_servers=…), which writes each element once",
     "WriteToParquet": "use dm.io.WriteParquet(folder)",
     "WriteToPubSub": "write each micro-batch with dm.io.ForeachBundle(fn)",
     "WriteToText": "use dm.io.WriteText(folder)",
@@ -81,7 +81,7 @@ _INSTANTS: Final = {
 
 _IN_MODULES: Final = {
     "io": "Collect ForeachBundle GenerateSequence PeriodicImpulse ReadCsv ReadDataFrame ReadJson ReadParquet ReadTable "
-    "ReadText ToDataFrame WriteCsv WriteJson WriteParquet WriteTable WriteText schema_from_type",
+    "ReadText ToDataFrame WriteCsv WriteJson WriteKafka WriteParquet WriteTable WriteText schema_from_type",
     "testing": "CrashPoint LawBroken ManualClock TestStream assert_panes assert_that check_combine_fn check_trigger "
     "check_vectorized check_window_fn equal_to panes_of prove run_script",
 }

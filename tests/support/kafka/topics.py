@@ -6,8 +6,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def send(servers: str, topic: str, rows: Iterable[dict[str, Any]], *, commits: b
 
 
 def messages_in(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:
-    """Return all messages of a topic, in the order of each partition."""
+    """Return all messages of a topic, in the order of each partition, once no transaction is open any more."""
+    _settled(servers, topic)
     options = {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "isolation.level": isolation}
     consumer = Consumer({**options, "enable.partition.eof": True, "enable.auto.commit": False})
     partitions = list(consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions)
@@ -82,3 +84,20 @@ def messages_in(servers: str, topic: str, *, isolation: str = "read_committed") 
     finally:
         consumer.close()
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))
+
+
+def _settled(servers: str, topic: str) -> None:
+    """Wait until readers of committed messages see all of a topic: a little later than a commit returns."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    partitions = admin.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
+    latest: Any = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        ends = [
+            [future.result(_PATIENCE).offset for future in admin.list_offsets(latest, isolation_level=level).values()]
+            for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
+        ]
+        if ends[0] == ends[1]:
+            return
+        assert time.monotonic() < deadline, f"a transaction in {topic} is still open"
+        time.sleep(0.02)

@@ -1,0 +1,152 @@
+"""What reading from Kafka and writing to it have in common: the client's options, and a first look at topics."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.io.kafka_errors import is_of_login, may_pass, said, way_out_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._topic import TopicDescription
+
+    from dataflow_model.errors import DataflowError
+
+PATIENCE: Final = 20.0
+"""Seconds in which a broker must answer when a run starts."""
+_SECONDS: Final = 2.0
+"""How long one request may take until it is made again."""
+_OWN: Final = (
+    "auto.offset.reset",
+    "bootstrap.servers",
+    "enable.auto.commit",
+    "enable.idempotence",
+    "enable.partition.eof",
+    "group.id",
+    "isolation.level",
+    "transactional.id",
+)
+"""The options that this package sets itself."""
+
+
+def checked_servers(value: Any) -> str:
+    """Return the addresses of brokers as the client takes them.
+
+    Raises:
+        ModuleNotFoundError: without the client.
+        InvalidType: for something that is neither text nor several texts.
+        InvalidArgument: if there is no address.
+
+    Example:
+        >>> checked_servers(["one:9092", "two:9092"])
+        'one:9092,two:9092'
+    """
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise ModuleNotFoundError(
+            explain(
+                "Kafka needs confluent-kafka, which is not installed", hint="run pip install 'dataflow-model[kafka]'"
+            ),
+            name="confluent_kafka",
+        )
+    given = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(part, str) for part in given):
+        raise InvalidType(
+            f"`bootstrap_servers` must be text such as 'host:9092', or several, got {value!r}",
+            hint="pass bootstrap_servers='localhost:9092', for example",
+        )
+    servers = ",".join(part.strip() for part in given)
+    if not servers or not all(part.strip() for part in servers.split(",")):
+        raise InvalidArgument(
+            f"`bootstrap_servers` must name at least one broker, got {value!r}",
+            hint="pass bootstrap_servers='localhost:9092', for example",
+        )
+    return servers
+
+
+def checked_topic(value: Any) -> str:
+    """Return the name of a topic.
+
+    Raises:
+        InvalidType: if it is not text.
+        InvalidArgument: if it is empty.
+    """
+    if not isinstance(value, str):
+        raise InvalidType(f"`topic` must be a name, got {value!r}", hint="pass 'departures', for example")
+    if not value:
+        raise InvalidArgument("`topic` must be a name, got ''", hint="pass 'departures', for example")
+    return value
+
+
+def checked_options(value: Any) -> dict[str, Any]:
+    """Return options of the client (librdkafka), of which some are set by this package.
+
+    Raises:
+        InvalidType: for something that is not a dict with names of options.
+        InvalidArgument: for an option that this package sets.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise InvalidType(
+            f"`options` must be a dict of options of librdkafka, got {type(value).__name__}",
+            hint="pass options={'security.protocol': 'SSL'}, for example",
+        )
+    for name in value:
+        if name in _OWN:
+            raise InvalidArgument(
+                f"`options` must not contain {name!r}, which is set here",
+                hint="leave it out" if name != "bootstrap.servers" else "pass bootstrap_servers=",
+            )
+    return dict(value)
+
+
+def described(
+    label: str, topics: Iterable[str], servers: str, options: Mapping[str, Any], kind: type[DataflowError]
+) -> dict[str, TopicDescription]:
+    """Return what the brokers say about topics; raise if they cannot be reached, or a topic does not exist.
+
+    Args:
+        label: what an error calls the transform.
+        topics: the names of the topics.
+        servers: the addresses of brokers.
+        options: of the client.
+        kind: the class of the error.
+    """
+    from confluent_kafka import KafkaException, TopicCollection
+
+    names, faults = list(topics), list[Any]()
+    admin = _admin(label, servers, options, faults.append)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            futures = admin.describe_topics(TopicCollection(names), request_timeout=_SECONDS)
+            return {name: future.result() for name, future in futures.items()}
+        except KafkaException as error:
+            admin.poll(0)
+            cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
+            if not may_pass(cause) or time.monotonic() > deadline:
+                place = f"topic {names[0]!r}" if len(names) == 1 else f"topics {', '.join(map(repr, names))}"
+                raise kind(
+                    f"{label!r} cannot use the {place} on {servers}: {said(cause, options)}", hint=way_out_of(cause)
+                ) from error
+
+
+def _admin(label: str, servers: str, options: Mapping[str, Any], on_error: Callable[[Any], None]) -> AdminClient:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        own: dict[str, Any] = {"bootstrap.servers": servers, "log_level": 0, "error_cb": on_error}
+        return AdminClient({**options, **own})
+    except KafkaException as error:
+        raise InvalidArgument(
+            f"{label!r} cannot use its options: {said(error.args[0], options)}",
+            hint="see the page Configuration properties of librdkafka for their names and values",
+        ) from error

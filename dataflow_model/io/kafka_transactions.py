@@ -1,0 +1,326 @@
+"""Publish the commits of a run to a topic of Kafka, each once, without ever resuming a transaction.
+
+The client cannot finish a transaction that another process has left open: whoever starts with the same transactional
+id aborts it. So a transaction is only ever begun and committed in one go, while the messages wait in the checkpoint.
+With the messages it contains a *mark*, the metadata of the offset of a consumer group that nobody joins: the sequencer
+of the start that writes, and the id of the commit. A start first claims the topic: it fences older producers, reads
+the mark, and replaces its sequencer. After any error, a new producer claims anew, and the mark says whether the
+transaction was committed.
+
+The broker also fences a producer whose transaction took longer than `transaction.timeout.ms`, with the same error. The
+mark tells the two apart: if a newer start has not claimed the topic, this one goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import queue
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+
+from dataflow_model.errors import LOG, SinkError
+from dataflow_model.io.kafka_errors import is_final, said, way_out_of
+from dataflow_model.io.kafka_search import has_header
+from dataflow_model.micros import wall_clock
+from dataflow_model.runners.sharded.outputs.commit_ids import CommitId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from confluent_kafka import Consumer, KafkaError, Producer
+
+    from dataflow_model.io.kafka_messages import Message
+    from dataflow_model.io.kafka_sink import KafkaSink
+    from dataflow_model.plan.endpoints.sinks import Fence
+
+COMMIT: Final = "dataflow_model.commit"
+"""The header with the id of the commit."""
+ORDINAL: Final = "dataflow_model.ordinal"
+"""The header with the number of the message in its commit, from 0."""
+RETRACTION: Final = "dataflow_model.is_retraction"
+"""The header of messages that retract an earlier value."""
+_SECONDS: Final = 60.0
+"""How long one request may take."""
+_SECONDS_OF_MARK: Final = 15.0
+"""How long the request with the mark may take."""
+_TIMED_OUT: Final = -185
+"""The client's code for that."""
+_ATTEMPTS: Final = 6
+_PAUSE: Final = 0.2
+"""Seconds before the second attempt; twice as long before each further one."""
+_MOST_OPEN: Final = 8
+"""The number of producers of fenced sinks that a process keeps."""
+_DEFAULTS: Final = {"partitioner": "murmur2_random", "compression.type": "lz4", "linger.ms": 5}
+"""The partitioner is that of Java's clients, so that a key is in the same partition whoever writes it."""
+_open: dict[tuple[Any, ...], Transactions] = {}
+
+
+class _Mark(NamedTuple):
+    """Who has claimed a topic, and the last commit in it; empty if there is none."""
+
+    start: int = 0
+    commit: str = ""
+
+
+@attrs.define
+class Transactions:
+    """The transactions of one start of a run to one sink.
+
+    Args:
+        sink: the sink.
+        name: the transactional id, and the group of the mark.
+        fence: the start of the run.
+    """
+
+    sink: KafkaSink
+    name: str
+    fence: Fence
+    _mark: _Mark = attrs.field(factory=_Mark, init=False)
+    _producer: Producer | None = attrs.field(default=None, init=False)
+    _reader: Consumer | None = attrs.field(default=None, init=False)
+
+    def claim(self) -> None:
+        """Fence the producers of older starts, and note this one in the mark.
+
+        Raises:
+            SupersededRun: if a newer start has claimed the topic.
+            SinkError: if the brokers report an error that does not pass.
+        """
+        self._persist(lambda: None)
+
+    def publish(self, commit: str, messages: Sequence[Message]) -> None:
+        """Write the messages of a commit, unless they are in the topic; the errors are those of `claim`."""
+
+        def write() -> None:
+            if not self._mark.commit and self._is_repeated(commit):
+                self._search(commit)
+            if self._mark.commit != commit:
+                self._transact(messages, _Mark(self.fence.sequencer, commit))
+
+        self._persist(write)
+
+    def last_commit(self) -> str:
+        """Return the id of the last commit."""
+        return self._mark.commit
+
+    def close(self) -> None:
+        """Drop the producer, with what it has not sent."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge(blocking=False)
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _persist(self, step: Callable[[], None]) -> None:
+        """Take a step on a claimed topic; after an error that may pass, claim it anew and take the step again."""
+        from confluent_kafka import KafkaException
+
+        for attempt in itertools.count(1):
+            try:
+                if self._producer is None:
+                    self._claim()
+                step()
+            except KafkaException as error:
+                self.close()
+                if is_final(error.args[0]) or attempt == _ATTEMPTS:
+                    raise _refusal(self.sink, error.args[0]) from error
+                time.sleep(_PAUSE * 2**attempt)
+            except BaseException:
+                self.close()
+                raise
+            else:
+                return
+
+    def _claim(self) -> None:
+        producer = _producer(self.sink, self.name)
+        producer.init_transactions(_SECONDS)
+        self._reader = _group_reader(self.sink, self.name)
+        self._mark = _read_mark(self.sink, self._reader)
+        if self._mark.start > self.fence.sequencer:
+            raise self.fence.refusal(self._mark.start, f"the topic {self.sink.topic!r}")
+        self._producer = producer
+        self._transact((), _Mark(self.fence.sequencer, self._mark.commit))
+
+    def _transact(self, messages: Sequence[Message], mark: _Mark) -> None:
+        """Write messages and a mark in one transaction."""
+        from confluent_kafka import TopicPartition
+
+        producer, reader = self._producer, self._reader
+        assert producer is not None  # noqa: S101 - it has claimed the topic
+        assert reader is not None  # noqa: S101 - as above
+        producer.begin_transaction()
+        if messages:
+            _produce(producer, self.sink.topic, mark.commit, messages)
+        place = TopicPartition(self.sink.topic, 0, 0, metadata=json.dumps(mark._asdict()))
+        group = reader.consumer_group_metadata()
+        _within(_SECONDS_OF_MARK, lambda: producer.send_offsets_to_transaction([place], group, _SECONDS_OF_MARK))
+        producer.commit_transaction(_SECONDS)
+        self._mark = mark
+
+    def _is_repeated(self, commit: str) -> bool:
+        """Return whether an earlier start has planned a commit, and so may have published it."""
+        planned = CommitId.of(commit)
+        return planned is not None and planned.start < self.fence.sequencer
+
+    def _search(self, commit: str) -> None:
+        """Find out from the messages whether a commit is there: the mark names none, and may have expired."""
+        LOG.warning(
+            "the topic %r has no mark of run %s, which Kafka removes after offsets.retention.minutes: all of it is "
+            "read to see whether commit %s is in it",
+            self.sink.topic,
+            self.fence.run_id,
+            commit,
+        )
+        if has_header(self.sink, (COMMIT, commit.encode())):
+            self._transact((), _Mark(self.fence.sequencer, commit))
+
+
+def transactions_of(sink: KafkaSink, fence: Fence) -> Transactions:
+    """Return the transactions of a start of a run to a sink, of which this process keeps the last ones."""
+    name = _name(sink, fence.run_id)
+    key = (os.getpid(), sink.servers, sink.topic, name)
+    held = _open.pop(key, None)
+    if held is None or held.fence != fence:
+        if held is not None:
+            held.close()
+        held = Transactions(sink, name, fence)
+    _open[key] = held
+    while len(_open) > _MOST_OPEN:
+        _open.pop(next(iter(_open))).close()
+    return held
+
+
+def publish_once(sink: KafkaSink, commit: str, messages: Sequence[Message]) -> None:
+    """Write the messages of a bounded run, which is never repeated, in one transaction.
+
+    Raises:
+        SinkError: if the brokers report an error; then no reader of committed messages sees any of them.
+    """
+    from confluent_kafka import KafkaException
+
+    producer = _producer(sink, f"dataflow_model-{commit}-{uuid.uuid4().hex[:8]}")
+    try:
+        producer.init_transactions(_SECONDS)
+        producer.begin_transaction()
+        _produce(producer, sink.topic, commit, messages)
+        producer.commit_transaction(_SECONDS)
+    except KafkaException as error:
+        producer.purge()
+        raise _refusal(sink, error.args[0]) from error
+
+
+def last_commit(sink: KafkaSink, run_id: str) -> str:
+    """Return the id of a run's last commit in a topic; empty if there is none.
+
+    Raises:
+        SinkError: if the brokers report an error.
+    """
+    from confluent_kafka import KafkaException
+
+    name = _name(sink, run_id)
+    held = _open.get((os.getpid(), sink.servers, sink.topic, name))
+    if held is not None:
+        return held.last_commit()
+    reader = _group_reader(sink, name)
+    try:
+        return _read_mark(sink, reader).commit
+    except KafkaException as error:
+        raise _refusal(sink, error.args[0]) from error
+    finally:
+        reader.close()
+
+
+def _name(sink: KafkaSink, run_id: str) -> str:
+    return f"dataflow_model-{run_id}-{sink.label}"
+
+
+def _producer(sink: KafkaSink, name: str) -> Producer:
+    from confluent_kafka import Producer
+
+    # No callbacks on delivery: when one runs while the producer fails for good, the client raises SystemError.
+    own = {"bootstrap.servers": sink.servers, "transactional.id": name, "log_level": 0}
+    return Producer({**_DEFAULTS, **sink.options, **own})
+
+
+def _produce(producer: Producer, topic: str, commit: str, messages: Sequence[Message]) -> None:
+    """Send messages, and wait until the brokers have them: then the mark need not wait for them."""
+    header = (COMMIT, commit.encode())
+    now = wall_clock() // 1_000
+    for ordinal, message in enumerate(messages):
+        headers = [header, (ORDINAL, str(ordinal).encode())]
+        if message.is_retraction:
+            headers.append((RETRACTION, b"true"))
+        at = message.event_time // 1_000
+        arguments: dict[str, Any] = {
+            "value": message.value,
+            "key": message.key,
+            "headers": headers,
+            # Brokers reject a time that is ahead of theirs, and there is none before 1970.
+            "timestamp": at if 0 < at < now else now,
+        }
+        while True:
+            try:
+                producer.produce(topic, **arguments)
+                break
+            except BufferError:  # the client's queue is full
+                producer.flush(_SECONDS)
+    producer.flush(_SECONDS)
+
+
+def _within(seconds: float, call: Callable[[], None]) -> None:
+    """Make a call in a thread, which is left alone if the call has not returned in time.
+
+    The request for an offset in a transaction ignores its own limit, and may wait forever after the coordinator of the
+    group was started again.
+
+    Raises:
+        KafkaException: from the call, or if it has not returned in time.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    outcome: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the caller waits
+            outcome.put(error)
+        else:
+            outcome.put(None)
+
+    threading.Thread(target=run, name="dataflow_model: mark of Kafka", daemon=True).start()
+    try:
+        error = outcome.get(timeout=seconds)
+    except queue.Empty:
+        error = KafkaException(KafkaError(_TIMED_OUT, f"the coordinator has not answered within {seconds:.0f} s"))
+    if error is not None:
+        raise error
+
+
+def _group_reader(sink: KafkaSink, name: str) -> Consumer:
+    from confluent_kafka import Consumer
+
+    own = {"bootstrap.servers": sink.servers, "group.id": name, "enable.auto.commit": False, "log_level": 0}
+    return Consumer({**sink.options, **own})
+
+
+def _read_mark(sink: KafkaSink, reader: Consumer) -> _Mark:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    [place] = reader.committed([TopicPartition(sink.topic, 0)], timeout=_SECONDS)
+    if place.error is not None:
+        raise KafkaException(place.error)
+    return _Mark(**json.loads(place.metadata)) if place.metadata else _Mark()
+
+
+def _refusal(sink: KafkaSink, error: KafkaError) -> SinkError:
+    return SinkError(
+        f"{sink.label!r} cannot write to the topic {sink.topic!r}: {said(error, sink.options)}", hint=way_out_of(error)
+    )

@@ -1,0 +1,300 @@
+"""`WriteKafka` on a broker: each row once for readers of committed messages, whatever is killed or hangs."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import dataflow_model as dm
+from dataflow_model.io import kafka_transactions
+from dataflow_model.io.kafka_sink import KafkaSink
+from dataflow_model.plan.endpoints.sinks import Fence
+from tests.support.exactly_once.tables import PAIRS, record
+from tests.support.kafka.broker import running_broker
+from tests.support.kafka.job import STEPS, run_job
+from tests.support.kafka.topics import messages_in, new_topic
+from tests.support.pipelines import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from dataflow_model.plan.columns.records import Record
+
+pytestmark = [pytest.mark.connectors, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SUMS = [("AA", 2), ("UA", 5)]
+
+
+@pytest.fixture(autouse=True)
+def _no_producers_are_left() -> Iterator[None]:
+    yield
+    while kafka_transactions._open:
+        kafka_transactions._open.popitem()[1].close()
+
+
+def values(servers: str, topic: str, isolation: str = "read_committed") -> list[Any]:
+    return [json.loads(message.value() or b"") for message in messages_in(servers, topic, isolation=isolation)]
+
+
+def build(p: dm.Pipeline, servers: str, topic: str) -> None:
+    elements = p | dm.Create([("UA", 2), ("AA", 2), ("UA", 3)])
+    _ = elements | dm.Sum.per_key() | "out" >> dm.io.WriteKafka(topic, bootstrap_servers=servers, keys="key")
+
+
+def sums_in(servers: str, topic: str) -> list[tuple[str, int]]:
+    return sorted((row["key"], row["value"]) for row in values(servers, topic))
+
+
+def start(sink: KafkaSink, sequencer: int) -> KafkaSink:
+    """Return a sink as a start of a run uses it, which has claimed its topic."""
+    started = sink.fenced(Fence("run", sequencer))
+    started.claim()
+    return started
+
+
+def commit(sink: KafkaSink, number: int, *records: Record, start: int | None = None) -> None:
+    """Commit records as a micro-batch that was planned by a start of the run, this one unless another is given."""
+    assert sink.fence is not None
+    commit_id = f"run-{sink.fence.sequencer if start is None else start:012x}-{number:08d}"
+    writer = sink.open(commit_id, "0")
+    writer.write(records)
+    sink.commit(commit_id, [writer.close()])
+
+
+def keys(servers: str, topic: str) -> list[str]:
+    return [row["key"] for row in values(servers, topic)]
+
+
+@pytest.fixture
+def sink(kafka: str) -> KafkaSink:
+    return KafkaSink(topic=new_topic(kafka), servers=kafka, schema=PAIRS)
+
+
+# Runners.
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_a_bounded_run_writes_its_result(kafka: str, workers: int | None) -> None:
+    topic = new_topic(kafka, partitions=3)
+    run(dm.LocalRunner() if workers is None else dm.LocalRunner(workers=workers), lambda p: build(p, kafka, topic))
+    assert sums_in(kafka, topic) == SUMS
+    [ua] = [message for message in messages_in(kafka, topic) if message.key() == b"UA"]
+    headers = dict(ua.headers() or [])
+    assert set(headers) == {"dataflow_model.commit", "dataflow_model.ordinal"}
+
+
+def test_a_stream_that_is_over_writes_nothing_when_it_is_started_again(kafka: str, tmp_path: Path) -> None:
+    topic = new_topic(kafka, partitions=3)
+    for _ in range(2):
+        run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, topic))
+        assert sums_in(kafka, topic) == SUMS
+
+
+def test_spark_writes_the_result_of_a_batch_job(kafka: str, spark: SparkSession) -> None:
+    topic = new_topic(kafka, partitions=3)
+    run(dm.SparkRunner(spark, mode="batch"), lambda p: build(p, kafka, topic))
+    assert sums_in(kafka, topic) == SUMS
+
+
+def test_spark_writes_the_result_of_a_stream_once(kafka: str, spark: SparkSession, tmp_path: Path) -> None:
+    topic = new_topic(kafka, partitions=3)
+    for _ in range(2):
+        runner = dm.SparkRunner(spark, mode="streaming", checkpoint=tmp_path)
+        run(runner, lambda p: build(p, kafka, topic))
+        assert sums_in(kafka, topic) == SUMS
+
+
+# Messages.
+
+
+def test_equal_keys_are_in_the_partition_in_which_clients_for_java_would_put_them(kafka: str) -> None:
+    topic = new_topic(kafka, partitions=8)
+    written = ["departures", "UA", "AA", "kafka", "EWR", "x" * 9]
+
+    def build_pairs(p: dm.Pipeline) -> None:
+        pairs = p | dm.Create([(key, "value") for key in written])
+        _ = pairs | dm.io.WriteKafka(topic, bootstrap_servers=kafka, value="bytes")
+
+    run(dm.LocalRunner(), build_pairs)
+    found = {message.key(): message.partition() for message in messages_in(kafka, topic)}
+    assert found == {key.encode(): java_partition(key.encode(), 8) for key in written}
+    assert java_partition(b"21", 2**31) == 0x7FFFFFFF & -973932308  # as a test of Kafka's own says
+
+
+def java_partition(key: bytes, partitions: int) -> int:
+    """Return the partition of a key by the definition of MurmurHash2 with Kafka's seed."""
+    mask, factor = 0xFFFFFFFF, 0x5BD1E995
+    digest = 0x9747B28C ^ len(key)
+    whole = len(key) // 4 * 4
+    for place in range(0, whole, 4):
+        part = int.from_bytes(key[place : place + 4], "little") * factor & mask
+        part = (part ^ part >> 24) * factor & mask
+        digest = digest * factor & mask ^ part
+    if len(key) > whole:
+        digest = (digest ^ int.from_bytes(key[whole:], "little")) * factor & mask
+    digest = (digest ^ digest >> 13) * factor & mask
+    return ((digest ^ digest >> 15) & 0x7FFFFFFF) % partitions
+
+
+def test_an_event_time_that_is_ahead_of_the_clock_is_replaced_by_the_time_of_writing(kafka: str) -> None:
+    topic = new_topic(kafka)
+    times = [dm.EventTime(0), dm.EventTime(1_357_034_400_000_000), dm.EventTime(2**53)]
+    before = int(time.time() * 1_000)
+
+    def build_times(p: dm.Pipeline) -> None:
+        elements = p | dm.Create([dm.TimestampedValue(str(n), at) for n, at in enumerate(times)])
+        _ = elements | dm.io.WriteKafka(topic, bootstrap_servers=kafka, value="bytes")
+
+    run(dm.LocalRunner(), build_times)
+    found = {message.value(): message.timestamp()[1] for message in messages_in(kafka, topic)}
+    assert found[b"1"] == 1_357_034_400_000
+    assert before <= min(found[b"0"], found[b"2"]) <= max(found.values()) <= time.time() * 1_000
+
+
+def test_a_retraction_is_a_tombstone_in_an_upsert_topic_and_marked_in_another(kafka: str) -> None:
+    topics = {upsert: new_topic(kafka) for upsert in (True, False)}
+    for upsert, topic in topics.items():
+        sink = KafkaSink(topic=topic, servers=kafka, keys="key", schema=PAIRS, upsert=upsert, retractions=not upsert)
+        commit(start(sink, 1), 0, record(1, ("UA", 1)), record(2, ("UA", 1), is_retraction=True))
+    assert [message.value() for message in messages_in(kafka, topics[True])] == [b'{"key": "UA", "value": 1}', None]
+    assert [row["is_retraction"] for row in values(kafka, topics[False])] == [False, True]
+    for topic in topics.values():
+        kept, taken_back = (dict(message.headers() or []) for message in messages_in(kafka, topic))
+        assert "dataflow_model.is_retraction" not in kept
+        assert taken_back["dataflow_model.is_retraction"] == b"true"
+        assert taken_back["dataflow_model.ordinal"] == b"1"
+
+
+# Once each.
+
+
+@pytest.mark.parametrize("rounds", [2])
+def test_a_stream_that_is_killed_at_each_step_writes_each_row_once_although_its_values_are_random(
+    kafka: str, tmp_path: Path, rounds: int
+) -> None:
+    topic = new_topic(kafka, partitions=2)
+    steps = STEPS * rounds
+    rows = 9 * len(steps)
+    for step in steps:
+        assert run_job(kafka, topic, tmp_path, rows, step) != 0, step
+    assert run_job(kafka, topic, tmp_path, rows) == 0
+    assert sorted(row["n"] for row in values(kafka, topic)) == list(range(rows))
+    assert len(values(kafka, topic, "read_uncommitted")) > rows
+
+
+def test_a_commit_that_is_repeated_changes_nothing_although_its_rows_are_others(sink: KafkaSink) -> None:
+    first = start(sink, 1)
+    commit(first, 0, record(1, ("a", 1)))
+    commit(first, 0, record(1, ("b", 1)))
+    commit(start(sink, 2), 0, record(1, ("c", 1)), start=1)
+    assert keys(sink.servers, sink.topic) == ["a"]
+    assert sink.commits_of("run").published == ["run-000000000001-00000000"]
+
+
+def test_a_commit_without_rows_writes_nothing(sink: KafkaSink) -> None:
+    first = start(sink, 1)
+    commit(first, 0, record(1, ("a", 1)))
+    commit(first, 1)
+    assert sink.commits_of("run").published == ["run-000000000001-00000000"]
+
+
+def test_an_older_start_that_goes_on_is_told_that_it_was_superseded(sink: KafkaSink) -> None:
+    older = start(sink, 1)
+    commit(older, 0, record(1, ("a", 1)))
+    held = dict(kafka_transactions._open)
+    kafka_transactions._open.clear()  # as in another process
+    newer = start(sink, 2)
+    commit(newer, 1, record(1, ("b", 1)))
+    kafka_transactions._open.clear()
+    kafka_transactions._open.update(held)
+    with pytest.raises(dm.SupersededRun, match=f"the topic '{sink.topic}' was taken over"):
+        commit(older, 1, record(1, ("c", 1)))
+    assert keys(sink.servers, sink.topic) == ["a", "b"]
+
+
+def test_an_older_start_that_claims_again_is_told_so_and_the_newer_one_goes_on(sink: KafkaSink) -> None:
+    start(sink, 1)
+    kafka_transactions._open.clear()
+    newer = start(sink, 2)
+    held = dict(kafka_transactions._open)
+    kafka_transactions._open.clear()
+    with pytest.raises(dm.SupersededRun):
+        start(sink, 1)  # whose producer has fenced that of the newer one
+    kafka_transactions._open.update(held)
+    commit(newer, 0, record(1, ("a", 1)))
+    assert keys(sink.servers, sink.topic) == ["a"]
+
+
+def test_a_start_whose_transaction_has_expired_writes_its_rows_again(
+    sink: KafkaSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = start(attrs.evolve(sink, options={"transaction.timeout.ms": 1_000}), 1)
+    produce, calls = kafka_transactions._produce, list[str]()
+
+    def late(producer: Producer, topic: str, commit: str, messages: Any) -> None:
+        produce(producer, topic, commit, messages)
+        calls.append(commit)
+        if len(calls) == 1:
+            time.sleep(13)  # the broker looks for expired transactions every ten seconds
+
+    monkeypatch.setattr(kafka_transactions, "_produce", late)
+    commit(slow, 0, record(1, ("a", 1)))
+    commit(slow, 1, record(1, ("b", 1)))
+    assert len(calls) == 3
+    assert keys(sink.servers, sink.topic) == ["a", "b"]
+
+
+@pytest.mark.parametrize("was_published", [True, False])
+def test_a_start_without_a_mark_looks_for_the_commit_in_the_topic(sink: KafkaSink, was_published: bool) -> None:
+    if was_published:
+        commit(start(sink, 1), 3, record(1, ("a", 1)))
+        group = Consumer({"bootstrap.servers": sink.servers, "group.id": f"dataflow_model-run-{sink.label}"})
+        group.commit(offsets=[TopicPartition(sink.topic, 0, 0)], asynchronous=False)  # without metadata, as if expired
+        group.close()
+        kafka_transactions._open.clear()
+    newer = start(sink, 2)
+    commit(newer, 3, record(1, ("a", 1)), start=1)
+    commit(newer, 4, record(1, ("b", 1)))
+    assert keys(sink.servers, sink.topic) == ["a", "b"]
+
+
+def test_a_broker_that_is_killed_and_started_again_is_waited_for(
+    java_home: str, kafka_jars: Path, tmp_path: Path
+) -> None:
+    with running_broker(tmp_path, java_home, kafka_jars) as broker:
+        sink = KafkaSink(topic=new_topic(broker.servers), servers=broker.servers, schema=PAIRS)
+        started = start(sink, 1)
+        commit(started, 0, record(1, ("a", 1)))
+        assert keys(broker.servers, sink.topic) == ["a"]
+        broker.kill()
+        broker.start()
+        commit(started, 1, record(1, ("b", 1)))
+        assert keys(broker.servers, sink.topic) == ["a", "b"]
+
+
+# What cannot be written.
+
+
+def test_a_topic_that_does_not_exist_is_an_error_before_anything_runs(kafka: str) -> None:
+    with pytest.raises(dm.SinkError, match=r"'out' cannot use the topic 'none'.*UNKNOWN_TOPIC_OR_PART") as raised:
+        run(dm.LocalRunner(), lambda p: build(p, kafka, "none"))
+    assert str(raised.value).endswith("Hint: create the topic, or fix its name")
+
+
+def test_a_message_that_is_too_large_for_the_topic_fails_the_commit_and_leaves_no_row(kafka: str) -> None:
+    sink = KafkaSink(topic=new_topic(kafka, max_message_bytes=2_000), servers=kafka, value="bytes")
+    started = start(sink, 1)
+    with pytest.raises(dm.SinkError, match="MSG_SIZE_TOO_LARGE") as raised:
+        commit(started, 0, record(1, "small"), record(2, "".join(random.choices("0123456789", k=9_000))))
+    assert "increase max.message.bytes of the topic" in str(raised.value)
+    commit(started, 1, record(1, "small"))
+    assert [message.value() for message in messages_in(kafka, sink.topic)] == [b"small"]

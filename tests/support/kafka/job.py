@@ -1,0 +1,111 @@
+"""A stream in process that writes rows with random draws to a topic, as a program that kills itself at a step.
+
+Usage: python -m tests.support.kafka.job SERVERS TOPIC FOLDER ROWS [STEP]. STEP is one of `STEPS`; the program is killed
+at it in the second micro-batch that it publishes. With `go on` in place of a step, it runs to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import attrs
+import confluent_kafka
+import pyarrow as pa
+
+import dataflow_model as dm
+from dataflow_model.runners.sharded.tasks import faults
+from tests.support.settings import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ROWS", "STEPS", "run_job"]
+
+OF_KAFKA: Final = ("among the rows", "before the mark", "before the commit", "after the commit")
+STEPS: Final = (*(point for point in faults.POINTS if not point.endswith("_state")), *OF_KAFKA)
+"""There is no state, since nothing is grouped."""
+ROWS: Final = pa.schema({"n": pa.int64(), "draw": pa.float64()})
+_ROWS_PER_BATCH: Final = 3
+_STRIKES_AT: Final = 2
+"""The micro-batch in which the program is killed, counted by those that it publishes."""
+
+
+def run_job(servers: str, topic: str, folder: Path, rows: int, step: str = "go on") -> int:
+    """Run the program; return its exit status."""
+    command = [sys.executable, "-m", "tests.support.kafka.job", servers, topic, str(folder), str(rows), step]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return done.returncode
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@attrs.frozen
+class _Crash(faults.Fault):
+    """Kills the process at a point; `published` has the micro-batches that it has begun to publish."""
+
+    step: str
+    published: list[int] = attrs.field(factory=list)
+
+    def reach(self, point: str, micro_batch: int) -> None:
+        if point == "before_publishing":
+            self.published.append(micro_batch)
+        comes_before = faults.POINTS.index(point) < faults.POINTS.index("before_publishing")
+        if point == self.step and len(self.published) == _STRIKES_AT - comes_before:
+            _die()
+
+
+class _Producer(confluent_kafka.Producer):
+    """Kills the process at a step of the transaction with the rows of a micro-batch."""
+
+    step: ClassVar[str] = ""
+    crash: ClassVar[_Crash] = _Crash("")
+
+    def produce(self, topic: str, *args: Any, **options: Any) -> None:
+        super().produce(topic, *args, **options)
+        self._reach("among the rows")
+
+    def send_offsets_to_transaction(self, *args: Any) -> None:
+        self._reach("before the mark")
+        super().send_offsets_to_transaction(*args)
+
+    def commit_transaction(self, *args: Any) -> None:
+        self._reach("before the commit")
+        super().commit_transaction(*args)
+        self._reach("after the commit")
+
+    def _reach(self, step: str) -> None:
+        if step == self.step and len(self.crash.published) == _STRIKES_AT:
+            self.flush(10)
+            _die()
+
+
+def _draw(row: Any) -> dict[str, Any]:
+    return {"n": row.n, "draw": random.random()}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the stream."""
+    servers, topic, folder, rows, step = arguments
+    _Producer.step, _Producer.crash = step, _Crash(step)
+    confluent_kafka.Producer = _Producer  # type: ignore[misc]
+    faults.arm(_Producer.crash)
+    numbers = range(int(rows))
+    table = pa.table({"n": list(numbers), "at": list(numbers)})
+    runner = dm.LocalRunner(checkpoint=Path(folder, "checkpoint"), max_rows_per_batch=_ROWS_PER_BATCH)
+    p = dm.Pipeline(runner=runner)
+    drawn = p | dm.io.ReadTable(table, event_time="at") | dm.Map(_draw)
+    _ = drawn | "out" >> dm.io.WriteKafka(topic, bootstrap_servers=servers, schema=ROWS)
+    p.run().wait_until_finish()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
