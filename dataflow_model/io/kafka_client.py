@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from dataflow_model.errors import InvalidArgument, InvalidType, explain
+from dataflow_model.errors import InvalidArgument, InvalidType, SinkError, SourceError, explain
 from dataflow_model.io.kafka_errors import is_of_login, may_pass, said, way_out_of
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._topic import TopicDescription
-
-    from dataflow_model.errors import DataflowError
 
 PATIENCE: Final = 20.0
 """Seconds in which a broker must answer when a run starts."""
@@ -108,7 +106,7 @@ def checked_options(value: Any) -> dict[str, Any]:
 
 
 def described(
-    label: str, topics: Iterable[str], servers: str, options: Mapping[str, Any], kind: type[DataflowError]
+    label: str, topics: Iterable[str], servers: str, options: Mapping[str, Any], *, reads: bool
 ) -> dict[str, TopicDescription]:
     """Return what the brokers say about topics; raise if they cannot be reached, or a topic does not exist.
 
@@ -117,7 +115,11 @@ def described(
         topics: the names of the topics.
         servers: the addresses of brokers.
         options: of the client.
-        kind: the class of the error.
+        reads: whether they are read; else they are written to.
+
+    Raises:
+        InvalidArgument: for options that the client does not have.
+        SourceError, SinkError: if the brokers do not answer in time, or know none of the topics.
     """
     from confluent_kafka import KafkaException, TopicCollection
 
@@ -132,10 +134,14 @@ def described(
             admin.poll(0)
             cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
             if not may_pass(cause) or time.monotonic() > deadline:
-                place = f"topic {names[0]!r}" if len(names) == 1 else f"topics {', '.join(map(repr, names))}"
-                raise kind(
-                    f"{label!r} cannot use the {place} on {servers}: {said(cause, options)}", hint=way_out_of(cause)
-                ) from error
+                place = f"{', '.join(map(repr, names))} on {servers}"
+                raise _refusal(label, place, said(cause, options), way_out_of(cause), reads=reads) from error
+
+
+def _refusal(label: str, place: str, cause: str, hint: str, *, reads: bool) -> SinkError | SourceError:
+    if reads:
+        return SourceError(f"{label!r} cannot read the topic {place}: {cause}", hint=hint)
+    return SinkError(f"{label!r} cannot write to the topic {place}: {cause}", hint=hint)
 
 
 def _admin(label: str, servers: str, options: Mapping[str, Any], on_error: Callable[[Any], None]) -> AdminClient:

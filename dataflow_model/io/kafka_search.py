@@ -24,7 +24,7 @@ def has_header(sink: KafkaSink, header: tuple[str, bytes]) -> bool:
     """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-    topic = described(sink.label, [sink.topic], sink.servers, sink.options, SinkError)[sink.topic]
+    topic = described(sink.label, [sink.topic], sink.servers, sink.options, reads=False)[sink.topic]
     own = {
         "bootstrap.servers": sink.servers,
         "group.id": f"dataflow_model-search-{uuid.uuid4().hex[:8]}",  # nobody joins it, and it commits nothing

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
-from dataflow_model.errors import InvalidArgument, SinkError
+from dataflow_model.errors import InvalidArgument
 from dataflow_model.io.kafka_client import checked_options, checked_servers, checked_topic, described
 from dataflow_model.io.kafka_messages import KafkaWriter, messages_of
 from dataflow_model.io.sinks.column_sinks import ColumnSink
@@ -90,12 +90,12 @@ class KafkaSink(ColumnSink):
 
     def check_keys(self, schema: pa.Schema) -> None:
         """Raise `InvalidArgument` if a key is none of the columns."""
-        for key in self.keys:
-            if key not in schema.names:
-                raise InvalidArgument(
-                    f"{self.label!r} has the key {key!r}, but its rows have no such column",
-                    hint=f"the columns are {', '.join(schema.names)}",
-                )
+        lacking = [key for key in self.keys if key not in set(schema.names)]
+        if lacking:
+            raise InvalidArgument(
+                f"{self.label!r} has the key {lacking[0]!r}, but its rows have no such column",
+                hint=f"the columns are {', '.join(schema.names)}",
+            )
 
     @property
     def awaits_columns(self) -> bool:
@@ -137,7 +137,7 @@ class KafkaSink(ColumnSink):
 
     def check(self) -> None:
         """Raise `SinkError` if the brokers cannot be reached, or the topic does not exist."""
-        described(self.label, [self.topic], self.servers, self.options, SinkError)
+        described(self.label, [self.topic], self.servers, self.options, reads=False)
 
     def fenced(self, fence: Fence) -> KafkaSink:
         """Return the sink as one start of a run uses it."""

@@ -146,7 +146,7 @@ def test_no_option_of_the_client_is_shown_or_recorded() -> None:
 def test_a_broker_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_client, "PATIENCE", 0.1)
     monkeypatch.setattr(kafka_client, "_SECONDS", 0.1)
-    with pytest.raises(dm.SinkError, match="cannot use the topic 'sums' on localhost:1") as raised:
+    with pytest.raises(dm.SinkError, match="cannot write to the topic 'sums' on localhost:1") as raised:
         sink().check()
     assert "make sure that the brokers run and can be reached" in str(raised.value)
 

@@ -285,7 +285,7 @@ def test_a_broker_that_is_killed_and_started_again_is_waited_for(
 
 
 def test_a_topic_that_does_not_exist_is_an_error_before_anything_runs(kafka: str) -> None:
-    with pytest.raises(dm.SinkError, match=r"'out' cannot use the topic 'none'.*UNKNOWN_TOPIC_OR_PART") as raised:
+    with pytest.raises(dm.SinkError, match=r"'out' cannot write to the topic 'none'.*UNKNOWN_TOPIC_OR_PART") as raised:
         run(dm.LocalRunner(), lambda p: build(p, kafka, "none"))
     assert str(raised.value).endswith("Hint: create the topic, or fix its name")
 

@@ -21,6 +21,7 @@ OTHERS: Final = {
     "AttributeError": "what Python expects of a name that is missing; `plan.names.spellings` adds the way out",
     "Broken": "within `testing`, which reports it as an AssertionError",
     "Incomparable": "an InvalidType that the checks of `testing` do not report as a broken rule",
+    "KafkaException": "an error of Kafka's client, which becomes a SinkError or a SourceError",
     "KeyError": "what Python expects of a column that is missing, or caught where the row type is known",
     "LawBroken": "an AssertionError with the smallest input that breaks the law",
     "ModuleNotFoundError": "what Python expects; with `explain(…, hint=…)`",
