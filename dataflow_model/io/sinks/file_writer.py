@@ -91,6 +91,11 @@ class FileSinkWriter(SinkWriter):
         self._file: Any = None
         self._dead_file: JsonLinesWriter | None = None
 
+    @property
+    def needs_all(self) -> bool:
+        """Whether the schema is to be inferred, so that the types of later records count too."""
+        return self._sink.full_schema is None
+
     def write(self, records: Sequence[Record]) -> None:
         """Write records; those that do not fit the schema go to the dead letters."""
         if self._schema is None:

@@ -90,6 +90,14 @@ class SinkWriter(abc.ABC):
         raise NotImplementedError
 
     @property
+    def needs_all(self) -> bool:
+        """Whether `write` is to be called once, with all records, as when the columns are inferred from them.
+
+        A bounded run in process then holds the records until its end; elsewhere this makes no difference.
+        """
+        return False
+
+    @property
     def kept(self) -> Sequence[Record]:
         """The records that `close` puts into the message; empty if they are pending elsewhere."""
         return ()

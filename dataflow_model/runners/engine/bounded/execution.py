@@ -17,6 +17,7 @@ from dataflow_model.plan.rewrites.early_end import percentile_that_ends
 from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.plan.rewrites.own_objects import with_own_objects
 from dataflow_model.runners.engine.bounded.inputs import HowFar, Size, chunks_of
+from dataflow_model.runners.engine.bounded.tick import has_one_tick, tick_in_parts
 from dataflow_model.runners.engine.collections.ahead import run_ahead
 from dataflow_model.runners.engine.collections.kept import Course, Kept
 from dataflow_model.runners.engine.collections.sink_records import JoinedRecords, records_of
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 PanesBySink: TypeAlias = "dict[str, list[tuple[int, PaneRecords]]]"
 """Panes in columns by sink, each table with the place of its instant."""
 
-CHUNK: Final = Size(instants=4_000, elements=20_000)
+CHUNK: Final = Size(instants=4_000, elements=20_000, rows=262_144)
 """The size at which a chunk ends."""
 
 
@@ -61,6 +62,7 @@ class Execution:
         ahead: what has run ahead of it.
         clock: the fixed value of the wall clock, for sources without a replay clock; `None` reads the wall clock.
         most: the greatest number of instants in a chunk; the results do not depend on it.
+        rows: the number of rows of a tick at which a chunk may end; the results do not depend on it.
 
     Attributes:
         watermarks: the current watermarks of each producer.
@@ -76,10 +78,11 @@ class Execution:
         clock: int | None = None,
         *,
         most: int = CHUNK.instants,
+        rows: int = CHUNK.rows,
     ) -> None:
         self.staged = staged = with_own_objects(ahead.filled(staged))
         self.clock = clock
-        self._size = Size(most, CHUNK.elements)
+        self._size = Size(most, CHUNK.elements, rows)
         self._ahead = ahead.counted
         self.watermarks: dict[str, Watermarks] = {}
         self.counters: dict[str, Counter[str]] = {node.label: Counter() for node in staged.whole.nodes}
@@ -96,10 +99,10 @@ class Execution:
         self._shards = [StageShard(staged, depth + 1, ahead.sides, lifts=lifted) for depth in range(len(staged.stages))]
 
     @classmethod
-    def of(cls, plan: Plan, clock: int | None = None, *, most: int = CHUNK.instants) -> Self:
+    def of(cls, plan: Plan, clock: int | None = None, *, most: int = CHUNK.instants, rows: int = CHUNK.rows) -> Self:
         """Return the execution of a checked plan, after running what runs ahead of it."""
         staged = cut_into_stages(plan, changing_sides(plan))
-        return cls(staged, run_ahead_in_process(staged, clock), clock, most=most)
+        return cls(staged, run_ahead_in_process(staged, clock), clock, most=most, rows=rows)
 
     def run(self) -> Generator[dict[str, Sequence[Record]]]:
         """Yield the records that reach each sink, chunk by chunk; the generator must be exhausted or closed."""
@@ -130,9 +133,8 @@ class Execution:
         return {label: Kept.of(bundles, joined.get(label)) for label, bundles in parts.items()}
 
     def _chunks(self) -> Iterator[InputChunk]:
-        return chunks_of(
-            self.staged, self._through, self._signals, self._size, self.clock, self._awaited, self._how_far
-        )
+        chunks = tick_in_parts if has_one_tick(self.staged) else chunks_of
+        return chunks(self.staged, self._through, self._signals, self._size, self.clock, self._awaited, self._how_far)
 
     def signal(self, name: str) -> None:
         """Send a signal, which takes effect at the start of the next chunk; may be called from any thread."""

@@ -1,4 +1,4 @@
-"""Rows of bounded sources: read completely, each at its tick of the clock."""
+"""Rows of bounded sources, each at its tick of the clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dataflow_model.runners.engine.sources.reading import opened
 from dataflow_model.runners.engine.sources.timeline import ReplayProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -131,7 +131,26 @@ class RowReader:
     def read(
         self, read: Read, origin: str, start: int = 0, stop: int | None = None, *, listed: int = 0
     ) -> Observations:
-        """Read rows `[start, stop)` of an origin, and return the observations.
+        """Read rows `[start, stop)` of an origin, and return the observations; the arguments are those of `reading`."""
+        reading = self.reading(read, origin, start, stop, listed=listed)
+        while True:
+            try:
+                next(reading)
+            except StopIteration as end:
+                observations: Observations = end.value
+                return observations
+
+    def reading(
+        self,
+        read: Read,
+        origin: str,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        listed: int = 0,
+        most: int | None = None,
+    ) -> Generator[int, None, Observations]:
+        """Read rows `[start, stop)` of an origin: yield the number of rows of each batch, and return the observations.
 
         Args:
             read: the source.
@@ -139,6 +158,7 @@ class RowReader:
             start: the first row.
             stop: the row after the last; `None` reads to the end.
             listed: the number of rows that the origin had when it was listed, if it is read to the end.
+            most: the number of rows in a batch at most; `None` for the batches of the source.
         """
         source = _columns_of(read)
         observer = Observer(read.label, origin, source, self._awaited.percentiles)
@@ -149,7 +169,7 @@ class RowReader:
             skipped = start, listed if stop is None else stop
             return Observations(read.label, origin, np.empty(0, np.int64), skipped=skipped)
         row = start
-        for batch in batches:
+        for batch in batches if most is None else _in_parts(batches, most):
             columns = source.columns_of(batch)
             rows = GoodRows.of(columns, self._clock, row)
             orders: Any = RowOrders.of_origin(name, rows.positions)
@@ -161,7 +181,9 @@ class RowReader:
             if read.dead_letters is not None and letters:
                 observer.pass_over(np.array(letters.times, np.int64))
                 self._gather(self._through(read.label, read.dead_letters, letters))
+            observer.summarise()
             row += batch.num_rows
+            yield batch.num_rows
         if stop is not None:
             check_rows_read(read.label, origin, start, stop, row)
         return observer.seen()
@@ -211,6 +233,13 @@ def _placed(bundle: Bundle, numbers: NDArray[np.int64], timeline: Timeline) -> P
         rows = np.flatnonzero(is_read)
         bundle, numbers = bundle.take(rows), numbers[rows]
     return PlacedBundle(bundle, Integers(np.searchsorted(instants, numbers)))
+
+
+def _in_parts(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most `most` rows."""
+    for batch in batches:
+        for start in range(0, max(batch.num_rows, 1), most):
+            yield batch.slice(start, most)
 
 
 def _columns_of(read: Read) -> ColumnSource:

@@ -76,11 +76,13 @@ class Size:
 
     Attributes:
         instants: the number of instants at which a chunk ends.
-        elements: the number of elements at which a chunk ends.
+        elements: the number of elements at which a chunk ends, after the last element of an instant.
+        rows: the number of rows at which a chunk ends inside of the only tick of a run without a replay clock.
     """
 
     instants: int
     elements: int
+    rows: int = sys.maxsize
 
 
 @attrs.define
@@ -200,7 +202,7 @@ def cut_up(whole: InputChunk, size: Size, signals: deque[str], how_far: HowFar |
             part_of_cut = placed.part(start, stop)
             if len(part_of_cut):
                 chunk.arrivals[cut] = part_of_cut
-        taking_effect = _taken(signals)
+        taking_effect = taken_signals(signals)
         if taking_effect:
             chunk.timeline.signals[0] = (*taking_effect, *chunk.timeline.signals.get(0, ()))
         yield chunk
@@ -209,7 +211,8 @@ def cut_up(whole: InputChunk, size: Size, signals: deque[str], how_far: HowFar |
         start = stop
 
 
-def _taken(signals: deque[str]) -> tuple[str, ...]:
+def taken_signals(signals: deque[str]) -> tuple[str, ...]:
+    """Return the signals that have arrived, each of which takes effect once."""
     return tuple(signals.popleft() for _ in range(len(signals)))
 
 
@@ -296,7 +299,7 @@ def _script_chunks(
             yield _chunk(gathered, reached, taking_effect)
             gathered, reached, elements = [], [], 0
         if not gathered:
-            taking_effect = _taken(signals)
+            taking_effect = taken_signals(signals)
         watermarks = {**watermarks, **instant.watermarks}
         gathered.append(instant)
         reached.append(watermarks)

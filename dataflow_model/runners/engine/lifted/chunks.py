@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 import numpy as np
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.rewrites.lifting import Lift
+    from dataflow_model.runners.engine.lanes.bundle import Bundle
     from dataflow_model.runners.engine.lanes.chunk import Chunk
     from dataflow_model.windowing import WindowFn
     from dataflow_model.windowing.base import AssignedColumn
@@ -34,12 +35,39 @@ _FAR: Final = 2**61
 """Event times beyond this may have windows that are cut off at ±∞, which only the general path handles."""
 
 
+@attrs.frozen(eq=False)
+class PairColumns:
+    """Pairs in columns, each in one window.
+
+    Attributes:
+        batch: the columns `key` and `value`.
+        times: the event times.
+        windows: the windows.
+    """
+
+    batch: pa.RecordBatch
+    times: Integers
+    windows: Intervals
+
+    @classmethod
+    def of(cls, bundle: Bundle, lift: Lift) -> Self | None:
+        """Return the columns of a bundle that the kernel of a lift may be able to process; `None` if it has none."""
+        values, times, windows = bundle.values, bundle.times, bundle.windows
+        if not (isinstance(values, Pairs) and isinstance(times, Integers) and isinstance(windows, Intervals)):
+            return None
+        if values.key_row is not None or (values.row is not None and lift.kernel.reduction is not None):
+            return None
+        columns = {"key": values.keys.combine_chunks(), "value": values.values.combine_chunks()}
+        return cls(pa.record_batch(columns), times, windows)
+
+
 def chunk_partials(
     lift: Lift,
     window_fn: WindowFn,
     batch: pa.RecordBatch,
     times: NDArray[np.int64],
     assigned: AssignedColumn | None = None,
+    before: pa.Table | None = None,
 ) -> pa.Table | None:
     """Combine rows of a source per key and window; `None` if the general path must process them.
 
@@ -51,6 +79,7 @@ def chunk_partials(
         batch: the rows, without bad ones.
         times: their event times in microseconds, one per row.
         assigned: their windows; `None` if the window function is to assign them.
+        before: the table of the rows before them, which these rows are added to; only for windows that do not merge.
     """
     if assigned is None and len(times) > 1 and type(window_fn) is SlidingWindows:
         begins = np.flatnonzero(np.diff(np.cumsum(window_fn.count_many(times)) // PAIRS)) + 1
@@ -80,7 +109,7 @@ def chunk_partials(
             keys = keys.take(places)
             values = None if values is None else values.take(places)
         known = ends if window_fn.is_merging or window_fn.length is None else None
-        table = partials(keys, values, starts, known, lift.kernel)
+        table = partials(keys, values, starts, known, lift.kernel, before=before)
         return merge_sessions([table], lift.kernel) if window_fn.is_merging else table
     except OverflowError:
         return None
@@ -154,23 +183,20 @@ def partials_by_instant(
     Returns:
         the partials and their number of elements, by the place of the instant.
     """
-    elements = chunk.elements.bundle
-    values, times, windows = elements.values, elements.times, elements.windows
-    if not (isinstance(values, Pairs) and isinstance(times, Integers) and isinstance(windows, Intervals)):
+    columns = PairColumns.of(chunk.elements.bundle, lift)
+    if columns is None:
         return None
-    if values.key_row is not None or (values.row is not None and lift.kernel.reduction is not None):
-        return None
+    batch, windows = columns.batch, columns.windows
     if not len(windows):
         return {}
     reached = np.array([watermarks.low for watermarks in chunk.watermarks], np.int64)
     before = np.concatenate([[watermark], reached[:-1]])
-    batch = pa.record_batch({"key": values.keys.combine_chunks(), "value": values.values.combine_chunks()})
     lift = attrs.evolve(lift, key="key", value=None if lift.kernel.reduction is None else "value")
     partials: dict[int, tuple[pa.Table, int]] = {}
     for place, rows in _rows_by_due_place(windows.ends, array_of(chunk.elements.places), before, reached):
         part = batch if isinstance(rows, slice) else batch.take(pa.array(rows))
         assigned = None, windows.starts[rows], windows.ends[rows]
-        table = chunk_partials(lift, window_fn, part, times.array[rows], assigned)
+        table = chunk_partials(lift, window_fn, part, columns.times.array[rows], assigned)
         if table is None:
             return None
         partials[place] = table, part.num_rows

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.functions.kernels import Kernel, Reduction
-from dataflow_model.runners.engine.lifted.accumulators import column, number_column, scatter
+from dataflow_model.runners.engine.lifted.accumulators import Column, column, number_column, scatter
 from dataflow_model.runners.engine.lifted.keys import key_codes, take_keys
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def partials(
     window_start: NDArray[np.int64],
     window_end: NDArray[np.int64] | None,
     kernel: Kernel,
+    *,
+    before: pa.Table | None = None,
 ) -> pa.Table:
     """Combine elements into one row per key and window, with the columns of `COLUMNS`.
 
@@ -43,6 +45,8 @@ def partials(
         window_start: start of each row's window, in microseconds.
         window_end: end of each row's window; `None` if the start identifies the window.
         kernel: what to compute.
+        before: the table of the elements before these, which must have had the same types: each element is added to
+            what its group has there, so the result is that of all elements at once, to the last bit.
 
     Raises:
         OverflowError: if a sum of integers exceeds 64 bits; the general path has no such limit.
@@ -51,15 +55,30 @@ def partials(
         >>> table = partials(pa.array([1, 2, 1]), pa.array([5, 7, 9]), np.zeros(3, np.int64), None, Kernel.SUM)
         >>> table.to_pylist()[0]
         {'key': 1, 'window_start': 0, 'accumulator': 14, 'count': 2}
+        >>> more = partials(pa.array([1]), pa.array([6]), np.zeros(1, np.int64), None, Kernel.SUM, before=table)
+        >>> more.to_pylist()[0]
+        {'key': 1, 'window_start': 0, 'accumulator': 20, 'count': 3}
     """
+    first = 0
+    if before is not None:
+        first = before.num_rows
+        keys = _behind(before["key"], keys)
+        window_start = np.concatenate([column(before, "window_start"), window_start])
+        if window_end is not None:
+            window_end = np.concatenate([column(before, "window_end"), window_end])
     codes, distinct = key_codes(keys)
     grouping = _Groups(codes, distinct, window_start, window_end)
     groups, size = grouping.groups, grouping.size
     reduction = kernel.reduction
-    columns = {} if reduction is None or values is None else {
-        "accumulator": scatter(reduction, number_column(values), groups, size)
-    }  # fmt: skip
-    columns["count"] = np.bincount(groups, minlength=size)
+    columns: dict[str, Column] = {}
+    if reduction is not None and values is not None:
+        numbers = number_column(values)
+        if before is not None:
+            numbers = np.concatenate([column(before, "accumulator"), numbers])
+        columns["accumulator"] = scatter(reduction, numbers, groups, size)
+    columns["count"] = np.bincount(groups[first:], minlength=size)
+    if before is not None:
+        columns["count"][groups[:first]] += column(before, "count")  # a group has one row there
     return grouping.table(columns)
 
 
@@ -96,6 +115,15 @@ def merging_operations(table: pa.Table, kernel: Kernel) -> dict[str, Reduction]:
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate tables of partials, whose dictionaries may differ."""
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _behind(before: pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return keys behind those of a table of partials, which may be dictionary-encoded, as `take_keys` says."""
+    keys = keys if isinstance(keys, pa.ChunkedArray) else pa.chunked_array([keys])
+    if keys.type != before.type:
+        plain = keys.cast(keys.type.value_type) if pa.types.is_dictionary(keys.type) else keys
+        keys = plain.dictionary_encode() if pa.types.is_dictionary(before.type) else plain
+    return pa.chunked_array([*before.chunks, *keys.chunks])
 
 
 class _Groups:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from dataflow_model.metrics.collecting import count_received, count_received_bundles, enter
 from dataflow_model.plan.logical.dropped import DropReason
 from dataflow_model.plan.logical.nodes import MAIN
+from dataflow_model.runners.engine.columns.gathering import Gathering
 from dataflow_model.runners.engine.functions.lifetimes import Lifetime
 from dataflow_model.runners.engine.functions.user_code import at_window, user_error
 from dataflow_model.runners.engine.lanes.bundle import Bundle
@@ -95,6 +96,9 @@ class ColumnarMachine(WithoutState):
         self._tables: list[pa.Table] = []
         self._folded: _Folded = {}
         self._gone: set[bytes] = set()
+        self._gathering: Gathering | None = None
+        self._by_rows = False
+        """Whether the elements that would be gathered are folded one by one."""
         self._first_end = int(MAX_TIMESTAMP)
 
     def run(self, chunk: Chunk) -> Produced:
@@ -102,12 +106,14 @@ class ColumnarMachine(WithoutState):
         enter(self.label)
         produced = Produced()
         reached: list[Watermarks] = []
+        gathered = self._gather(chunk)
         combined = None
-        if self._drops is None:
+        if not gathered and self._drops is None:
             combined = partials_by_instant(chunk, self.lift, self._window_fn, self.watermark)
-        if combined is not None:
+        in_columns = gathered or combined is not None
+        if in_columns:
             count_received_bundles(self.label, np.bincount(array_of(chunk.elements.places)))
-        inboxes = {} if combined is not None else dict(chunk.elements.runs())
+        inboxes = {} if in_columns else dict(chunk.elements.runs())
         for place, (clock, watermarks) in enumerate(zip(chunk.instants.clocks, chunk.watermarks, strict=True)):
             inbox = inboxes.get(place)
             if inbox is not None:
@@ -121,6 +127,41 @@ class ColumnarMachine(WithoutState):
             reached.append(self.output_watermarks())
         produced.watermarks = reached
         return produced
+
+    def _gather(self, chunk: Chunk) -> bool:
+        """Take the elements of an instant that arrives in several chunks; return whether that is so.
+
+        They are absorbed, or folded, with the last one of these chunks.
+        """
+        stays_open = len(chunk.instants) == 1 and not chunk.instants.closes[0] and self.watermark == MIN_TIMESTAMP
+        if self._gathering is None:
+            if not stays_open or self._drops is not None:
+                return False
+            self._gathering = Gathering(self.lift, self._window_fn)
+            self._by_rows = False
+        gathering, elements = self._gathering, chunk.elements.bundle
+        if self._by_rows:
+            self.fold(elements)
+        else:
+            self.counters["elements_in"] += len(elements)
+            if not gathering.add(elements, is_last=not stays_open):
+                self._continue_by_rows(gathering)
+        if not stays_open:
+            if gathering.table is not None:
+                self.absorb(gathering.table, 0)
+            self._gathering = None
+        return True
+
+    def _continue_by_rows(self, gathering: Gathering) -> None:
+        """Continue with accumulators of the combiner where a kernel cannot go on."""
+        self._by_rows = True
+        if gathering.table is not None:
+            self._merge_into(self._folded, self._rows_of(gathering.table))
+            self._first_end = min(self._first_end, int(self._ends(gathering.table).min()))
+        for elements in gathering.waiting:
+            self.counters["elements_in"] -= len(elements)  # `fold` counts them
+            self.fold(elements)
+        gathering.table, gathering.waiting = None, []
 
     def run_bounded(self, bucket: Bucket) -> Produced:
         """Run a bucket, which contains all elements of some keys."""

@@ -28,6 +28,8 @@ FILES_SKIPPED: Final = "files_skipped"
 """The counter of files that disappeared before any of their rows was read."""
 ROWS_LOST: Final = "rows_lost"
 """The counter of rows that were listed but not read, since their files have disappeared or were replaced."""
+_MANY: Final = 131_072
+"""The number of records that are summarised at a time."""
 _NONE: Final = int(MIN_TIMESTAMP)
 _END: Final = int(MAX_TIMESTAMP)
 _PUNCTUATION: Final = "let the function of dm.Explicit return False for such a row"
@@ -244,6 +246,7 @@ class Observer:
         self._times: list[NDArray[np.int64]] = []
         self._marks: list[NDArray[np.int64]] = []
         self._names: list[Sequence[Any]] = []
+        self._summarised: list[Observations] = []
 
     def take(self, ticks: NDArray[np.int64], times: NDArray[np.int64], rows: Rows) -> None:
         """Observe some records, with the clock value and the event time of each."""
@@ -276,8 +279,27 @@ class Observer:
             self._marks.append(self._times[-1])
             self._names.append([None] * len(ticks))
 
+    def summarise(self) -> None:
+        """Replace the records by their summary if there are many; only where the clock of each record is known."""
+        if sum(map(len, self._ticks)) >= _MANY:
+            self._summarised.append(self._seen())
+            self._ticks, self._times, self._marks, self._names = [], [], [], []
+
     def seen(self, version: tuple[int | str, ...] | None = None) -> Observations:
         """Return the observations of an origin, which was read in a version of it."""
+        last = self._seen(version)
+        if not self._summarised:
+            return last
+        several = [*self._summarised, last]
+        return attrs.evolve(
+            last,
+            ticks=distinct(np.concatenate([seen.ticks for seen in several])),
+            parts=tuple(part for seen in several for part in seen.parts),
+            too_far=sum(seen.too_far for seen in several),
+        )
+
+    def _seen(self, version: tuple[int | str, ...] | None = None) -> Observations:
+        """Return the observations of the records that are not summarised yet."""
         if not self._ticks:
             return Observations(self._label, self._origin, np.empty(0, np.int64), version=version)
         ticks, times = np.concatenate(self._ticks), np.concatenate(self._times)

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import uuid
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from dataflow_model.metrics.collecting import collecting
 from dataflow_model.plan.checks.signals import check_signal
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.runners.engine.bounded.execution import Execution
     from dataflow_model.runners.reporting import Measured
-
-_ONE_TASK: Final = "0"
 
 
 class LocalResult(BoundedRun):
@@ -74,24 +72,23 @@ class LocalResult(BoundedRun):
 
     def _execute(self) -> RunnerState:
         execution = self._execution
-        with collecting(execution.tally), collecting_rarely():
-            received: defaultdict[str, list[Sequence[Record]]] = defaultdict(list)
-            kept: dict[str, Sequence[Record]] = {}
+        kept: defaultdict[str, list[Sequence[Record]]] = defaultdict(list)
+        with (
+            collecting(execution.tally),
+            collecting_rarely(),
+            Output(self._run_id, execution.staged.sinks) as output,
+        ):
             with contextlib.closing(execution.run()) as chunks:
                 for reached in chunks:
                     if self._stop.is_set():
                         return RunnerState.STOPPED
                     for label, records in reached.items():
-                        received[label].append(records)
-            with Output(self._run_id, execution.staged.sinks) as output:
-                for node in execution.staged.sinks:
-                    records = JoinedRecords(received.pop(node.label, ()))
-                    if node.sink.keeps_records:
-                        kept[node.label] = records
-                    else:
-                        output.write(node.label, _ONE_TASK, records)
-                output.publish()
-        self._collected = kept
+                        if output.takes(label):
+                            output.write(label, records)
+                        else:
+                            kept[label].append(records)
+            output.publish()
+        self._collected = {label: JoinedRecords(chunks) for label, chunks in kept.items()}
         for label, counts in output.counts.items():
             execution.counters[label].update(counts)
         return RunnerState.DONE

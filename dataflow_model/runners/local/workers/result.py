@@ -121,7 +121,7 @@ class WorkersResult(BoundedRun):
     def _execute(self) -> RunnerState:
         run_id, sinks = self._job.program.run_id, self._staged.sinks
         try:
-            with collecting(self._tally), Output(run_id, sinks) as output:
+            with collecting(self._tally), Output(run_id, sinks, by_others=True) as output:
                 try:
                     self._team.run()
                 finally:

@@ -1,0 +1,187 @@
+"""Law 2 inside of a tick: however a bounded run cuts its reading, panes, drops and counters are the same."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.runners.engine.columns import gathering
+from dataflow_model.testing import strategies
+from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
+from tests.support.laws.examples import share_of_examples
+from tests.support.laws.held_rows import WHOLE, HeldRows, held_rows, ran
+from tests.support.upgrade.pipelines import Quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dataflow_model.plan.logical.strategy import WindowingStrategy
+
+pytestmark = [AT_THE_END_OF_TIME, pytest.mark.filterwarnings("ignore::dataflow_model.PlanWarning")]
+
+SIZES = st.integers(1, 9)
+COMBINERS = st.sampled_from([dm.Sum, dm.Count, dm.Mean, dm.Min, dm.Max])
+
+
+def check(build: Callable[[dm.Pipeline], Any], size: int, **options: bool) -> None:
+    records, counters, watermarks = ran(build, size, **options)
+    expected, counters_of_whole, watermarks_of_whole = ran(build, WHOLE, **options)
+    assert repr(records) == repr(expected)  # which tells -0.0 from 0.0
+    assert counters == counters_of_whole
+    assert watermarks == watermarks_of_whole
+
+
+def keyed(p: dm.Pipeline, source: HeldRows, label: str = "rows") -> Any:
+    return p | label >> dm.Read(source) | f"{label} by key" >> dm.WithKeys("key", value="value")
+
+
+@given(held_rows(), st.sampled_from([dm.FixedWindows(10), dm.SlidingWindows(20, 10)]), COMBINERS, SIZES, SIZES)
+def test_sums_in_columns_are_equal_to_the_last_bit(
+    source: HeldRows, fn: dm.WindowFn, combiner: Any, size: int, gathered: int
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = keyed(p, source) | dm.Window.into(fn) | combiner.per_key() | dm.io.Collect()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gathering, "_FEW", gathered)
+        check(build, size)
+
+
+@given(held_rows(), windowing_strategies(), COMBINERS, SIZES, st.booleans())
+def test_groupings_one_behind_the_other(
+    source: HeldRows, windowing: WindowingStrategy, combiner: Any, size: int, takes_dropped: bool
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        first = keyed(p, source) | dm.Window.into(windowing) | "first" >> combiner.per_key()
+        _ = first | "all firsts" >> dm.io.Collect()
+        _ = first | "seconds" >> dm.Count.per_key() | "all seconds" >> dm.io.Collect()
+
+    check(build, size, takes_dropped=takes_dropped)
+
+
+@share_of_examples(0.5)
+@given(held_rows(floats=False), held_rows(floats=False), windowing_strategies(), SIZES)
+def test_several_sources_are_read_in_their_order(
+    left: HeldRows, right: HeldRows, windowing: WindowingStrategy, size: int
+) -> None:
+    def build(p: dm.Pipeline) -> None:
+        created = p | "middle" >> dm.Create([("a", 5), ("b", 6)])
+        both = (keyed(p, right, "right"), created, keyed(p, left, "left")) | dm.Flatten()
+        groups = both | dm.Window.into(windowing) | dm.GroupByKey()
+        _ = groups | "groups" >> dm.io.Collect()
+        _ = both | "shuffled" >> dm.Reshuffle() | "elements" >> dm.io.Collect()
+
+    check(build, size)
+
+
+@given(held_rows(floats=False), st.sampled_from(strategies.PERCENTILES), SIZES)
+def test_percentiles_of_the_watermark(source: HeldRows, percentile: float, size: int) -> None:
+    def build(p: dm.Pipeline) -> None:
+        trigger = dm.AfterWatermark(percentile=percentile)
+        windows = dm.Window.into(dm.FixedWindows(10)).trigger(trigger, may_lose_data=True)
+        counts = keyed(p, source) | windows | dm.Count.per_key()
+        _ = counts | dm.Map(lambda pair, watermark_percentile: (pair, watermark_percentile)) | dm.io.Collect()
+
+    check(build, size)
+
+
+@share_of_examples(0.5)
+@given(held_rows(floats=False), st.integers(1, 4), SIZES)
+def test_state_timers_ids_and_outputs_that_are_kept(source: HeldRows, modulus: int, size: int) -> None:
+    def build(p: dm.Pipeline) -> None:
+        pairs = keyed(p, source)
+        _ = pairs | "quiet" >> dm.ParDo(Quiet()) | "all quiet" >> dm.io.Collect()
+        once = pairs | "once" >> dm.Deduplicate(lambda pair: pair[1] % modulus, horizon="1 hour")
+        sessions = dm.Window.into(dm.Sessions(3)).trigger(dm.AfterWatermark(early=dm.AfterCount(1)))
+        counts = once | sessions.accumulating_and_retracting() | "counts" >> dm.Count.per_key()
+        swapped = counts | dm.Map(lambda pair: (pair[1], pair[0])).retractable("memoised")
+        _ = swapped | "by count" >> dm.Count.per_key() | "all by count" >> dm.io.Collect()
+
+    check(build, size)
+
+
+@share_of_examples(0.5)
+@given(held_rows(floats=False), SIZES)
+def test_side_inputs_whether_they_change_or_not(source: HeldRows, size: int) -> None:
+    def build(p: dm.Pipeline) -> None:
+        rows = keyed(p, source)
+        windows = dm.Window.into(dm.FixedWindows(10))
+        early = windows.trigger(dm.AfterWatermark(early=dm.AfterCount(1))).accumulating()
+        total = rows | "early" >> early | "values" >> dm.Values() | "total" >> dm.CombineGlobally(dm.Sum())
+        changing = rows | "windows" >> windows | "seen" >> dm.Map(_both, dm.AsIter(total))
+        _ = changing | "all" >> dm.io.Collect()
+        names = p | "names" >> dm.Create(["x", "y"])
+        _ = rows | "named" >> dm.Map(_both, dm.AsIter(names)) | "all named" >> dm.io.Collect()
+
+    check(build, size)
+
+
+@share_of_examples(0.5)
+@given(held_rows(floats=False), windowing_strategies(), SIZES)
+def test_functions_are_called_in_the_same_order(source: HeldRows, windowing: WindowingStrategy, size: int) -> None:
+    def build(p: dm.Pipeline) -> None:
+        first, second = _Numbering(itertools.count()), _Numbering(itertools.count())
+        numbered = keyed(p, source) | "first" >> dm.Map(first) | dm.Window.into(windowing)
+        _ = numbered | dm.GroupByKey() | "second" >> dm.Map(second) | dm.io.Collect()
+
+    check(build, size)
+
+
+def test_values_that_no_kernel_takes_are_added_to_those_before_them_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "_FEW", 2)
+    nan, huge = float("nan"), 2**62
+    floats: list[Any] = [(0, "a", value) for value in (3.5, 2.5, nan, 7.0, 1.5, nan, 0.5, -0.0)]
+    whole: list[Any] = [(0, "a", value) for value in (huge, huge, huge, -huge, -huge, 1, 2, 3)]
+    for rows, kind, combiner in (
+        (floats, pa.float64(), dm.Min),
+        (floats, pa.float64(), dm.Max),
+        (whole, pa.int64(), dm.Sum),
+    ):
+        source = HeldRows(rows={"only": rows}, kind=kind)
+        for size in range(1, 9):
+            check(lambda p: _sum_of(p, source, combiner), size)  # noqa: B023 - called at once
+
+
+def test_a_part_ends_at_its_size_inside_of_a_batch_too() -> None:
+    seen: list[int] = []
+    source = HeldRows(rows={"only": [(0, "a", number) for number in range(7)]}, kind=pa.int64())
+
+    def build(p: dm.Pipeline) -> None:
+        _ = p | dm.Read(source) | dm.Map(_counting(seen), vectorized=True) | dm.io.Collect()
+
+    _, counters, _ = ran(build, 2)
+    assert seen == [2, 1, 2, 1, 1]  # the source reads three rows at a time
+    assert counters["Read"]["elements_out"] == 7
+
+
+def _sum_of(p: dm.Pipeline, source: HeldRows, combiner: Any) -> None:
+    _ = keyed(p, source) | dm.Window.into(dm.FixedWindows(10)) | combiner.per_key() | dm.io.Collect()
+
+
+def _both(value: Any, others: Any) -> tuple[Any, tuple[Any, ...]]:
+    return value, tuple(sorted(others))
+
+
+def _counting(seen: list[int]) -> Callable[[Any], Any]:
+    def count(batch: pa.RecordBatch) -> pa.RecordBatch:
+        seen.append(batch.num_rows)
+        return batch
+
+    return count
+
+
+@attrs.define
+class _Numbering:
+    """Replaces values by the number of the call, as an impure function may."""
+
+    numbers: Iterator[int]
+
+    def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, int]:
+        return pair[0], next(self.numbers)

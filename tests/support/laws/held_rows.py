@@ -1,0 +1,102 @@
+"""Bounded rows in memory that arrive at one tick, and runs of them in parts of any size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import pyarrow as pa
+from hypothesis import strategies as st
+
+import dataflow_model as dm
+from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
+from dataflow_model.plan.watermarks.estimators import AdaptiveLateness
+from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
+from dataflow_model.runners.engine.bounded.execution import Execution
+from tests.support.laws.dropping import taking_dropped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from dataflow_model.plan.columns.records import Record
+    from dataflow_model.plan.watermarks.estimators import Arrival
+
+__all__ = ["WHOLE", "HeldRows", "held_rows", "ran"]
+
+WHOLE = 1_000_000
+"""A size of parts that none of these inputs has."""
+_COUNTED = frozenset({"bundle_size", "bloom_hits", "bloom_false"})
+"""What counts how the input is cut."""
+_BEHIND = dm.BoundedOutOfOrderness("2 seconds")
+Row = tuple[int, str | None, Any]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class HeldRows(ColumnSource):
+    """Rows of some origins, read in batches of three.
+
+    Attributes:
+        rows: event time, key and value of each row, by origin.
+        kind: the type of the values.
+    """
+
+    is_typed: ClassVar[bool] = True
+    rows: Mapping[str, list[Row]]
+    kind: pa.DataType
+    event_time: str | Arrival | None = "at"
+    watermark: Any = _BEHIND
+    watermark_origins: WatermarkOrigins = EVERYTHING
+
+    def origins(self) -> list[Origin]:
+        return [Origin(name, len(rows)) for name, rows in sorted(self.rows.items())]
+
+    def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+        rows = self.rows[origin][start:stop]
+        for first in range(0, len(rows), 3):
+            columns = zip(*rows[first : first + 3], strict=True)
+            arrays = [pa.array(list(column), field.type) for column, field in zip(columns, self.schema(), strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema())
+
+    def schema(self) -> pa.Schema:
+        return pa.schema({"at": pa.timestamp("us"), "key": pa.string(), "value": self.kind})
+
+
+@st.composite
+def held_rows(draw: st.DrawFn, *, floats: bool | None = None) -> HeldRows:
+    """Draw rows of one to three origins, in any order, with whole numbers or floats."""
+    is_float = draw(st.booleans()) if floats is None else floats
+    values: st.SearchStrategy[Any] = st.integers(-9, 9)
+    if is_float:
+        values = st.floats(-1e9, 1e9, width=32) | st.sampled_from([0.1, 1e16, -1e16, -0.0])
+    keys = st.sampled_from(["a", "b", "aa", None])
+    row = st.tuples(st.integers(0, 30).map(lambda second: second * 1_000_000), keys, values)
+    origins = draw(st.dictionaries(st.sampled_from(["2", "10", "b"]), st.lists(row, max_size=12), min_size=1))
+    estimators = [_BEHIND, dm.Monotonic(), AdaptiveLateness(0.1)]
+    by = draw(st.sampled_from([EVERYTHING, WatermarkOrigins("file"), WatermarkOrigins("key")]))
+    kind = pa.float64() if is_float else pa.int64()
+    return HeldRows(rows=origins, kind=kind, watermark=draw(st.sampled_from(estimators)), watermark_origins=by)
+
+
+def ran(
+    build: Callable[[dm.Pipeline], Any], rows: int, *, takes_dropped: bool = False
+) -> tuple[dict[str, list[Record]], Any, Any]:
+    """Run a pipeline in parts of so many rows; return the records of each sink, the counters and the watermarks.
+
+    Args:
+        build: adds the transforms to the pipeline.
+        rows: the size of a part.
+        takes_dropped: whether the records that each grouping drops are collected too.
+    """
+    pipeline = dm.Pipeline()
+    build(pipeline)
+    plan = taking_dropped(pipeline.plan()) if takes_dropped else pipeline.plan()
+    execution = Execution.of(plan, 60_000_000, rows=rows)
+    records: dict[str, list[Record]] = {}
+    for reached in execution.run():
+        for sink, chunk in reached.items():
+            records.setdefault(sink, []).extend(chunk)
+    counted = {
+        label: {name: count for name, count in counters.items() if name not in _COUNTED}
+        for label, counters in execution.metrics().items()
+    }
+    return {sink: of_sink for sink, of_sink in sorted(records.items()) if of_sink}, counted, execution.watermarks
