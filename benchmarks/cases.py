@@ -21,6 +21,11 @@ def _local(
     )
 
 
+def _local_memory(name: str, what: str, ours: str, theirs: str) -> Benchmark:
+    """Return a comparison of peak memory in process, of many rows with fewer rows in the same cells."""
+    return _local(name, f"peak memory, {what}", ours, theirs, 1.3, scale=1, memory=True)
+
+
 BENCHMARKS: Final = {
     benchmark.name: benchmark
     for benchmark in (
@@ -266,6 +271,15 @@ BENCHMARKS: Final = {
             20,
             arrivals=True,
             least_share=0.15,
+        ),
+        _local_memory(
+            "local_memory", "all rows ten times in the same cells; once", "greatest_of_ten_times", "greatest"
+        ),
+        _local_memory(
+            "local_memory_csv",
+            "a gigabyte of CSV; a seventh of it",
+            "greatest_of_csv_seven_times",
+            "greatest_of_csv",
         ),
         # A tenth of the rows: the alternative is that slow.
         _local(

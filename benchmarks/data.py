@@ -16,6 +16,8 @@ in ISO 8601 there. The files are made beside those of Parquet when they are aske
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shutil
 import tempfile
@@ -91,6 +93,17 @@ class Events:
     def json(self) -> str:
         """A file of JSON lines with the events."""
         return self._text("events.json", _write_json)
+
+    def repeated(self, times: int, *, csv: bool = False) -> str:
+        """Return a folder that holds the events several times, as links to their files."""
+        kept = [Path(self.csv)] if csv else sorted(Path(self.events).iterdir())
+        folder = self.folder / f"{times}-times-{'csv' if csv else 'parquet'}"
+        folder.mkdir(exist_ok=True)
+        for number, file in itertools.product(range(times), kept):
+            link = folder / f"{number:03}-{file.name}"
+            with contextlib.suppress(FileExistsError):
+                link.hardlink_to(file)
+        return str(folder)
 
     def _text(self, name: str, write: Callable[[pa.Table, str], None]) -> str:
         path = self.folder / name

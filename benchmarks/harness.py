@@ -257,7 +257,6 @@ def _run_alone(benchmark: Benchmark, side: str, events: Events, out: Path) -> tu
 
 
 def _child(benchmark: Benchmark, side: str, events: Events, out: Path, sender: Connection) -> None:
-    spark = open_session(benchmark.cores)
-    taken = _timed(lambda: benchmark.side(side)(spark, events, out))
-    spark.stop()
+    with _session(benchmark) as spark:
+        taken = _timed(lambda: benchmark.side(side)(spark, events, out))
     sender.send(taken)

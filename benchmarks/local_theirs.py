@@ -2,8 +2,8 @@
 
 Each takes the events and the folder to write Parquet to. A loop reads the same file, calls the same functions and
 writes the final answer of each key and window, once. A function on columns is compared with our own pipeline one
-element at a time, two workers with our own pipeline in one process, and a hot key with our own pipeline where all keys
-are alike.
+element at a time, two workers with our own pipeline in one process, the memory of many rows with that of fewer rows in
+the same cells, and a hot key with our own pipeline where all keys are alike.
 """
 
 # Neither Polars nor Beam need be installed.
@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from benchmarks.local_functions import Statistics, Summary, as_pair, buckets, doubled
-from benchmarks.local_ours import like_keys, one_by_one, python
+from benchmarks.local_ours import greatest, greatest_of_csv, like_keys, one_by_one, python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +34,8 @@ __all__ = [
     "combines",
     "comprehension",
     "counts",
+    "greatest",
+    "greatest_of_csv",
     "like_keys",
     "lists",
     "one_by_one",
