@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.arguments import with_label_hints
 from dataflow_model.io.sinks.bundles import ArrowTableSink, CollectSink, ForeachBundleSink
-from dataflow_model.io.sinks.file_sinks import CsvSink, FileSink, JsonSink, ParquetSink, TextSink
+from dataflow_model.io.sinks.file_sinks import CsvSink, JsonSink, ParquetSink, TextSink
 from dataflow_model.io.sinks.sink_columns import PANE_FIELDS, RETRACTION_FIELD
 from dataflow_model.io.tables.table_sinks import TableSink
 from dataflow_model.plan.columns.type_schemas import schema_from_type
@@ -21,15 +21,15 @@ from dataflow_model.transforms.pipelines import typehints
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from dataflow_model.io.kafka_sink import KafkaSink
     from dataflow_model.io.listing.paths import PathLike
+    from dataflow_model.io.sinks.column_sinks import ColumnSink
     from dataflow_model.transforms.pipelines.pcollection import PCollection
 
 
 class WriteColumns(Write):
     """Write rows whose columns are given, or known from the collection's element type."""
 
-    sink: FileSink | ArrowTableSink | KafkaSink | TableSink
+    sink: ColumnSink | ArrowTableSink
 
     @property
     def marks_retractions(self) -> bool:
@@ -57,7 +57,8 @@ class WriteColumns(Write):
                     f"with that name, because {retractions!r} emits retractions",
                     hint="rename the field",
                 )
-        Write(attrs.evolve(sink, **known)).expand(pcoll)
+        changed: Any = sink  # an attrs class, whatever writes
+        Write(attrs.evolve(changed, **known)).expand(pcoll)
 
     def _taken(self, schema: pa.Schema, added: Sequence[pa.Field]) -> list[str]:
         """Return the added columns that the rows already have; a given schema may contain them with equal types."""

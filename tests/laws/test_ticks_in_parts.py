@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
-from dataflow_model.runners.engine.columns import gathering
+from dataflow_model.runners.engine.lifted import gathering
 from dataflow_model.testing import strategies
 from tests.support.laws.drawing import AT_THE_END_OF_TIME, windowing_strategies
 from tests.support.laws.examples import share_of_examples

@@ -18,7 +18,6 @@ import pyarrow as pa
 from dataflow_model.metrics.collecting import count_received, count_received_bundles, enter
 from dataflow_model.plan.logical.dropped import DropReason
 from dataflow_model.plan.logical.nodes import MAIN
-from dataflow_model.runners.engine.columns.gathering import Gathering
 from dataflow_model.runners.engine.functions.lifetimes import Lifetime
 from dataflow_model.runners.engine.functions.user_code import at_window, user_error
 from dataflow_model.runners.engine.lanes.bundle import Bundle
@@ -30,6 +29,7 @@ from dataflow_model.runners.engine.lanes.pane_tables import PaneTable
 from dataflow_model.runners.engine.lanes.watermarks import MAX_WATERMARKS, Watermarks
 from dataflow_model.runners.engine.lifted.accumulators import column, finish
 from dataflow_model.runners.engine.lifted.chunks import partials_by_instant
+from dataflow_model.runners.engine.lifted.gathering import Gathering
 from dataflow_model.runners.engine.lifted.partials import concat, merge_partials
 from dataflow_model.runners.engine.lifted.sessions import merge_sessions
 from dataflow_model.runners.engine.protocol.by_key import NEVER
