@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.laws.examples import share_of_cases
 from tests.support.spec.comparing import differs
 from tests.support.spec.drawing import case as one_grouping
 from tests.support.spec.drawing import chain, random_case
 
-CASES, PARTS = 600, 20
+CASES, PARTS = share_of_cases(600), 20
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -17,6 +17,7 @@ from dataflow_model.testing import TestStream, strategies
 from dataflow_model.testing.proving.micro_batches import MicroBatchRunner
 from tests.support.laws.chain_answers import batch_answers, what_stands
 from tests.support.laws.chains import Case, adding_up, outcome_of, refining
+from tests.support.laws.examples import share_of_cases
 from tests.support.laws.hot_keys import COMBINERS, DIRECT, FANNED, Combining, both_ways, parts_of_a, windowings
 from tests.support.pipelines import difference, run, seen
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.strategy import WindowingStrategy
     from tests.support.spec.drawing import Pick
 
-CASES = int(os.environ.get("CHAIN_CASES", "90"))
+CASES = share_of_cases(int(os.environ.get("CHAIN_CASES", "90")))
 INTERVALS = (1, 2, 5, 100)
 SECOND = 10**6
 

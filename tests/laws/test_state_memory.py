@@ -21,7 +21,7 @@ from dataflow_model.testing import TestStream
 from dataflow_model.testing.proving.micro_batches import MicroBatches, Schedule
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.laws.chains import Case, as_stream, of_seed, outcome_of
-from tests.support.laws.examples import share_of_examples
+from tests.support.laws.examples import share_of_cases, share_of_examples
 from tests.support.pipelines import seen
 from tests.support.reference.states import key_state
 from tests.support.state import actor
@@ -88,7 +88,7 @@ def assert_bound_changes_nothing(drawn: Case, bound: int) -> None:
 
 @pytest.mark.parametrize("part", range(3))
 def test_chains_on_several_shards_give_the_same_with_any_bound_and_restarts(part: int) -> None:
-    for seed in range(part, 15, 3):
+    for seed in range(part, share_of_cases(15), 3):
         assert_bound_changes_nothing(of_seed(seed), BOUNDS[part])
 
 

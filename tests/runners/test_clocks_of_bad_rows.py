@@ -61,7 +61,7 @@ def _panes(records: Any) -> list[tuple[Any, ...]]:
     return [(r.value, r.window, r.pane.timing, r.pane.index, r.event_time, r.processing_time) for r in records]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))])
 def test_dead_letters_of_a_stream_are_those_of_the_bounded_run(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -43,7 +43,7 @@ _rows = st.tuples(
 @pytest.mark.parametrize("combiner", _COMBINERS)
 @pytest.mark.parametrize("windows", _WINDOWS)
 @pytest.mark.parametrize("replay", [False, True])
-@share_of_examples(0.3)  # for each of twenty combinations
+@share_of_examples(0.2)  # for each of twenty combinations
 @given(rows=st.lists(_rows, min_size=1, max_size=30), files=st.integers(1, 2))
 def test_lifted_groupings_give_the_same_records_and_counters(
     tmp_path_factory: pytest.TempPathFactory,

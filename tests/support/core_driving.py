@@ -24,6 +24,7 @@ from dataflow_model.runners.engine.lanes.watermarks import Watermarks
 from dataflow_model.testing import strategies
 from dataflow_model.transforms.grouping.group_by import _ByPlace
 from dataflow_model.values import NO_FIRING, Window
+from tests.support.laws.examples import share_of_cases
 from tests.support.reference.grouping import GroupingEngine
 from tests.support.spec.drawing import BOTH, MORE_LEAVES, RESTLESS, STEPS, WINDOW_FNS, windowing_strategy
 from tests.support.spec.drawing import script as drawn_script
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from tests.support.spec.drawing import Pick
 
 PERCENTILES = tuple(sorted(float(percentile) for percentile in strategies.PERCENTILES))
-FAST = int(os.environ.get("CORE_CASES", "200"))
-"""How many scripts `make test` draws on a grid."""
+FAST = share_of_cases(int(os.environ.get("CORE_CASES", "200")))
+"""How many scripts the profile in use draws on a grid."""
 MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
 PARTS = 10
 """In so many parts does `make test-all` draw `MANY` scripts."""

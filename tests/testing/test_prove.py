@@ -20,6 +20,7 @@ from dataflow_model.testing.proving.drawing import Broken
 from dataflow_model.testing.proving.laws import check_pane_sequence
 from dataflow_model.testing.proving.proof import _check_in_process
 from dataflow_model.testing.proving.proof_runs import Subject
+from tests.support.laws.examples import share_of_cases
 from tests.support.spec.windows_of_users import ValidUntilNext
 
 if TYPE_CHECKING:
@@ -80,7 +81,11 @@ def test_data_may_be_a_strategy_of_elements_or_of_lists_of_them() -> None:
 
 
 def test_combining_in_parts_keeps_the_laws_although_the_parts_depend_on_the_bundles() -> None:
-    prove(lambda elements: elements | windowed() | dm.Sum.per_key().with_hot_key_fanout(4), DATA, examples=40)
+    prove(
+        lambda elements: elements | windowed() | dm.Sum.per_key().with_hot_key_fanout(4),
+        DATA,
+        examples=share_of_cases(40),
+    )
 
 
 class SumOfWindow(dm.DoFn):
@@ -369,9 +374,10 @@ def test_a_function_that_returns_no_collection_is_refused() -> None:
 
 
 def test_windows_that_merge_makes_shorter_are_proved_too() -> None:
+    elements = [(("k", "first"), 0), (("k", "second"), 5)]
     shortened = windowed(ValidUntilNext()).allowed_lateness("1 hour").accumulating_and_retracting()
     each = shortened.trigger(dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1)))
-    prove(lambda elements: elements | each | dm.GroupByKey(), [(("k", "first"), 0), (("k", "second"), 5)])
+    prove(lambda pairs: pairs | each | dm.GroupByKey(), elements, examples=share_of_cases(100))
 
 
 # Windows that are reopened
@@ -388,10 +394,20 @@ def reopening(windows: dm.WindowFn, mode: str, combine: Any = None, trigger: dm.
     return build
 
 
-@pytest.mark.parametrize("mode", ["discarding", "accumulating", "accumulating_and_retracting"])
-@pytest.mark.parametrize("windows", [dm.SlidingWindows(10, 5), dm.Sessions(4)], ids=repr)
+@pytest.mark.parametrize(
+    ("windows", "mode"),
+    [
+        pytest.param(windows, mode, marks=[] if mode in quick else pytest.mark.slow)
+        for windows, quick in [
+            (dm.SlidingWindows(10, 5), {"accumulating_and_retracting"}),
+            (dm.Sessions(4), {"discarding"}),
+        ]
+        for mode in MODES
+    ],
+    ids=repr,
+)
 def test_the_laws_hold_for_each_life_of_a_window_that_is_reopened(windows: dm.WindowFn, mode: str) -> None:
-    prove(reopening(windows, mode, trigger=EAGER), REOPENING, examples=25)
+    prove(reopening(windows, mode, trigger=EAGER), REOPENING, examples=share_of_cases(40))
 
 
 def test_the_laws_hold_for_a_grouping_of_reopened_windows() -> None:
@@ -399,9 +415,10 @@ def test_the_laws_hold_for_a_grouping_of_reopened_windows() -> None:
         again = reopening(dm.SlidingWindows(10, 5), "accumulating_and_retracting")(elements)
         return again | "all" >> dm.Sum.per_key()
 
-    prove(build, REOPENING, examples=25)
+    prove(build, REOPENING, examples=share_of_cases(40))
 
 
+@pytest.mark.slow
 def test_a_combiner_that_is_wrong_only_where_a_window_is_reopened_is_found() -> None:
     class Forgets(dm.Sum):
         """Does not add what it merges."""
