@@ -1,8 +1,8 @@
 """What the flights cost on executors of one core each: `python -m benchmarks.cost_on_cluster`.
 
-It prints the table that `docs/clusters.md` quotes: processor time, bytes shuffled and tasks of a batch job and of a
-stream with 1, 2 and 4 executors, which are processes of their own (Spark's `local-cluster`), and the Python calls per
-row of the same pipeline in process. Processor time says how much work a run is, on any machine. Elapsed time says
+It prints the table that `docs/clusters/index.md` quotes: processor time, bytes shuffled and tasks of a batch job and
+of a stream with 1, 2 and 4 executors, which are processes of their own (Spark's `local-cluster`), and the Python calls
+per row of the same pipeline in process. Processor time says how much work a run is, on any machine. Elapsed time says
 little where executors share cores.
 """
 
