@@ -16,8 +16,8 @@ from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.rewrites.early_end import percentile_that_ends
 from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.plan.rewrites.own_objects import with_own_objects
-from dataflow_model.runners.engine.bounded.inputs import HowFar, Size, chunks_of
-from dataflow_model.runners.engine.bounded.tick import has_one_tick, tick_in_parts
+from dataflow_model.runners.engine.bounded.inputs import HowFar, Size, inputs_of, script_chunks
+from dataflow_model.runners.engine.bounded.rows import row_chunks
 from dataflow_model.runners.engine.collections.ahead import run_ahead
 from dataflow_model.runners.engine.collections.kept import Course, Kept
 from dataflow_model.runners.engine.collections.sink_records import JoinedRecords, records_of
@@ -110,11 +110,13 @@ class Execution:
             for chunk in self._chunks():
                 panes = self._run(chunk)
                 arrivals, at = chunk.arrivals, chunk.timeline.at
-                yield {
+                reached = {
                     label: records_at_sink(label, arrivals.get(label), panes.get(label, []), at, self.counters)
                     for label in (sink.label for sink in self.staged.sinks)
                     if label in arrivals or label in panes
                 }
+                arrivals.clear()  # so that they do not stay while more is read
+                yield reached
 
     def keep(self) -> dict[str, Kept]:
         """Return all that reaches each sink."""
@@ -133,8 +135,11 @@ class Execution:
         return {label: Kept.of(bundles, joined.get(label)) for label, bundles in parts.items()}
 
     def _chunks(self) -> Iterator[InputChunk]:
-        chunks = tick_in_parts if has_one_tick(self.staged) else chunks_of
-        return chunks(self.staged, self._through, self._signals, self._size, self.clock, self._awaited, self._how_far)
+        if inputs_of(self.staged).scripts:
+            return script_chunks(self.staged, self._through, self._signals, self._size, self._awaited)
+        return row_chunks(
+            self.staged, self._through, self._signals, self._size, self.clock, self._awaited, self._how_far
+        )
 
     def signal(self, name: str) -> None:
         """Send a signal, which takes effect at the start of the next chunk; may be called from any thread."""

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 import numpy as np
 
-from dataflow_model.micros import wall_clock
 from dataflow_model.plan.endpoints.scripts import SignalStep, WatermarkStep
 from dataflow_model.plan.logical.nodes import MAIN
-from dataflow_model.runners.engine.bounded.files import RowReader, list_sources, timeline_of
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
 from dataflow_model.runners.engine.lanes.lanes import array_of
 from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
@@ -112,48 +110,6 @@ class HowFar:
         return (min(read / self.rows, 1.0) if self.rows else 1.0) / 2 + self.part / 2
 
 
-def chunks_of(
-    staged: StagedPlan,
-    through: Through,
-    signals: deque[str],
-    size: Size,
-    clock: int | None,
-    awaited: Awaited,
-    how_far: HowFar,
-) -> Iterator[InputChunk]:
-    """Yield the instants of bounded sources, chunk by chunk.
-
-    Args:
-        staged: the plan; the elements of its static sources arrive at the first instant.
-        through: runs the transforms that are fused with a source, given its label, an output's tag and a bundle.
-        signals: the signals that have arrived; they take effect at the start of the next chunk.
-        size: the size of a chunk.
-        clock: the fixed value of the wall clock, for sources without a replay clock.
-        awaited: the percentiles that the plan's triggers wait for.
-        how_far: takes how far the chunks have come, when the next one is asked for.
-    """
-    inputs = inputs_of(staged)
-    if inputs.scripts:
-        instants = _instants(staged, inputs, through, awaited)
-        yield from _script_chunks([read.label for read in staged.sources], instants, signals, size)
-        return
-    tick = wall_clock() if clock is None else clock
-    reader = RowReader(staged, tick, through, awaited)
-    listed = list_sources(inputs.rows, awaited)
-    by_label = {read.label: read for read in inputs.rows}
-    how_far.rows = sum(origin.row_count for rows in listed for origin in rows.origins[: rows.read])
-    observations = [
-        reader.read(by_label[rows.label], origin.name, listed=origin.row_count)
-        for rows in listed
-        for origin in rows.origins[: rows.read]
-    ]
-    timeline = timeline_of([*inputs.rows, *inputs.static], listed, observations, tick, awaited)
-    for read in inputs.static:
-        reader.take(read, timeline.at[0][0])
-    arrivals = {cut: placed.in_order() for cut, placed in reader.arrivals(timeline).items()}
-    yield from cut_up(InputChunk(timeline, arrivals), size, signals, how_far)
-
-
 @attrs.frozen
 class Inputs:
     """The sources of a plan by how they are read.
@@ -219,11 +175,27 @@ def taken_signals(signals: deque[str]) -> tuple[str, ...]:
 # TestStream -----------------------------------------------------------------------------------------------------------
 
 
-def whole_script(staged: StagedPlan, inputs: Inputs, through: Through, awaited: Awaited) -> InputChunk:
-    """Return all instants of the scripts of a plan as one chunk; the arguments are those of `chunks_of`."""
-    instants = list(_instants(staged, inputs, through, awaited))
-    [whole] = _script_chunks([read.label for read in staged.sources], instants, deque(), Size(sys.maxsize, sys.maxsize))
-    return whole
+def script_chunks(
+    staged: StagedPlan, through: Through, signals: deque[str], size: Size, awaited: Awaited
+) -> Iterator[InputChunk]:
+    """Yield the instants of scripts, chunk by chunk; a chunk also ends when a signal has arrived.
+
+    Args:
+        staged: the plan; the elements of its static sources arrive at the first instant.
+        through: runs the transforms that are fused with a source, given its label, an output's tag and a bundle.
+        signals: the signals that have arrived; they take effect at the start of the next chunk.
+        size: the size of a chunk.
+        awaited: the percentiles that the plan's triggers wait for.
+    """
+    instants = _instants(staged, inputs_of(staged), through, awaited)
+    return _script_chunks([read.label for read in staged.sources], instants, signals, size)
+
+
+def whole_script(staged: StagedPlan, through: Through, awaited: Awaited) -> InputChunk:
+    """Return all instants of the scripts of a plan as one chunk; the arguments are those of `script_chunks`."""
+    whole = Size(sys.maxsize, sys.maxsize)
+    [chunk] = script_chunks(staged, through, deque(), whole, awaited)
+    return chunk
 
 
 def _instants(staged: StagedPlan, inputs: Inputs, through: Through, awaited: Awaited) -> Iterator[Instant]:
@@ -288,7 +260,7 @@ def _static_instants(static: Sequence[Read], through: Through) -> Iterator[Insta
 def _script_chunks(
     labels: Sequence[str], instants: Iterable[Instant], signals: deque[str], size: Size
 ) -> Iterator[InputChunk]:
-    """Yield instants in chunks; a chunk also ends when a signal has arrived."""
+    """Yield instants in chunks; see `script_chunks`."""
     watermarks = dict.fromkeys(labels, MIN_WATERMARKS)
     gathered: list[Instant] = []
     reached: list[dict[str, Watermarks]] = []

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.lanes.bundle import Bundle
     from dataflow_model.windowing import WindowFn
 
-_FEW: Final = 1 << 20
-"""The number of elements below which they wait to be combined: with many cells, combining them is not free."""
-_PER_CELL: Final = 2
-"""With more cells, the number of elements for each cell that wait; each is then combined in constant time."""
+_FEW: Final = 1 << 19
+"""The number of elements below which they wait to be combined: with many cells, combining them is not free.
+
+With more cells than this, as many elements wait as there are cells, so that each is combined in constant time.
+"""
 
 
 class Gathering:
@@ -57,7 +58,7 @@ class Gathering:
         if len(elements):
             self.waiting.append(elements)
         cells = 0 if self.table is None else self.table.num_rows
-        is_due = is_last or sum(map(len, self.waiting)) >= max(_FEW, _PER_CELL * cells)
+        is_due = is_last or sum(map(len, self.waiting)) >= max(_FEW, cells)
         if not is_due or not self.waiting:
             return True
         self.waiting = [all_joined(self.waiting)]

@@ -54,8 +54,10 @@ class TaskOutput:
 
     def close(self) -> bytes:
         """Write the rest, and return the message for the commit."""
+        is_first = self._writer is None
         writer = self._opened()
-        self._write_held()
+        if self._held or is_first:
+            self._write_held()
         try:
             with self._reported():
                 message = writer.close()

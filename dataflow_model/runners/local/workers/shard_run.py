@@ -122,7 +122,7 @@ class ShardRun:
 
     def _read_script(self) -> InputChunk:
         """Read all scripts, which one worker does: each of their events is an instant of its own."""
-        return whole_script(self._staged, inputs_of(self._staged), self._through, self._program.awaited)
+        return whole_script(self._staged, self._through, self._program.awaited)
 
     def _read_rows(self, reader: RowReader) -> Timeline:
         """Read this worker's part of the rows, and return the timeline that the rows of all workers make."""
