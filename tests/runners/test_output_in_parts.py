@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
+from dataflow_model.errors import UserCodeError
 from dataflow_model.plan.columns.record_columns import values_of_records
 from dataflow_model.plan.endpoints.sinks import Sink, SinkWriter
 from dataflow_model.runners.engine.bounded.execution import Execution
@@ -116,10 +117,10 @@ def test_what_a_run_has_written_before_it_fails_is_removed(tmp_path: Path) -> No
             raise ValueError("no more")
         return value_of(row)
 
-    with pytest.raises(dm.errors.UserCodeError, match="no more"):
+    with pytest.raises(UserCodeError, match="no more"):
         finished(dm.Write(NotingSink()), failing)
     assert NOTES == ["write [0, 1, 2, 3, 4, 5]", "abort the writer", "abort"]
-    with pytest.raises(dm.errors.UserCodeError, match="no more"):
+    with pytest.raises(UserCodeError, match="no more"):
         finished(dm.io.WriteParquet(tmp_path / "out", schema=SCHEMA), failing)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -129,7 +130,7 @@ def test_a_run_that_fails_before_it_has_output_leaves_sinks_alone() -> None:
     def failing(row: Any) -> int:
         raise ValueError(row.key)
 
-    with pytest.raises(dm.errors.UserCodeError):
+    with pytest.raises(UserCodeError):
         finished(dm.Write(NotingSink()), failing)
     assert NOTES == []
 
