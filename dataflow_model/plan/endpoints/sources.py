@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import attrs
+import numpy as np
 
 from dataflow_model.errors import SourceError, shown
 from dataflow_model.plan.columns.replay_clock import first_clock_from, last_clock_before
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from dataflow_model.plan.columns.inferred_columns import ColumnRecord
     from dataflow_model.plan.endpoints.scripts import ScriptSource
@@ -43,16 +45,18 @@ class Origin(NamedTuple):
     Attributes:
         name: a name that is stable across runs; it orders origins at equal ticks, in natural order.
         rows: the number of rows, or `None` if it is not known: a bounded source is then read once more, to count them;
-            an unbounded one has to know it.
+            an unbounded one has to know it. If positions have gaps, the number of positions from `first` on.
         version: numbers and text that differ when the origin has changed; `None` if it cannot change.
         replaced: in the result of `ColumnSource.poll`, whether a different origin has replaced the known one of this
             name.
+        first: the position of its first row, of a source with a `position_column`.
     """
 
     name: str
     rows: int | None
     version: tuple[int | str, ...] | None = None
     replaced: bool = False
+    first: int = 0
 
     @property
     def row_count(self) -> int:
@@ -316,6 +320,29 @@ def check_rows_read(label: str, origin: str, start: int, stop: int, end: int) ->
         )
 
 
+def check_positions(label: str, origin: str, start: int, stop: int, positions: NDArray[np.int64]) -> None:
+    """Raise `SourceError` unless positions ascend from `start` on and are less than `stop`.
+
+    Example:
+        >>> check_positions("rows", "a", 4, 9, np.array([4, 7, 7]))
+        Traceback (most recent call last):
+        ...
+        dataflow_model.errors.SourceError: 'rows' was asked for positions 4 to 8 of a, each once, but read
+            position 7 after 7
+        Hint: let `read` of the source yield each row once, in the order of the positions
+    """
+    earlier = np.concatenate([[start - 1], positions[:-1]])
+    wrong = np.flatnonzero((positions <= earlier) | (positions >= stop))
+    if len(wrong):
+        place = wrong[0]
+        after = "first" if place == 0 else f"after {earlier[place]}"
+        raise SourceError(
+            f"{label!r} was asked for positions {start} to {stop - 1} of {origin}, each once, but read position "
+            f"{positions[place]} {after}",
+            hint="let `read` of the source yield each row once, in the order of the positions",
+        )
+
+
 def way_out_for(source: Source, advice: str = "") -> str:
     """Return what the hint of an error suggests for the bad rows of a source, behind particular advice."""
     if not source.is_bounded:
@@ -354,6 +381,15 @@ class ColumnSource(RowSource):
     def as_columns(self) -> ColumnSource:
         """The source itself."""
         return self
+
+    @property
+    def position_column(self) -> str | None:
+        """The column of int64 with the position of each row in its origin, if positions have gaps; else `None`.
+
+        Positions ascend, such as the offsets of a log, and `read` is asked for a range of them. Without such a column,
+        rows are numbered from 0.
+        """
+        return None
 
     def row_count(self) -> int | None:
         """Return the number of rows of its origins, or `None` if one of them does not know its own."""
@@ -458,6 +494,18 @@ class ColumnSource(RowSource):
             origin: the name of the origin.
             rows: the number of rows of it that earlier micro-batches have read.
         """
+
+    def positions_in(self, batch: pa.RecordBatch, row: int) -> NDArray[np.int64]:
+        """Return the positions of the rows of a batch in their origin.
+
+        Args:
+            batch: the batch.
+            row: the position of its first row, if rows are numbered without gaps.
+        """
+        if self.position_column is None:
+            return np.arange(row, row + batch.num_rows, dtype=np.int64)
+        positions: NDArray[np.int64] = batch.column(self.position_column).to_numpy()
+        return positions
 
     @abc.abstractmethod
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:

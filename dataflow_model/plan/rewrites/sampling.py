@@ -134,14 +134,19 @@ class _FirstRows(ColumnSource):
     id_columns: tuple[str, ...]
     event_time_unit: TimeUnit | None
 
+    @property
+    def position_column(self) -> str | None:
+        """The column of positions that the source has."""
+        return self.source.position_column
+
     def origins(self) -> list[Origin]:
         """Return the origins that contain the first rows."""
         return list(self.listed)
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read rows of an origin, up to the last row of the sample."""
-        (rows,) = (listed.rows for listed in self.listed if listed.name == origin)
-        limits = [limit for limit in (stop, rows) if limit is not None]
+        (listed,) = (listed for listed in self.listed if listed.name == origin)
+        limits = [limit for limit in (stop, listed.rows and listed.first + listed.rows) if limit is not None]
         return self.source.read(origin, start, min(limits, default=None))
 
     def schema(self) -> pa.Schema:

@@ -63,7 +63,7 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
         rows = origin.row_count
         cuts = -(-rows // fair)
         bounds = [rows * part // cuts for part in range(cuts + 1)] if cuts else []
-        parts += [Slice(label, origin.name, first, last) for first, last in itertools.pairwise(bounds)]
+        parts += [Slice(label, origin.name, first, last, origin.first) for first, last in itertools.pairwise(bounds)]
     works: list[tuple[list[Slice], str | None]] = [
         (parts_of_task, None) for parts_of_task in share_out(parts, parallelism)
     ]

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from dataflow_model.plan.endpoints.sources import check_rows_read
+from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.collections.kept import course_of, kept_outputs
 from dataflow_model.runners.engine.functions.user_code import exits_reported
@@ -129,10 +129,10 @@ class RowReader:
         self._gathered: dict[str, list[tuple[Bundle, NDArray[np.int64]]]] = {}
 
     def read(
-        self, read: Read, origin: str, start: int = 0, stop: int | None = None, *, listed: int = 0
+        self, read: Read, origin: str, start: int = 0, stop: int | None = None, *, listed: int = 0, first: int = 0
     ) -> Observations:
         """Read rows `[start, stop)` of an origin, and return the observations; the arguments are those of `reading`."""
-        reading = self.reading(read, origin, start, stop, listed=listed)
+        reading = self.reading(read, origin, start, stop, listed=listed, first=first)
         while True:
             try:
                 next(reading)
@@ -148,6 +148,7 @@ class RowReader:
         stop: int | None = None,
         *,
         listed: int = 0,
+        first: int = 0,
         most: int | None = None,
     ) -> Generator[int, None, Observations]:
         """Read rows `[start, stop)` of an origin: yield the number of rows of each batch, and return the observations.
@@ -159,8 +160,13 @@ class RowReader:
             stop: the row after the last; `None` reads to the end.
             listed: the number of rows that the origin had when it was listed, if it is read to the end.
             most: the number of rows in a batch at most; `None` for the batches of the source.
+            first: the position of its first row, if positions have gaps.
         """
         source = _columns_of(read)
+        has_gaps = source.position_column is not None
+        if has_gaps and stop is None:
+            stop = listed
+        start, stop = start + first, None if stop is None else stop + first
         observer = Observer(read.label, origin, source, self._awaited.percentiles)
         name = name_of_origin(read.label, origin)
         bad_rows = BadRows(read, source, origin, self._clock)
@@ -171,20 +177,23 @@ class RowReader:
         row = start
         for batch in batches if most is None else _in_parts(batches, most):
             columns = source.columns_of(batch)
-            rows = GoodRows.of(columns, self._clock, row)
+            positions = source.positions_in(batch, row)
+            if has_gaps and stop is not None:
+                check_positions(read.label, origin, row, stop, positions)
+            rows = GoodRows.of(columns, self._clock, positions)
             orders: Any = RowOrders.of_origin(name, rows.positions)
             times, ticks = Integers(rows.event_times), Integers(rows.clock)
             bundle = Bundle.fresh(RowValues(pa.Table.from_batches([rows.batch])), times, orders, ticks)
             self._gather(self._through(read.label, MAIN, bundle))
             observer.take(rows.clock, rows.event_times, rows)
-            letters = bad_rows.letters(columns, row)
+            letters = bad_rows.letters(columns, positions)
             if read.dead_letters is not None and letters:
                 observer.pass_over(np.array(letters.times, np.int64))
                 self._gather(self._through(read.label, read.dead_letters, letters))
             observer.summarise()
-            row += batch.num_rows
+            row = int(positions[-1]) + 1 if len(positions) else row
             yield batch.num_rows
-        if stop is not None:
+        if stop is not None and not has_gaps:
             check_rows_read(read.label, origin, start, stop, row)
         return observer.seen()
 

@@ -99,7 +99,8 @@ def _read(
             reader.take(read, tick)
             yield 0
         else:
-            observations.append((yield from reader.reading(read, origin.name, listed=origin.row_count, most=most)))
+            rows = reader.reading(read, origin.name, listed=origin.row_count, first=origin.first, most=most)
+            observations.append((yield from rows))
 
 
 def _in_order(

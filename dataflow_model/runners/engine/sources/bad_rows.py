@@ -9,6 +9,9 @@ from dataflow_model.runners.engine.lanes.order import name_of_origin, of_row
 from dataflow_model.values import NO_FIRING
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dataflow_model.plan.columns.source_columns import Columns
     from dataflow_model.plan.endpoints.sources import ColumnSource
     from dataflow_model.plan.logical.nodes import Read
@@ -33,25 +36,27 @@ class BadRows:
         self._name = name_of_origin(read.label, origin)
         self._last: int | None = None
 
-    def letters(self, columns: Columns, row: int) -> Bundle:
+    def letters(self, columns: Columns, positions: NDArray[np.int64]) -> Bundle:
         """Return the dead letters of the next batch.
 
         Args:
             columns: the batch.
-            row: the number of its first row in the origin.
+            positions: the position of each row, with the base.
 
         Raises:
             SourceError: for a bad row, if the node has no output for dead letters.
         """
         letters = Bundle()
         for bad in columns.bad:
+            place = int(positions[bad.index])
+            row = place - self._base - bad.index
             if self._read.dead_letters is None:
                 raise self._source.refusal(self._read.label, self._origin, row, bad)
             tick = self._wall
             if columns.clock is not None:
                 tick = int(columns.clock[bad.index]) if bad.index >= columns.clock_from else self._last_clock(row)
             letter = self._source.dead_letter(self._read.label, self._origin, row, bad)
-            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(self._name, self._base + row + bad.index), tick)
+            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(self._name, place), tick)
         if columns.clock is not None and columns.clock_from < len(columns.clock):
             self._last = int(columns.clock[-1])
         return letters

@@ -166,24 +166,24 @@ class GoodRows:
     positions: NDArray[np.int64]
 
     @classmethod
-    def of(cls, columns: Columns, wall: int, start: int) -> Self:
+    def of(cls, columns: Columns, wall: int, positions: NDArray[np.int64]) -> Self:
         """Return the good rows of a batch.
 
         Args:
             columns: the batch.
             wall: the tick of all rows, if there is no replay clock.
-            start: the position of the first row of the batch.
+            positions: the position of each row of the batch.
         """
         batch, event_times, clock = columns.batch, columns.event_times, columns.clock
-        positions = np.arange(batch.num_rows, dtype=np.int64)
         if columns.valid is not None:
-            positions = np.flatnonzero(columns.valid)
-            batch = batch.take(pa.array(positions))
-            event_times = None if event_times is None else event_times[positions]
-            clock = None if clock is None else clock[positions]
+            good = np.flatnonzero(columns.valid)
+            positions = positions[good]
+            batch = batch.take(pa.array(good))
+            event_times = None if event_times is None else event_times[good]
+            clock = None if clock is None else clock[good]
         if clock is None:
             clock = uniform(wall, batch.num_rows)
-        return cls(batch, clock if event_times is None else event_times, clock, positions + start)
+        return cls(batch, clock if event_times is None else event_times, clock, positions)
 
     def elements(self) -> list[Any]:
         """Return the rows as named tuples."""

@@ -127,7 +127,10 @@ class ShardRun:
     def _read_rows(self, reader: RowReader) -> Timeline:
         """Read this worker's part of the rows, and return the timeline that the rows of all workers make."""
         staged, assignment, program = self._staged, self._assignment, self._program
-        seen = [reader.read(staged.read(part.label), part.origin, part.start, part.stop) for part in assignment.parts]
+        seen = [
+            reader.read(staged.read(part.label), part.origin, part.start, part.stop, first=part.base)
+            for part in assignment.parts
+        ]
         observations: list[Observations] = []
         for seen_by_worker in self._exchange.swap(self._to_all(Kind.SEEN, seen)):
             observations += seen_by_worker

@@ -8,7 +8,8 @@ origins the offset has one number: `passed`, the rows of origins that are not op
 
 The *base* of an origin is the number of rows of the source that had been read when it was listed. A row's sequence
 number is its position in the origin plus the base, so that no two rows with the same origin name have the same number,
-even if a file is replaced, or removed and written again.
+even if a file is replaced, or removed and written again. If positions have gaps, the base is the position of the first
+row, and `rows`, `totals` and `passed` count positions from there.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Followed:
                 if is_known:
                     counts["files_replaced"] += 1
                     counts["rows_lost"] += self._left(name)
-                after.totals[name], after.versions[name] = rows, [base, *version]
+                has_gaps = source.position_column is not None
+                after.totals[name], after.versions[name] = rows, [origin.first if has_gaps else base, *version]
                 continue
             read = self.place_of(name)
             after.rows[name], after.totals[name], after.versions[name] = read, rows, [self.base(name), *version]

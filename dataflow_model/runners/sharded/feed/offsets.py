@@ -370,8 +370,15 @@ class Feed:
                 end["versions"][label] = {name: [0, *version] for name, version in versions.items()}
                 if label in start["totals"]:
                     end["totals"][label] = start["totals"][label]
+                    if source.position_column is not None:
+                        end["versions"][label] = start["versions"][label]
                 elif polls:
-                    end["totals"][label] = {origin.name: origin.row_count for origin in source.counted_origins()}
+                    origins = source.counted_origins()
+                    end["totals"][label] = {origin.name: origin.row_count for origin in origins}
+                    if source.position_column is not None:
+                        end["versions"][label] = {
+                            origin.name: [origin.first, *(origin.version or ())] for origin in origins
+                        }
 
     def _complete(self, end: Offset) -> None:
         """Store in `end` which origins of unbounded sources have been read completely with this micro-batch."""

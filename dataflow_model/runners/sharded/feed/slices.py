@@ -21,7 +21,8 @@ class Slice:
     """Rows `[start, stop)` of one origin of one source.
 
     Attributes:
-        base: the number that is added to a row's position to get its sequence number.
+        base: the number that is added to a row's position to get its sequence number; if positions have gaps, the
+            position of the first row.
         version: the version of the origin when it was listed, or read before; `None` if it is not known yet.
         read: the number of rows of the origin that earlier micro-batches have read.
     """

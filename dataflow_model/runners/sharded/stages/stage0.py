@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_model.metrics.collecting import count_passed
 from dataflow_model.plan.endpoints.scripts import events_of
-from dataflow_model.plan.endpoints.sources import check_rows_read
+from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.plan.logical.ahead import KeptSink
 from dataflow_model.plan.logical.nodes import MAIN, GroupByKeyAndWindow, Write
 from dataflow_model.plan.logical.stages import owner_of_cut
@@ -68,14 +68,17 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     source = program.projected_source(part.label)
     reading = _Reading(task, part, wall, writer)
     observer = Observer(part.label, part.origin, source, program.awaited.percentiles)
-    bad_rows = BadRows(read, source, part.origin, program.wall if wall is None else wall, part.base)
-    row = part.start
+    has_gaps = source.position_column is not None
+    base = 0 if has_gaps else part.base  # positions that have gaps begin at the base
+    start, stop = part.start + part.base - base, part.stop + part.base - base
+    bad_rows = BadRows(read, source, part.origin, program.wall if wall is None else wall, base)
+    row = start
     read_rows = dead = 0
     skips = skips_again(program, task.micro_batch, part)
     known = part.read if skips is None else part.stop  # what was published had its rows
     found = None
     if not skips:
-        place = part.origin, part.start, part.stop
+        place = part.origin, start, stop
         found = opened_in_version(source, part.label, *place, part.version, read=known)
     if found is None:
         skipped = Observations(part.label, part.origin, np.empty(0, np.int64), skipped=(part.start, part.stop))
@@ -84,17 +87,21 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     version, batches = found
     for batch in in_large_batches(batches):
         columns = source.columns_of(batch)
-        rows = GoodRows.of(columns, program.wall if wall is None else wall, row + part.base)
+        positions = source.positions_in(batch, row + base)
+        if has_gaps:
+            check_positions(part.label, part.origin, row, stop, positions)
+        rows = GoodRows.of(columns, program.wall if wall is None else wall, positions)
         observer.take(rows.clock, rows.event_times, rows)
         read_rows += len(rows.positions)
         yield from reading.take(rows)
-        letters = bad_rows.letters(columns, row)
+        letters = bad_rows.letters(columns, positions)
         observer.pass_over(np.array(letters.times, np.int64))
         dead += len(letters)
         if letters and read.dead_letters is not None:
             yield from run_through(task, part.label, read.dead_letters, letters, writer=writer)
-        row += batch.num_rows
-    check_rows_read(part.label, part.origin, part.start, part.stop, row)
+        row = int(positions[-1]) - base + 1 if len(positions) else row
+    if not has_gaps:
+        check_rows_read(part.label, part.origin, start, stop, row)
     if version is not None:  # it may have been replaced while it was read
         check_unchanged(source, part.origin, version)
     counts = {"elements_out": read_rows, "dead_letters": dead}
