@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dataflow_model.io.dataframes import ReadDataFrame
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
+from dataflow_model.io.kafka.read import ReadKafka
 from dataflow_model.io.kafka.write import WriteKafka
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet, ReadText
 from dataflow_model.io.table_source import ReadTable
@@ -35,6 +36,7 @@ __all__ = [
     "ReadCsv",
     "ReadDataFrame",
     "ReadJson",
+    "ReadKafka",
     "ReadParquet",
     "ReadTable",
     "ReadText",

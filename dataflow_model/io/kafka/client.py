@@ -124,7 +124,7 @@ def described(
     from confluent_kafka import KafkaException, TopicCollection
 
     names, faults = list(topics), list[Any]()
-    admin = _admin(label, servers, options, faults.append)
+    admin = admin_of(label, servers, options, faults.append)
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -144,7 +144,18 @@ def _refusal(label: str, place: str, cause: str, hint: str, *, reads: bool) -> S
     return SinkError(f"{label!r} cannot write to the topic {place}: {cause}", hint=hint)
 
 
-def _admin(label: str, servers: str, options: Mapping[str, Any], on_error: Callable[[Any], None]) -> AdminClient:
+def admin_of(label: str, servers: str, options: Mapping[str, Any], on_error: Callable[[Any], None]) -> AdminClient:
+    """Return a client that asks brokers about topics and offsets.
+
+    Args:
+        label: what an error calls the transform.
+        servers: the addresses of brokers.
+        options: of the client.
+        on_error: is called with errors, such as a wrong password, when the client is polled.
+
+    Raises:
+        InvalidArgument: for options that the client does not have.
+    """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

@@ -391,6 +391,14 @@ class ColumnSource(RowSource):
         """
         return None
 
+    @property
+    def origin_column(self) -> str | None:
+        """The column with the name of the origin, if there is one; else `None`.
+
+        A watermark by this column waits for each origin that is listed.
+        """
+        return None
+
     def row_count(self) -> int | None:
         """Return the number of rows of its origins, or `None` if one of them does not know its own."""
         counts = [origin.rows for origin in self.origins()]

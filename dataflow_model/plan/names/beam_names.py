@@ -16,7 +16,7 @@ _ACROSS: Final = "there are no transforms of other languages; Spark's connectors
 _ENCRYPTED: Final = "there is no encryption in a shuffle: encrypt the disks of the cluster and the traffic of Spark"
 _SPARKS: Final = "read it with Spark: dm.io.ReadDataFrame(spark.read.format({format!r}).load(…))"
 _EACH_BATCH: Final = "write each micro-batch with dm.io.ForeachBundle(fn)"
-_PUB_SUB: Final = "read files with follow=True, or Kafka with dm.io.ReadDataFrame(spark.readStream…)"
+_PUB_SUB: Final = "read files with follow=True, or Kafka with dm.io.ReadKafka(…)"
 _RANGES: Final = "there are no splittable DoFns; a source reads in ranges: see dm.Read"
 _HANDLES: Final = "use the handles: dm.ValueState, dm.BagState, dm.SetState, dm.CombiningState, dm.Timer"
 _ENGINE: Final = "leave it out: this is inside of the engine here"
@@ -111,7 +111,7 @@ IN_BEAMS_IO: Final[Mapping[str, str]] = {
     "ReadAllFromTextContinuously": "use dm.io.ReadText(folder, follow=True)",
     "ReadFromParquetBatched": "use dm.io.ReadParquet(…), which passes columns to vectorized functions",
     "WriteToParquetBatched": "use dm.io.WriteParquet(folder)",
-    "kafka": "use dm.io.ReadDataFrame(spark.readStream.format('kafka')…)",
+    "kafka": "use dm.io.ReadKafka(…) and dm.io.WriteKafka(…)",
     "parquetio": "use dm.io.ReadParquet(…) and dm.io.WriteParquet(folder)",
     "textio": "use dm.io.ReadText(…), dm.io.ReadCsv(…), dm.io.ReadJson(…) and dm.io.WriteText(folder)",
 }

@@ -46,9 +46,9 @@ _INPUT_AND_OUTPUT: Final = {
     "ReadFromBigQuery": "read it with Spark: dm.io.ReadDataFrame(spark.read.format('bigquery').load(…))",
     "ReadFromCsv": "use dm.io.ReadCsv(…)",
     "ReadFromJson": "use dm.io.ReadJson(…)",
-    "ReadFromKafka": "use dm.io.ReadDataFrame(spark.readStream.format('kafka')…)",
+    "ReadFromKafka": "use dm.io.ReadKafka(topic, bootstrap_servers=…)",
     "ReadFromParquet": "use dm.io.ReadParquet(…)",
-    "ReadFromPubSub": "read files with follow=True, or Kafka with dm.io.ReadDataFrame(spark.readStream…)",
+    "ReadFromPubSub": "read files with follow=True, or Kafka with dm.io.ReadKafka(…)",
     "ReadFromText": "use dm.io.ReadText(…)",
     "ReadFromTextWithFilename": "use one dm.io.ReadText(path) for each file, and add its name with dm.Map",
     "ReadAllFromParquet": "use dm.io.ReadParquet(folder), which reads all files in it, and new ones with follow=True",
@@ -80,8 +80,8 @@ _INSTANTS: Final = {
 }
 
 _IN_MODULES: Final = {
-    "io": "Collect ForeachBundle GenerateSequence PeriodicImpulse ReadCsv ReadDataFrame ReadJson ReadParquet ReadTable "
-    "ReadText ToDataFrame WriteCsv WriteJson WriteKafka WriteParquet WriteTable WriteText schema_from_type",
+    "io": "Collect ForeachBundle GenerateSequence PeriodicImpulse ReadCsv ReadDataFrame ReadJson ReadKafka ReadParquet "
+    "ReadTable ReadText ToDataFrame WriteCsv WriteJson WriteKafka WriteParquet WriteTable WriteText schema_from_type",
     "testing": "CrashPoint LawBroken ManualClock TestStream assert_panes assert_that check_combine_fn check_trigger "
     "check_vectorized check_window_fn equal_to panes_of prove run_script",
 }

@@ -1,7 +1,7 @@
-"""A stream in process that writes rows with random draws to a topic, as a program that kills itself at a step.
+"""A stream in process that reads numbers from a topic and writes them to another with random draws, and kills itself.
 
-Usage: python -m tests.support.kafka.job SERVERS TOPIC FOLDER ROWS [STEP]. STEP is one of `STEPS`; the program is killed
-at it in the second micro-batch that it publishes. With `go on` in place of a step, it runs to its end.
+Usage: python -m tests.support.kafka.job SERVERS FROM TO FOLDER STEP. STEP is one of `STEPS`; the program is killed at
+it in the second micro-batch that it publishes. With `go on` in place of a step, it reads what is there and ends.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _STRIKES_AT: Final = 2
 """The micro-batch in which the program is killed, counted by those that it publishes."""
 
 
-def run_job(servers: str, topic: str, folder: Path, rows: int, step: str = "go on") -> int:
+def run_job(servers: str, source: str, target: str, folder: Path, step: str = "go on") -> int:
     """Run the program; return its exit status."""
-    command = [sys.executable, "-m", "tests.support.kafka.job", servers, topic, str(folder), str(rows), step]
+    command = [sys.executable, "-m", "tests.support.kafka.job", servers, source, target, str(folder), step]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     return done.returncode
@@ -89,22 +89,20 @@ class _Producer(confluent_kafka.Producer):
 
 
 def _draw(row: Any) -> dict[str, Any]:
-    return {"n": row.n, "draw": random.random()}
+    return {"n": int(row.value), "draw": random.random()}
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the stream."""
-    servers, topic, folder, rows, step = arguments
+    servers, source, target, folder, step = arguments
     _Producer.step, _Producer.crash = step, _Crash(step)
     confluent_kafka.Producer = _Producer  # type: ignore[misc]
     faults.arm(_Producer.crash)
-    numbers = range(int(rows))
-    table = pa.table({"n": list(numbers), "at": list(numbers)})
     runner = dm.LocalRunner(checkpoint=Path(folder, "checkpoint"), max_rows_per_batch=_ROWS_PER_BATCH)
     p = dm.Pipeline(runner=runner)
-    drawn = p | dm.io.ReadTable(table, event_time="at") | dm.Map(_draw)
-    _ = drawn | "out" >> dm.io.WriteKafka(topic, bootstrap_servers=servers, schema=ROWS)
-    p.run().wait_until_finish()
+    drawn = p | dm.io.ReadKafka(source, bootstrap_servers=servers) | dm.Map(_draw)
+    _ = drawn | "out" >> dm.io.WriteKafka(target, bootstrap_servers=servers, schema=ROWS)
+    p.run(until="drained").wait_until_finish()
 
 
 if __name__ == "__main__":

@@ -22,18 +22,19 @@ _PATIENCE: Final = 30.0
 """Seconds to wait for the broker."""
 
 
-def new_topic(servers: str, name: str = "topic", partitions: int = 1, **settings: Any) -> str:
-    """Create a topic whose name begins with `name`; return its name.
+def new_topic(servers: str, *, partitions: int = 1, exactly: str | None = None, **settings: Any) -> str:
+    """Create a topic; return its name.
 
     Args:
         servers: the broker.
-        name: how the name begins.
         partitions: the number of partitions.
+        exactly: its name; a new one by default.
         settings: of the topic, with `_` for `.`.
     """
-    topic = f"{name}-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": servers})
+    topic = exactly or f"topic-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     config = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
+    config.setdefault("retention.ms", "-1")  # timestamps are of any time, and brokers delete what is old
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(_PATIENCE)
     deadline = time.monotonic() + _PATIENCE
     while topic not in admin.list_topics(timeout=_PATIENCE).topics:
@@ -51,7 +52,7 @@ def send(servers: str, topic: str, rows: Iterable[dict[str, Any]], *, commits: b
         rows: the messages.
         commits: whether they are in a transaction that commits, or aborts; `None` for none.
     """
-    options: dict[str, Any] = {"bootstrap.servers": servers, "linger.ms": 0}
+    options: dict[str, Any] = {"bootstrap.servers": servers, "linger.ms": 0, "log_level": 0}
     producer = Producer(options if commits is None else options | {"transactional.id": uuid.uuid4().hex})
     if commits is not None:
         producer.init_transactions(_PATIENCE)
@@ -65,14 +66,18 @@ def send(servers: str, topic: str, rows: Iterable[dict[str, Any]], *, commits: b
 
 def messages_in(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:
     """Return all messages of a topic, in the order of each partition, once no transaction is open any more."""
-    _settled(servers, topic)
-    options = {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "isolation.level": isolation}
+    ends = _ends_once_settled(servers, topic)
+    options: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "group.id": uuid.uuid4().hex,
+        "isolation.level": isolation,
+        "log_level": 0,
+    }
     consumer = Consumer({**options, "enable.partition.eof": True, "enable.auto.commit": False})
-    partitions = list(consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in ends])
     ended, messages = set[int](), list[Any]()
     try:
-        while len(ended) < len(partitions):
+        while len(ended) < len(ends):
             message = consumer.poll(_PATIENCE)
             assert message is not None, "the broker does not answer"
             error = message.error()
@@ -80,24 +85,29 @@ def messages_in(servers: str, topic: str, *, isolation: str = "read_committed") 
                 messages.append(message)
             else:
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                ended.add(message.partition() or 0)
+                partition = message.partition() or 0
+                if (message.offset() or 0) >= ends[partition]:
+                    ended.add(partition)
     finally:
         consumer.close()
     return sorted(messages, key=lambda message: (message.partition(), message.offset()))
 
 
-def _settled(servers: str, topic: str) -> None:
-    """Wait until readers of committed messages see all of a topic: a little later than a commit returns."""
-    admin = AdminClient({"bootstrap.servers": servers})
+def _ends_once_settled(servers: str, topic: str) -> dict[int, int]:
+    """Return where partitions end, once readers of committed messages see all: a little later than a commit returns."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     partitions = admin.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
     latest: Any = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
     deadline = time.monotonic() + _PATIENCE
     while True:
         ends = [
-            [future.result(_PATIENCE).offset for future in admin.list_offsets(latest, isolation_level=level).values()]
+            {
+                place.partition: future.result(_PATIENCE).offset
+                for place, future in admin.list_offsets(latest, isolation_level=level).items()
+            }
             for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
         ]
         if ends[0] == ends[1]:
-            return
+            return ends[0]
         assert time.monotonic() < deadline, f"a transaction in {topic} is still open"
         time.sleep(0.02)

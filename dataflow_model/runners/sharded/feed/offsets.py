@@ -89,7 +89,8 @@ class Control:
         steps: for scripts, the steps of this micro-batch; otherwise `None`.
         last: whether the input ends with this micro-batch.
         signals: the names of the signals that take effect at its start.
-        declared: for sources that start, by label, the watermark origins that must all report.
+        declared: by label, the watermark origins that must all report: of sources that start, and new ones of a source
+            whose origins are listed.
         finished: by label, the origins without rows after this micro-batch: they have been read completely, or no
             longer exist.
         changes: by label, the changes of a followed source that are reported to users; see `Followed`.
@@ -296,6 +297,10 @@ class Feed:
             if listed or (origins.by == "file" and read.source.is_bounded and read.label in begins):
                 before, after = Followed.of(start, read.label), Followed.of(end, read.label)
                 names.update({*after.totals, *after.completed}.difference(before.totals))
+            source = read.source.as_columns
+            if source is not None and source.origin_column is not None and source.origin_column == origins.by:
+                before, after = Followed.of(start, read.label), Followed.of(end, read.label)
+                names.update(after.names() - before.names())
             if names:
                 declared.append((read.label, tuple(sorted(names))))
         return tuple(declared)

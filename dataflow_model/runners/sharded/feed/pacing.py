@@ -54,15 +54,19 @@ def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committe
     if any(read.source.processing_time is not None for read in reads):
         counts = _by_clock(unread, most, committed.get("clocks", {}))
     else:
-        by_origin = any(
-            read.source.watermark_origins.by == "file" or read.source.watermark_origins.max_skew is not None
-            for read in reads
-        )
+        by_origin = any(_has_watermarks(read) for read in reads)
         counts = (_evenly if by_origin else _in_turn)([candidate.left for candidate in unread], most)
     for (label, origin, _), count in zip(unread, counts, strict=True):
         if count:
             of_source = rows.setdefault(label, {})
             of_source[origin] = of_source.get(origin, 0) + count
+
+
+def _has_watermarks(read: Read) -> bool:
+    """Return whether the origins that are read are known to have watermarks of their own."""
+    source, origins = read.source.as_columns, read.source.watermark_origins
+    has_column = source is not None and source.origin_column is not None and source.origin_column == origins.by
+    return has_column or origins.by == "file" or origins.max_skew is not None
 
 
 def _in_turn(lefts: Sequence[int], most: int) -> list[int]:

@@ -1,0 +1,134 @@
+"""Where the partitions of topics begin and end: what a source of Kafka lists."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import SourceError
+from dataflow_model.io.kafka.client import PATIENCE, admin_of, described
+from dataflow_model.io.kafka.errors import may_pass, said, way_out_of
+from dataflow_model.plan.endpoints.sources import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from confluent_kafka.admin import AdminClient
+
+    from dataflow_model.io.kafka.source import KafkaSource, Place
+
+_SECONDS: Final = 5.0
+"""How long one request may take until it is made again."""
+_PAUSE: Final = 0.2
+_FRESH: Final = 2.0
+"""Seconds for which the partitions of topics are not asked for again."""
+_END: Final = -1
+"""The offset that brokers return if no row has a timestamp that is late enough."""
+_admins: dict[tuple[Any, ...], AdminClient] = {}
+_found: dict[tuple[Any, ...], tuple[float, dict[tuple[str, int], str]]] = {}
+
+
+def listed(source: KafkaSource, known: Mapping[str, Origin]) -> list[Origin]:
+    """Return the partitions of a source's topics in order of name.
+
+    The version of an origin is the id of the topic, and the offset of its first row in the run.
+
+    Args:
+        source: the source.
+        known: those that were listed before, which keep their first rows; without any, the run begins.
+    """
+    places = _ids_of(source)
+    new = [place for place in places if _name(*place) not in known]
+    firsts = _offsets(source, new, "earliest" if known else source.start)
+    # Rows behind the first with a late timestamp may be earlier, so those in front of an instant may be anywhere.
+    ends = _offsets(source, list(places), "latest")
+    origins = []
+    for place, topic_id in sorted(places.items()):
+        before = known.get(_name(*place))
+        first = firsts[place] if before is None else int((before.version or ())[1])
+        rows = max(0, ends[place] - first)
+        origins.append(Origin(_name(*place), rows, (topic_id, first), first=first))
+    return origins
+
+
+def place_of(name: str) -> tuple[str, int]:
+    """Return the topic and the partition of an origin.
+
+    Example:
+        >>> place_of("departures/3")
+        ('departures', 3)
+    """
+    topic, _, partition = name.rpartition("/")
+    return topic, int(partition)
+
+
+def _name(topic: str, partition: int) -> str:
+    return f"{topic}/{partition}"
+
+
+def find_topics(source: KafkaSource) -> dict[tuple[str, int], str]:
+    """Return the id of the topic of each partition.
+
+    Raises:
+        SourceError: if the brokers cannot be reached, or a topic does not exist.
+    """
+    topics = described("ReadKafka", source.topics, source.servers, source.options, reads=True)
+    found = {
+        (name, partition.id): str(topic.topic_id) for name, topic in topics.items() for partition in topic.partitions
+    }
+    _found[_key(source)] = time.monotonic(), found
+    return found
+
+
+def _ids_of(source: KafkaSource) -> dict[tuple[str, int], str]:
+    """Return what `find_topics` does, as it was at most two seconds ago."""
+    at, found = _found.get(_key(source), (0.0, {}))
+    return found if found and time.monotonic() - at < _FRESH else find_topics(source)
+
+
+def _key(source: KafkaSource) -> tuple[Any, ...]:
+    return os.getpid(), source.servers, source.topics, repr(sorted(source.options.items()))
+
+
+def _offsets(source: KafkaSource, places: Sequence[tuple[str, int]], where: Place) -> dict[tuple[str, int], int]:
+    """Return an offset of each partition, of which the latest is behind the last row that is committed."""
+    import confluent_kafka.admin
+
+    specs: Any = confluent_kafka.admin
+
+    if not places:
+        return {}
+    if where == "latest":
+        return _asked(source, places, specs.OffsetSpec.latest())
+    if where == "earliest":
+        return _asked(source, places, specs.OffsetSpec.earliest())
+    found = _asked(source, places, specs.OffsetSpec.for_timestamp(-(-int(where) // 1_000)))
+    behind = [place for place in places if found[place] == _END]
+    return found | _offsets(source, behind, "latest")
+
+
+def _asked(source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+
+    key = _key(source)
+    asked = {TopicPartition(*place): spec for place in places}
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        if key not in _admins:
+            _admins[key] = admin_of("ReadKafka", source.servers, source.options, lambda _: None)
+        try:
+            futures = _admins[key].list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS
+            )
+            return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
+        except KafkaException as error:
+            cause = error.args[0]
+            if not may_pass(cause) or time.monotonic() > deadline:
+                raise SourceError(
+                    f"ReadKafka cannot list the offsets of {', '.join(source.topics)} on {source.servers}: "
+                    f"{said(cause, source.options)}",
+                    hint=way_out_of(cause),
+                ) from error
+            del _admins[key]  # it does not look for the leaders of new partitions again
+            time.sleep(_PAUSE)
