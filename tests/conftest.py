@@ -80,11 +80,11 @@ def repository() -> Path:
 
 @pytest.fixture
 def cases_of_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw as many cases in `prove` and `check_trigger` as the profile does, but enough to find what tests show."""
+    """Draw as many cases in `prove` and `check_trigger` as `all` does, or 40, with which they find what tests show."""
     from dataflow_model.testing import prove
     from dataflow_model.testing.checks import trigger_checks
 
-    cases = max(40, settings().max_examples)
+    cases = settings().max_examples if settings().max_examples >= settings.get_profile("all").max_examples else 40
     monkeypatch.setattr(prove, "__kwdefaults__", {"examples": cases})
     monkeypatch.setattr(trigger_checks, "_EXAMPLES", cases)
     monkeypatch.setattr(trigger_checks, "_RUNS", cases // 4)
