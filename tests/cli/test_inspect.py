@@ -17,7 +17,6 @@ import dataflow_model as dm
 from dataflow_model.cli import main
 from dataflow_model.runners.local.stopped import StoppedLocalRun
 from dataflow_model.runners.operating import inspecting
-from dataflow_model.runners.operating.upgrading import upgrade
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from tests.support.cli.commands import put, started, until_committed, until_said
 from tests.support.folders import content
@@ -247,7 +246,7 @@ def test_a_directory_of_something_else_is_rejected(
 def test_an_upgraded_checkpoint_in_which_no_run_has_started_says_so(
     stream: Stepped, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    upgrade(stream.checkpoint, tmp_path / "next")
+    dm.upgrade(stream.checkpoint, tmp_path / "next")
     error = facts(capsys, tmp_path / "next", status=1)["error"]
     assert "no run has started" in error["message"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dataflow_model.testing import CrashPoint
-from tests.support.conformance.killed import COMMITTED, MICRO_BATCH, ROWS, building
+from tests.support.conformance.killed import COMMITTED, IN_PROCESS_ONLY, MICRO_BATCH, ROWS, building
 from tests.support.pipelines import run
 from tests.support.settings import REPOSITORY
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 QUICK = ("after_state", "after_publishing")
 POINTS = [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in CrashPoint.POINTS]
-IN_PROCESS_ONLY = ("before_commit", "after_commit")
 
 
 def kill(durable: OnHost, point: str) -> None:

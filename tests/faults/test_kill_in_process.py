@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from dataflow_model.runners.sharded.tasks.faults import POINTS, Crash
+from dataflow_model.testing import CrashPoint
 from tests.support.exactly_once.databases import execute, postgres_programs, postgres_server
 from tests.support.faults.local_job import LocalJob, expected_of, outcome_of
 from tests.support.faults.summing import Sums
@@ -44,14 +44,16 @@ def new_job(folder: Path, postgres: str | None = None) -> LocalJob:
     return LocalJob(folder=folder, sums=Sums(folder), urls=tuple(urls))
 
 
-@pytest.mark.parametrize(("points", "rows"), [(POINTS[::4], 12), pytest.param(POINTS, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("points", "rows"), [(CrashPoint.POINTS[::4], 12), pytest.param(CrashPoint.POINTS, 3, marks=pytest.mark.slow)]
+)
 def test_a_run_that_is_killed_at_each_step_of_a_commit_commits_what_an_uninterrupted_one_does(
     tmp_path: Path, tally: Tally, points: Sequence[str], rows: int
 ) -> None:
     job = attrs.evolve(new_job(tmp_path / "run"), rows_per_batch=rows)
     for number, point in enumerate(points):
         mark = tmp_path / point
-        hurt = attrs.evolve(job, fault=Crash(point, micro_batch=3 * number + 1, mark=str(mark)))
+        hurt = job.killed_at(point, 3 * number + 1, mark)
         with Victim("", hurt) as victim:
             victim.process.wait()
         assert mark.exists(), victim.output()

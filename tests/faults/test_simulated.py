@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dataflow_model.errors import StateCorruption
-from dataflow_model.runners.sharded.tasks.faults import SPARK_POINTS
+from dataflow_model.testing import CrashPoint
+from tests.support.conformance.killed import IN_PROCESS_ONLY
 from tests.support.faults.simulated import Simulation
 from tests.support.faults.summing import SINK, Sums
 
@@ -37,7 +38,7 @@ def test_whatever_fails_and_is_tried_again_by_whichever_worker_changes_nothing(
             expected[f"{sink}, seed {seed}"], actual[f"{sink}, seed {seed}"] = uninterrupted[sink], records
     tally.judge("any point, simulated", struck.total(), expected, actual)
     tally.judge("speculative attempt, simulated", speculated, expected, actual)
-    assert struck.keys() == set(SPARK_POINTS)
+    assert struck.keys() == set(CrashPoint.POINTS) - set(IN_PROCESS_ONLY)
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, pytest.param(range(3, 200), marks=pytest.mark.slow)])

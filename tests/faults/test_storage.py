@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dataflow_model.errors import StateCorruption
-from dataflow_model.runners.sharded.commits.publishing import read_collected
 from tests.support.faults.injected import DamagedState, marks
 from tests.support.faults.outcomes import outcome_of
 from tests.support.faults.summing import SINK, Sums
@@ -152,7 +151,7 @@ def test_damaged_state_is_refused_with_its_shard_named_and_nothing_wrong_is_comm
         StateCorruption, match=rf"the state of shard \d+ of stage \d is damaged: {reason}\nHint: restore"
     ):
         sums.run(spark)
-    committed = seen(read_collected(str(sums.checkpoint / "dataflow"), SINK))
+    committed = seen(sums.committed())
     expected = sums.uninterrupted()[SINK]
     assert 0 < len(committed) < len(expected)
     tally.judge("state damaged", len(damaged), {SINK: expected[: len(committed)]}, {SINK: committed})

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.hosts import on_hosts, runner_on
 from tests.support.pipelines import run
 from tests.support.runners.local_streams import Stepped
@@ -248,7 +247,7 @@ def test_an_upgrade_gives_another_type_to_a_column(tmp_path: Path) -> None:
     schema = pa.schema({"at": pa.int64(), "v": pa.float64()})
     with pytest.raises(dm.CheckpointMismatch, match="'v' was int64 and is double now"):
         Stepped(without_letters(folder, follow=True, schema=schema), tmp_path / "old").steps()
-    upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
+    dm.upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
     stream = Stepped(without_letters(folder, follow=True, schema=schema), tmp_path / "new")
     stream.steps()
     assert 2.5 in [record.value for record in stream.collected("kept")]

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.runners.local_streams import Stepped
 
 if TYPE_CHECKING:
@@ -90,8 +89,8 @@ def test_other_columns_in_the_program_are_rejected_until_the_run_is_upgraded(tmp
     text = pa.schema({"at": pa.timestamp("us", "UTC"), "zip": pa.string(), "v": pa.int64()})
     with pytest.raises(dm.CheckpointMismatch, match=r"'zip' was int64 and is string now\nHint: (.|\n)*upgrade .*old"):
         Stepped(sums(folder, by_name=True, schema=text), tmp_path / "old").steps()
-    upgrade(str(tmp_path / "old"), str(tmp_path / "inferred"))
-    upgrade(str(tmp_path / "old"), str(tmp_path / "stated"))
+    dm.upgrade(str(tmp_path / "old"), str(tmp_path / "inferred"))
+    dm.upgrade(str(tmp_path / "old"), str(tmp_path / "stated"))
     put(folder, "1.csv", "at,zip,v\n")  # so that nothing says any more what a zip is
     (folder / "1.csv").unlink()
     put(folder, "2.csv", "at,zip,v\n2024-01-01T10:16Z,81234,1\n2024-01-01T10:16Z,D-80331,2\n")

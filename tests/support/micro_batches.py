@@ -12,7 +12,7 @@ from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.plan.rewrites.rounds import in_rounds
 from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, pending_signals, request_signal
-from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress
+from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress, read_watermarks
 from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.directory import Checkpoint
 from dataflow_model.runners.sharded.outputs.pending import write_pending
@@ -102,6 +102,9 @@ class Streamed(MicroBatches):
 
     def progress(self) -> dict[str, Any]:
         return read_progress(self.directory)
+
+    def watermarks(self) -> Mapping[str, Any]:
+        return read_watermarks(self.directory)
 
     def metrics(self) -> dict[str, dict[str, Any]]:
         return read_counters(self.directory, self.program.staged.plan)

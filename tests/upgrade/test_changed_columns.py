@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.runners.local_streams import Stepped
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def test_a_grouping_in_columns_goes_on_with_other_types(
     old_types, new_types = schema(old_key, old_type), schema(new_key, new_type)
     arrive(tmp_path / "in", "00", [1], key, value, old_types)
     Stepped(summing(tmp_path / "in", old_types, windows, combine), tmp_path / "old").steps()
-    upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
+    dm.upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
     stepped = Stepped(summing(tmp_path / "in", new_types, windows, combine), tmp_path / "new")
     arrive(tmp_path / "in", "01", [1], other_key, other, new_types)
     stepped.steps()
@@ -85,7 +84,7 @@ def test_many_parts_of_several_types_are_merged(tmp_path: Path, combine: str) ->
     old_types, new_types = schema(pa.string(), pa.int64()), schema(pa.string(), pa.float64())
     arrive(tmp_path / "in", "00", [1], "a", 1, old_types)
     Stepped(summing(tmp_path / "in", old_types, "fixed", combine), tmp_path / "old").steps()
-    upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
+    dm.upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
     stepped = Stepped(summing(tmp_path / "in", new_types, "fixed", combine), tmp_path / "new")
     for number in range(1, 12):
         arrive(tmp_path / "in", f"{number:02}", [1], "a", number + 0.5, new_types)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.machines.columnar import ColumnarMachine
-from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def test_a_grouping_in_columns_can_be_given_the_output_when_its_stream_is_carrie
     monkeypatch.setattr(ColumnarMachine, "fold", counting)
     put_rows(tmp_path / "rows", "1", [(1, "a", 1), (100, "a", 2)])
     Stepped(sums(tmp_path, takes=False), tmp_path / "old").steps()
-    upgrade(tmp_path / "old", tmp_path / "new")
+    dm.upgrade(tmp_path / "old", tmp_path / "new")
     put_rows(tmp_path / "rows", "2", [(2, "a", 3), (104, "a", 4), (200, "a", 5)])
     new = Stepped(sums(tmp_path, takes=True), tmp_path / "new")
     new.steps()

@@ -10,7 +10,6 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
-from dataflow_model.runners.operating.upgrading import upgrade
 from dataflow_model.runners.sharded.checkpoint import running
 from dataflow_model.testing import ManualClock
 from tests.support.folders import content
@@ -43,7 +42,7 @@ def test_a_stream_that_is_carried_over_anywhere_gives_the_same_panes(
         if old.is_over():
             break
         before = content(old.checkpoint)
-        upgrade(str(old.checkpoint), str(tmp_path / f"new {cuts}"))
+        dm.upgrade(str(old.checkpoint), str(tmp_path / f"new {cuts}"))
         assert content(old.checkpoint) == before
         new = Stepped(build, tmp_path / f"new {cuts}", rows=events)
         new.steps()
@@ -59,7 +58,7 @@ def test_a_stream_goes_to_another_host_with_more_shards_and_back(
     build = pipeline(rows)
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     Stepped(build, tmp_path / "1", rows=ROWS_PER_BATCH).steps(3)
-    upgrade(tmp_path / "1", tmp_path / "2")
+    dm.upgrade(tmp_path / "1", tmp_path / "2")
     sharded = Run(build, tmp_path / "2", rows=ROWS_PER_BATCH, shards=3).steps(2)
     back = Stepped(build, sharded.carried_over(tmp_path / "3"), rows=ROWS_PER_BATCH)
     back.steps()
@@ -76,7 +75,7 @@ def test_a_timer_on_the_wall_clock_runs_when_it_is_due_after_an_upgrade_without_
     clock = ManualClock("2013-01-01T00:00Z")
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
     Stepped(build, tmp_path / "old", clock=clock).steps()
-    upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
+    dm.upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
     new = Stepped(build, tmp_path / "new", clock=clock)
     assert new.steps() == 1  # the state of the old run becomes that of the new one
     clock.advance("59 seconds")
@@ -98,7 +97,7 @@ def test_a_stream_in_a_micro_batch_that_takes_long_is_running(tmp_path: Path, mo
     result = start(dm.LocalRunner(checkpoint=checkpoint), lambda p: p | dm.Create(["x"]) | dm.io.ForeachBundle(wait))
     assert entered.wait(PATIENCE)
     with pytest.raises(dm.CheckpointInUse, match=f"is running, in process {os.getpid()} on"):
-        upgrade(str(checkpoint), str(tmp_path / "new"))
+        dm.upgrade(str(checkpoint), str(tmp_path / "new"))
     leave.set()
     result.wait_until_finish(PATIENCE)
 
@@ -110,7 +109,7 @@ def test_a_stream_with_labels_that_are_too_long_for_names_of_files_is_carried_ov
 
     expected = seen(run(dm.LocalRunner(), build).collected("x" * 300))
     Stepped(build, tmp_path / "old", rows=ROWS_PER_BATCH).steps(3)
-    upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
+    dm.upgrade(str(tmp_path / "old"), str(tmp_path / "new"))
     new = Stepped(build, tmp_path / "new", rows=ROWS_PER_BATCH)
     new.steps()
     assert not difference(expected, seen(new.collected("x" * 300)))
@@ -123,7 +122,7 @@ def test_a_stream_whose_input_is_over_is_not_carried_over(rows: Path, tmp_path: 
     result = p.run()
     result.wait_until_finish()
     with pytest.raises(dm.CheckpointMismatch, match="is complete"):
-        upgrade(str(checkpoint), str(tmp_path / "new"))
+        dm.upgrade(str(checkpoint), str(tmp_path / "new"))
 
 
 def test_a_stream_that_was_stopped_before_it_had_published_is_not_carried_over(rows: Path, tmp_path: Path) -> None:
@@ -132,9 +131,9 @@ def test_a_stream_that_was_stopped_before_it_had_published_is_not_carried_over(r
     with pytest.raises(KeyboardInterrupt), stepped.opened() as stream:
         commit_only(stream)
     with pytest.raises(dm.CheckpointMismatch, match="while it published micro-batch 2"):
-        upgrade(str(stepped.checkpoint), str(tmp_path / "new"))
+        dm.upgrade(str(stepped.checkpoint), str(tmp_path / "new"))
     stepped.steps(0)  # the next start publishes it
-    assert upgrade(str(stepped.checkpoint), str(tmp_path / "new")).batch == 2
+    assert dm.upgrade(str(stepped.checkpoint), str(tmp_path / "new")).batch == 2
 
 
 def commit_only(stream: LocalStream) -> None:

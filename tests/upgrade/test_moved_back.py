@@ -9,9 +9,8 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.cli import main
-from dataflow_model.runners.sharded.commits.progress import read_measured, read_watermarks
 from dataflow_model.testing import ManualClock
-from tests.support.micro_batches import Run, plan_of
+from tests.support.micro_batches import Run
 from tests.support.pipelines import difference, run, seen, start, streaming
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 from tests.support.upgrade.pipelines import PIPELINES, Build
@@ -78,7 +77,7 @@ def test_without_a_way_back_all_rows_are_late_and_the_report_says_so(stopped: St
     new = Stepped(sums(tmp_path / "rows", CAREFUL), tmp_path / "new", clock=stopped.clock)
     assert ten_more(new, tmp_path / "rows", "new") == []
     assert new.metrics()["sums"]["dropped_because_late"] == 10
-    watermarks = read_watermarks(str(tmp_path / "new" / "dataflow"))
+    watermarks = new.watermarks()
     assert int(watermarks["sums"]) == LIE * SECOND  # what holds
     assert int(watermarks["rows"]) == (NOON + 620) * SECOND  # what the estimator says
 
@@ -94,7 +93,7 @@ def test_rows_are_taken_again_once_the_watermark_was_moved_back(
     stream = Stepped(sums(tmp_path / "rows", CAREFUL), tmp_path / "new", clock=stopped.clock)
     assert ten_more(stream, tmp_path / "rows", "new") == list(range(1, 10))  # the window of the tenth is open
     assert not stream.metrics()["sums"].get("dropped_because_late")
-    watermarks = read_watermarks(str(tmp_path / "new" / "dataflow"))
+    watermarks = stream.watermarks()
     assert {int(watermarks[label]) for label in ("rows", "sums")} == {(NOON + 620) * SECOND}
     put_rows(tmp_path / "rows", "late", [(NOON + 30, "a", 100), (NOON + 1_000, "a", 0)])
     stream.steps()
@@ -139,10 +138,7 @@ def test_moving_a_watermark_to_where_it_is_changes_nothing(
     build = pipeline(rows)
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     old = Run(build, tmp_path / "old", rows=61, shards=2).steps(steps)
-    known = {
-        read.label: read_watermarks(old.directory).get(read.label, dm.MIN_TIMESTAMP)
-        for read in old.program.staged.sources
-    }
+    known = {read.label: old.watermarks().get(read.label, dm.MIN_TIMESTAMP) for read in old.program.staged.sources}
     moved = {label: at for label, at in known.items() if at > dm.MIN_TIMESTAMP and label in old.offset["begun"]}
     new = old.upgraded(build, shards, watermarks=moved)
     new.finish()
@@ -178,9 +174,9 @@ def test_the_alert_finds_a_watermark_that_is_ahead(stopped: Stepped, tmp_path: P
     """The same on Spark, from a checkpoint of either: what holds is in the report, and its lag is negative."""
     dm.upgrade(stopped.checkpoint, tmp_path / "new")
     put_rows(tmp_path / "rows", "3", [(NOON + 20, "a", 1)])
-    Stepped(sums(tmp_path / "rows", CAREFUL), tmp_path / "new", clock=stopped.clock).steps()
-    measured = read_measured(str(tmp_path / "new" / "dataflow"), plan_of(sums(tmp_path / "rows", CAREFUL)))
-    assert measured.watermarks["sums"] == LIE * SECOND
+    new = Stepped(sums(tmp_path / "rows", CAREFUL), tmp_path / "new", clock=stopped.clock)
+    new.steps()
+    assert new.measured().watermarks["sums"] == LIE * SECOND
     result = start(dm.LocalRunner(checkpoint=tmp_path / "new"), sums(tmp_path / "rows", CAREFUL))
     with dm.metrics.serve(result, port=0) as server:
         lag = scraped(server.port, "sums")
@@ -244,7 +240,7 @@ def test_a_source_whose_watermark_starts_again_waits_for_its_partitions_again(tm
     new = Stepped(build(CAREFUL), tmp_path / "new")
     put_rows(tmp_path / "rows", "2", [(5, "a", 0)])
     new.steps()
-    assert read_watermarks(str(tmp_path / "new" / "dataflow"))["rows"] == dm.MIN_TIMESTAMP
+    assert new.watermarks()["rows"] == dm.MIN_TIMESTAMP
     put_rows(tmp_path / "rows", "3", [(4, "b", 0)])
     new.steps()
-    assert read_watermarks(str(tmp_path / "new" / "dataflow"))["rows"] == dm.event_time(4)
+    assert new.watermarks()["rows"] == dm.event_time(4)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def upgraded(tmp_path: Path, after: Build, *, before: Build | None = None, drop:
     folder = tmp_path / "in"
     put_rows(folder, "1", [(1, "a", 10), (2, "b", 7)])
     Stepped(before or chained(folder), tmp_path / "old").steps()
-    upgrade(str(tmp_path / "old"), str(tmp_path / "new"), drop=drop)
+    dm.upgrade(str(tmp_path / "old"), str(tmp_path / "new"), drop=drop)
     put_rows(folder, "2", [(3, "a", 5)])
     stepped = Stepped(after, tmp_path / "new")
     stepped.steps()

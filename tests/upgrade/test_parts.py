@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.runners.operating.upgrading import upgrade
 from tests.support.runners.local_streams import ROWS, Stepped, put_rows
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ def test_a_pipeline_with_other_parts_than_its_state_is_rejected(
     Stepped(before, folder / "old").steps()
     checkpoint = folder / "old"
     if is_upgraded:
-        upgrade(str(folder / "old"), str(folder / "new"))
+        dm.upgrade(str(folder / "old"), str(folder / "new"))
         checkpoint = folder / "new"
     with pytest.raises(dm.CheckpointMismatch, match=r"(?s)(it|it/\w+)' was: .*; it is: .*--drop it"):
         Stepped(after, checkpoint).steps()
@@ -160,7 +159,7 @@ def test_combiners_may_be_renamed(folder: Path, *, is_upgraded: bool) -> None:
     Stepped(combined(folder, lo=dm.Min(), hi=dm.Max()), folder / "old").steps()
     checkpoint = folder / "old"
     if is_upgraded:
-        upgrade(str(folder / "old"), str(folder / "new"))
+        dm.upgrade(str(folder / "old"), str(folder / "new"))
         checkpoint = folder / "new"
     put_rows(folder / "a", "2", [(120, "k", 50), (300, "k", 0)])
     stepped = Stepped(combined(folder, least=dm.Min(), most=dm.Max()), checkpoint)
@@ -173,7 +172,7 @@ def test_an_input_can_be_added_behind_the_others(folder: Path, *, is_upgraded: b
     Stepped(grouped(folder, "a", "b"), folder / "old").steps()
     checkpoint = folder / "old"
     if is_upgraded:
-        upgrade(str(folder / "old"), str(folder / "new"))
+        dm.upgrade(str(folder / "old"), str(folder / "new"))
         checkpoint = folder / "new"
     put_rows(folder / "main", "1", [(400, "k", 7)])
     stepped = Stepped(grouped(folder, "a", "b", "main"), checkpoint)

@@ -18,8 +18,10 @@ from tests.support.pipelines import run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["COMMITTED", "MICRO_BATCH", "ROWS", "building", "main"]
+__all__ = ["COMMITTED", "IN_PROCESS_ONLY", "MICRO_BATCH", "ROWS", "building", "main"]
 
+IN_PROCESS_ONLY: Final = ("before_commit", "after_commit")
+"""The points that Spark has not."""
 MICRO_BATCH: Final = 2
 """The micro-batch that is killed."""
 ROWS: Final = 2

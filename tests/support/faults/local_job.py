@@ -42,6 +42,10 @@ class LocalJob(StreamJob):
     rows_per_batch: int = 3
     program: ClassVar[str] = "tests.support.faults.local_job"
 
+    def killed_at(self, point: str, micro_batch: int, mark: pathlib.Path) -> LocalJob:
+        """Return the job that is killed once at a point of a micro-batch, where it leaves a mark."""
+        return attrs.evolve(self, fault=faults.Crash(point, micro_batch=micro_batch, mark=str(mark)))
+
     def micro_batches(self) -> int:
         """Return how many micro-batches have been published."""
         return int(read_progress(str(self.sums.checkpoint / "dataflow")).get("commits", 0))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dataflow_model as dm
+from dataflow_model.runners.sharded.commits.publishing import read_collected
 from dataflow_model.runners.sharded.tasks import faults
 from tests.support.faults.outcomes import files_of
 from tests.support.pipelines import run, seen, streaming
@@ -77,6 +78,10 @@ class Sums:
         apart = self.out.with_name("uninterrupted")
         result = run(dm.LocalRunner(), lambda p: self.build(p, apart))
         return {SINK: seen(result.collected(SINK)), FILES: files_of(apart)}
+
+    def committed(self) -> list[Record]:
+        """Return what the checkpoint keeps for `Collect`, also of a run that has failed."""
+        return read_collected(str(self.checkpoint / "dataflow"), SINK)
 
     def outcome(self, records: Sequence[Record], out: Path | None = None) -> dict[str, list[Any]]:
         """Return what a run has committed, given what it has collected."""

@@ -12,16 +12,17 @@ import pyarrow.parquet as pq
 import dataflow_model as dm
 from dataflow_model.plan.rewrites.rounds import in_rounds
 from dataflow_model.runners.local.streaming import Options, opened_stream
-from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress
+from dataflow_model.runners.sharded.commits.progress import read_counters, read_measured, read_progress, read_watermarks
 from dataflow_model.runners.sharded.commits.publishing import read_collected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.logical.runner import Clock
     from dataflow_model.runners.local.stream import LocalStream
+    from dataflow_model.runners.reporting import Measured
 
 __all__ = ["ROWS", "Stepped", "put_rows"]
 
@@ -96,6 +97,16 @@ class Stepped:
         pipeline = dm.Pipeline()
         self.build(pipeline)
         return read_counters(self._ours, pipeline.plan())
+
+    def watermarks(self) -> Mapping[str, Any]:
+        """Return the watermarks that the checkpoint notes, by label."""
+        return read_watermarks(self._ours)
+
+    def measured(self) -> Measured:
+        """Return what reports are made of."""
+        pipeline = dm.Pipeline()
+        self.build(pipeline)
+        return read_measured(self._ours, pipeline.plan())
 
     @property
     def commits(self) -> int:
