@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import SourceError
 from dataflow_model.io.kafka.errors import said, way_out_of
-from dataflow_model.io.kafka_offsets import place_of
+from dataflow_model.io.kafka.offsets import place_of
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
