@@ -108,7 +108,7 @@ def checked_options(value: Any) -> dict[str, Any]:
 def described(
     label: str, topics: Iterable[str], servers: str, options: Mapping[str, Any], *, reads: bool
 ) -> dict[str, TopicDescription]:
-    """Return what the brokers say about topics; raise if they cannot be reached, or a topic does not exist.
+    """Return what the brokers say about topics, which the user has a right to read, or to write to.
 
     Args:
         label: what an error calls the transform.
@@ -119,23 +119,35 @@ def described(
 
     Raises:
         InvalidArgument: for options that the client does not have.
-        SourceError, SinkError: if the brokers do not answer in time, or know none of the topics.
+        SourceError, SinkError: if the brokers do not answer in time or do not let the user in, a topic does not exist,
+            or the right is missing.
     """
     from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka.admin._acl import AclOperation  # which `admin` does not export for type checkers
 
     names, faults = list(topics), list[Any]()
     admin = admin_of(label, servers, options, faults.append)
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            futures = admin.describe_topics(TopicCollection(names), request_timeout=_SECONDS)
-            return {name: future.result() for name, future in futures.items()}
+            futures = admin.describe_topics(
+                TopicCollection(names), include_authorized_operations=True, request_timeout=_SECONDS
+            )
+            topics = {name: future.result() for name, future in futures.items()}
+            break
         except KafkaException as error:
             admin.poll(0)
             cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
             if not may_pass(cause) or time.monotonic() > deadline:
                 place = f"{', '.join(map(repr, names))} on {servers}"
                 raise _refusal(label, place, said(cause, options), way_out_of(cause), reads=reads) from error
+
+    right = AclOperation.READ if reads else AclOperation.WRITE
+    for name, topic in topics.items():
+        if topic.authorized_operations is not None and right not in topic.authorized_operations:
+            place, lack = f"{name!r} on {servers}", f"the user has no right to {right.name} it"
+            raise _refusal(label, place, lack, f"grant the user {right.name} on the topic", reads=reads)
+    return topics
 
 
 def _refusal(label: str, place: str, cause: str, hint: str, *, reads: bool) -> SinkError | SourceError:

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Broker", "running_broker"]
+__all__ = ["PASSWORD", "Broker", "running_broker"]
+
+PASSWORD: Final = "secret-of-ann"  # noqa: S105 - of a broker that lives for some seconds
+"""The password of the user `ann`, who has no rights."""
+_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 _JVM: Final = ("-Xmx320m", "-Xms96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 _LOG_SETTINGS: Final = """
@@ -49,6 +53,7 @@ class Broker:
         java: the program that runs it.
         jars: the folder of its jars.
         servers: its address, for `bootstrap.servers`.
+        secured: the address at which users need a password.
         process: the process; `None` while it is down.
     """
 
@@ -56,20 +61,31 @@ class Broker:
     java: str
     jars: Path
     servers: str
+    secured: str = ""
     process: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def prepared(cls, folder: Path, java_home: str, jars: Path, settings: Mapping[str, Any]) -> Broker:
         """Return a broker with empty storage, which is not started."""
-        port, controller = free_ports(2)
-        broker = cls(folder, os.path.join(java_home, "bin/java"), jars, f"127.0.0.1:{port}")  # noqa: PTH118 - a text
+        port, secured, controller = free_ports(3)
+        java = os.path.join(java_home, "bin/java")  # noqa: PTH118 - a text
+        broker = cls(folder, java, jars, f"127.0.0.1:{port}", f"127.0.0.1:{secured}")
         (folder / "log4j2.properties").write_text(_LOG_SETTINGS)
         properties = {
             "process.roles": "broker,controller",
             "node.id": 0,
             "controller.quorum.voters": f"0@127.0.0.1:{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "listeners": (
+                f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{secured},CONTROLLER://127.0.0.1:{controller}"
+            ),
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ),
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{_LOGIN} user_ann="{PASSWORD}";',
+            "sasl.enabled.mechanisms": "PLAIN",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
             "log.dirs": folder / "data",
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,

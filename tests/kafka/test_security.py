@@ -1,0 +1,104 @@
+"""A wrong password or a missing right is an error that names it, before anything is read or written."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType
+from confluent_kafka.admin._resource import ResourceType as Resource
+
+import dataflow_model as dm
+from tests.support.kafka.broker import PASSWORD
+from tests.support.kafka.topics import messages_in, new_topic
+from tests.support.pipelines import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.kafka.broker import Broker
+
+pytestmark = [pytest.mark.connectors, pytest.mark.slow, pytest.mark.timeout(300)]
+
+WRONG = "".join(reversed(PASSWORD))
+WRITES = [(Resource.TOPIC, AclOperation.DESCRIBE), (Resource.TOPIC, AclOperation.WRITE)]
+IDS = [(Resource.TRANSACTIONAL_ID, AclOperation.DESCRIBE), (Resource.TRANSACTIONAL_ID, AclOperation.WRITE)]
+MARKS = [(Resource.GROUP, AclOperation.READ), (Resource.TOPIC, AclOperation.READ)]
+
+
+def grant(broker: Broker, topic: str, rights: list[tuple[Any, Any]]) -> None:
+    """Grant ann rights to a topic, or to ids and groups of this package."""
+    admin = AdminClient({"bootstrap.servers": broker.servers})
+    bindings = [
+        AclBinding(
+            kind,
+            topic if kind is Resource.TOPIC else "dataflow_model-",
+            ResourcePatternType.LITERAL if kind is Resource.TOPIC else ResourcePatternType.PREFIXED,
+            "User:ann",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for kind, operation in rights
+    ]
+    for future in admin.create_acls(bindings).values():
+        future.result(30)
+    time.sleep(1)  # until the broker has taken notice
+
+
+def options(password: str = PASSWORD) -> dict[str, str]:
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": password}
+    return {"security.protocol": "SASL_PLAINTEXT", **login}
+
+
+def write(broker: Broker, topic: str, checkpoint: Path | None, **login: Any) -> None:
+    def build(p: dm.Pipeline) -> None:
+        _ = (
+            p
+            | dm.Create([("UA", 1)])
+            | dm.io.WriteKafka(topic, bootstrap_servers=broker.secured, options=options(**login))
+        )
+
+    run(dm.LocalRunner() if checkpoint is None else dm.LocalRunner(checkpoint=checkpoint), build)
+
+
+def test_a_wrong_password_is_named_at_once_and_not_shown(broker: Broker) -> None:
+    topic = new_topic(broker.servers)
+    began = time.monotonic()
+    with pytest.raises(dm.SinkError, match="_AUTHENTICATION") as raised:
+        write(broker, topic, None, password=WRONG)
+    assert time.monotonic() - began < 15
+    assert "check the user, the password" in str(raised.value)
+    assert WRONG not in str(raised.value)
+
+
+def test_a_missing_right_is_named_and_with_all_of_them_a_stream_writes(broker: Broker, tmp_path: Path) -> None:
+    topic = new_topic(broker.servers)
+    with pytest.raises(dm.SinkError, match="TOPIC_AUTHORIZATION_FAILED"):
+        write(broker, topic, tmp_path / "topic")
+    grant(broker, topic, WRITES[:1])
+    with pytest.raises(dm.SinkError, match="the user has no right to WRITE it"):
+        write(broker, topic, tmp_path / "write")
+    grant(broker, topic, WRITES)
+    with pytest.raises(dm.SinkError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        write(broker, topic, tmp_path / "id")
+    grant(broker, topic, IDS)
+    write(broker, topic, None)  # a bounded run needs no mark
+    grant(broker, topic, MARKS)
+    write(broker, topic, tmp_path / "all")
+    assert len(messages_in(broker.servers, topic)) == 2
+
+
+def test_a_topic_without_the_right_to_read_it_is_named(broker: Broker) -> None:
+    topic = new_topic(broker.servers)
+    grant(broker, topic, WRITES)
+
+    def build(p: dm.Pipeline) -> None:
+        read = dm.io.ReadKafka(topic, bootstrap_servers=broker.secured, end="latest", options=options())
+        _ = p | read | dm.io.Collect()
+
+    with pytest.raises(dm.SourceError, match="the user has no right to READ it"):
+        run(dm.LocalRunner(), build)
