@@ -14,7 +14,8 @@ SERVERS = "localhost:1"
 
 
 def source(**options: Any) -> KafkaSource:
-    read: Any = dm.io.ReadKafka(**{"topics": "departures", "bootstrap_servers": SERVERS, **options})
+    arguments: dict[str, Any] = {"topics": "departures", "bootstrap_servers": SERVERS, **options}
+    read: Any = dm.io.ReadKafka(**arguments)
     made: KafkaSource = read.source
     return made
 

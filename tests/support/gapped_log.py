@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from dataflow_model.plan.watermarks.estimators import WatermarkEstimator
+    from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
 
 __all__ = ["GappedLog", "append"]
 
@@ -36,7 +36,7 @@ class GappedLog(ColumnSource):
 
     folder: Path
     is_bounded: bool = True
-    event_time: str = "at"
+    event_time: str | Arrival | None = "at"
     watermark: WatermarkEstimator = attrs.field(factory=lambda: dm.BoundedOutOfOrderness("1 second"))
     shift: int = 0
     """What is added to positions, for a source that is wrong."""

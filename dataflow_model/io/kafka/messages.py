@@ -131,7 +131,8 @@ class KafkaWriter(SinkWriter):
     def _plain(self, record: Record) -> Message:
         """Return an element that is a value, or a key and a value, as text or bytes."""
         element = record.value
-        key, value = element if isinstance(element, tuple) and len(element) == 2 else (None, element)  # noqa: PLR2004
+        parts: Any = element if isinstance(element, tuple) and len(element) == 2 else (None, element)  # noqa: PLR2004
+        key, value = parts
         for part in (key, value):
             if not (part is None or isinstance(part, bytes | str)):
                 raise self._refusal(element, f"{shown(part)} is neither bytes nor text")

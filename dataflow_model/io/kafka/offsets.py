@@ -46,7 +46,8 @@ def listed(source: KafkaSource, known: Mapping[str, Origin]) -> list[Origin]:
     origins = []
     for place, topic_id in sorted(places.items()):
         before = known.get(_name(*place))
-        first = firsts[place] if before is None else int((before.version or ())[1])
+        version: Any = None if before is None else before.version
+        first = firsts[place] if version is None else int(version[1])
         rows = max(0, ends[place] - first)
         origins.append(Origin(_name(*place), rows, (topic_id, first), first=first))
     return origins

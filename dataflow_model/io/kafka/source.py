@@ -45,10 +45,13 @@ def _checked_topics(value: Any) -> tuple[str, ...]:
     return tuple(map(checked_topic, topics))
 
 
-def _checked_place(value: Any) -> Place | None:
-    if value is None or (isinstance(value, str) and value in {"earliest", "latest"}):
-        return value  # type: ignore[return-value]
-    return event_time(value)
+def _checked_start(value: Any) -> Place:
+    given: Any = value
+    return given if isinstance(value, str) and value in {"earliest", "latest"} else event_time(value)
+
+
+def _checked_end(value: Any) -> Place | None:
+    return None if value is None else _checked_start(value)
 
 
 @attrs.frozen(kw_only=True)
@@ -70,8 +73,8 @@ class KafkaSource(ColumnSource):
 
     topics: tuple[str, ...] = attrs.field(converter=_checked_topics)
     servers: str = attrs.field(converter=checked_servers)
-    start: Place = attrs.field(default="earliest", converter=_checked_place)
-    end: Place | None = attrs.field(default=None, converter=_checked_place)
+    start: Place = attrs.field(default="earliest", converter=_checked_start)
+    end: Place | None = attrs.field(default=None, converter=_checked_end)
     event_time: str | Arrival | None = "timestamp"
     watermark: WatermarkEstimator = attrs.field()
     watermark_origins: WatermarkOrigins = EVERYTHING

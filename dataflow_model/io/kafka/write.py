@@ -71,8 +71,6 @@ class WriteKafka(WriteColumns):
         ('key',)
     """
 
-    sink: KafkaSink
-
     def __init__(
         self,
         topic: str,
@@ -100,11 +98,13 @@ class WriteKafka(WriteColumns):
     @property
     def marks_retractions(self) -> bool:
         """Whether a column marks retractions; the others are tombstones."""
-        return not self.sink.upsert
+        sink: Any = self.sink
+        return not sink.upsert
 
     def expand(self, pcoll: PCollection, /) -> None:
         """Add the node, with the columns of the element type if elements are rows and no schema is given."""
-        if self.sink.value == "json":
+        sink: Any = self.sink
+        if sink.value == "json":
             super().expand(pcoll)
         else:
-            Write(attrs.evolve(self.sink, label=pcoll.pipeline.scope)).expand(pcoll)
+            Write(attrs.evolve(sink, label=pcoll.pipeline.scope)).expand(pcoll)

@@ -73,13 +73,13 @@ class _Producer(confluent_kafka.Producer):
         super().produce(topic, *args, **options)
         self._reach("among the rows")
 
-    def send_offsets_to_transaction(self, *args: Any) -> None:
+    def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, timeout: float = -1) -> None:
         self._reach("before the mark")
-        super().send_offsets_to_transaction(*args)
+        super().send_offsets_to_transaction(positions, group_metadata, timeout)
 
-    def commit_transaction(self, *args: Any) -> None:
+    def commit_transaction(self, timeout: float = -1) -> None:
         self._reach("before the commit")
-        super().commit_transaction(*args)
+        super().commit_transaction(timeout)
         self._reach("after the commit")
 
     def _reach(self, step: str) -> None:
