@@ -98,7 +98,7 @@ NAMES: Final[Mapping[str, str]] = {
     "pane columns": "dataflow_model.plan.columns.record_columns:PaneColumns",
     "pending file": "dataflow_model.io.sinks.file_writer:PendingFile",
     "pending folders": "dataflow_model.io.sinks.file_writer:PendingFolders",
-    "pending messages": "dataflow_model.io.kafka.messages:PendingMessages",
+    "pending messages": "dataflow_model.io.topics.messages:PendingMessages",
     "pending rows": "dataflow_model.io.tables.table_sinks:PendingRows",
     "pending": "dataflow_model.runners.sharded.outputs.pending:Pending",
     "record columns": "dataflow_model.plan.columns.record_columns:RecordColumns",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dataflow_model.io.dataframes import ReadDataFrame
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
-from dataflow_model.io.kafka.read import ReadKafka
-from dataflow_model.io.kafka.write import WriteKafka
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet, ReadText
 from dataflow_model.io.table_source import ReadTable
+from dataflow_model.io.topics.read import ReadKafka
+from dataflow_model.io.topics.write import WriteKafka
 from dataflow_model.io.write import (
     Collect,
     ForeachBundle,

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 import dataflow_model as dm
-from dataflow_model.io.kafka import client as kafka_client
-from dataflow_model.io.kafka.errors import is_final, said, way_out_of
-from dataflow_model.io.kafka.messages import Message, messages_of
-from dataflow_model.io.kafka.sink import KafkaSink
+from dataflow_model.io.topics import client as kafka_client
+from dataflow_model.io.topics.errors import is_final, said, way_out_of
+from dataflow_model.io.topics.messages import Message, messages_of
+from dataflow_model.io.topics.sink import KafkaSink
 from dataflow_model.plan.endpoints.outcomes import Reader
 from tests.support.exactly_once.tables import PAIRS, record
 

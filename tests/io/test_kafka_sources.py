@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import dataflow_model as dm
-from dataflow_model.io.kafka import client as kafka_client
-from dataflow_model.io.kafka.source import COLUMNS, KafkaSource
+from dataflow_model.io.topics import client as kafka_client
+from dataflow_model.io.topics.source import COLUMNS, KafkaSource
 
 SERVERS = "localhost:1"
 

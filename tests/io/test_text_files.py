@@ -223,7 +223,8 @@ def test_a_file_that_was_read_in_part_is_closed_when_the_process_ends(tmp_path: 
     (tmp_path / "a.txt").write_text("line\n" * 50_000)
     program = (
         "import atexit, sys; files = []; atexit.register(lambda: print([file._file.closed for file in files])); "
-        "from dataflow_model.io import file_identity, unpacking; "  # closes them before that
+        "from dataflow_model.io.listing import file_identity; "
+        "from dataflow_model.io.text import unpacking; "  # closes them before that
         "parts = unpacking.blocks(file_identity.FileVersion.of(sys.argv[1]), 'cp1252', 0); next(parts); parts.close(); "
         "files += unpacking._open_files.values()"
     )

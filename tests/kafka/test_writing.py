@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import dataflow_model as dm
-from dataflow_model.io.kafka import transactions as kafka_transactions
-from dataflow_model.io.kafka.sink import KafkaSink
+from dataflow_model.io.topics import transactions as kafka_transactions
+from dataflow_model.io.topics.sink import KafkaSink
 from dataflow_model.plan.endpoints.sinks import Fence
 from tests.support.exactly_once.tables import PAIRS, record
 from tests.support.kafka.broker import running_broker

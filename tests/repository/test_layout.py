@@ -91,7 +91,7 @@ def test_the_wheel_holds_every_module_once_and_nothing_else(
     assert {name for name in content if name.endswith(".py")} == modules_of_package(repository)
     assert "dataflow_model/py.typed" in content
     assert content.count("dataflow_model/demo/flights.parquet") == 1
-    assert "dataflow_model/runners/spark/log4j2.properties" in content
+    assert "dataflow_model/runners/spark/deployment/log4j2.properties" in content
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -116,7 +116,7 @@ def test_a_fork_leaves_the_copy_of_the_package_to_the_process_that_has_unpacked_
         tmp_path,
         """
         import importlib.util, pathlib, shutil, tempfile
-        from dataflow_model.runners.spark import package
+        from dataflow_model.runners.spark.deployment import package
 
         package.is_local = lambda spark: False
         shared = tempfile.mkdtemp()

@@ -77,6 +77,7 @@ IN_BEAM: Final[Mapping[str, str]] = {
     "TIME_GRANULARITY": "use dm.Duration(micros=1)",
     "create_runner": "use dm.LocalRunner() or dm.SparkRunner(spark)",
     "dataframe": "there are no DataFrames of Beam: use dm.Map(fn, vectorized=True) for whole columns",
+    "deduplicate": "use dm.Deduplicate(…)",
     "error": "the errors are names of the package: dm.PlanError, dm.UserCodeError, …",
     "ml": "use a dm.DoFn that loads the model in setup(), or dm.Map(fn, vectorized=True)",
     "periodicsequence": "use dm.io.PeriodicImpulse(start, stop, interval=…)",

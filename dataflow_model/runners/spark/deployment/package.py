@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _shipped: weakref.WeakKeyDictionary[Any, RunFolder] = weakref.WeakKeyDictionary()
 """The sessions that have the package, with the folder of its archive, which their executors may ask for at any time."""
-_PACKAGE: Final = pathlib.Path(__file__).resolve().parents[2]
+_PACKAGE: Final = pathlib.Path(__file__).resolve().parents[3]
 _CORE: Final = "runners/engine/core"
 
 

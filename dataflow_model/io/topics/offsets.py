@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import SourceError
-from dataflow_model.io.kafka.client import PATIENCE, admin_of, described
-from dataflow_model.io.kafka.errors import may_pass, said, way_out_of
+from dataflow_model.io.topics.client import PATIENCE, admin_of, described
+from dataflow_model.io.topics.errors import may_pass, said, way_out_of
 from dataflow_model.plan.endpoints.sources import Origin
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-    from dataflow_model.io.kafka.source import KafkaSource, Place
+    from dataflow_model.io.topics.source import KafkaSource, Place
 
 _SECONDS: Final = 5.0
 """How long one request may take until it is made again."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dataflow_model.io.arguments import check_arguments, with_label_hints
-from dataflow_model.io.kafka.source import KafkaSource
 from dataflow_model.io.read import ReadRows, checked_watermark
+from dataflow_model.io.topics.source import KafkaSource
 from dataflow_model.plan.watermarks.origins import WatermarkOptions, origins_of
 from dataflow_model.transforms.pipelines.pcollection import PCollection
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dataflow_model.io.kafka.sink import KafkaSink
+    from dataflow_model.io.topics.sink import KafkaSink
     from dataflow_model.plan.columns.records import Record
 
 _OVERHEAD: Final = 512

@@ -10,8 +10,8 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import SourceError
-from dataflow_model.io.kafka.errors import said, way_out_of
-from dataflow_model.io.kafka.offsets import place_of
+from dataflow_model.io.topics.errors import said, way_out_of
+from dataflow_model.io.topics.offsets import place_of
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer, Message
 
-    from dataflow_model.io.kafka.source import KafkaSource
+    from dataflow_model.io.topics.source import KafkaSource
 
 _SECONDS: Final = 60.0
 """How long to wait for rows that are there."""

@@ -6,10 +6,10 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import SinkError
-from dataflow_model.io.kafka.client import described
+from dataflow_model.io.topics.client import described
 
 if TYPE_CHECKING:
-    from dataflow_model.io.kafka.sink import KafkaSink
+    from dataflow_model.io.topics.sink import KafkaSink
 
 _SECONDS: Final = 60.0
 """How long to wait for the next message."""

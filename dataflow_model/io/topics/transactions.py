@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import attrs
 
 from dataflow_model.errors import LOG, SinkError
-from dataflow_model.io.kafka.errors import is_final, said, way_out_of
-from dataflow_model.io.kafka.search import has_header
+from dataflow_model.io.topics.errors import is_final, said, way_out_of
+from dataflow_model.io.topics.search import has_header
 from dataflow_model.micros import wall_clock
 from dataflow_model.runners.sharded.outputs.commit_ids import CommitId
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer, KafkaError, Producer
 
-    from dataflow_model.io.kafka.messages import Message
-    from dataflow_model.io.kafka.sink import KafkaSink
+    from dataflow_model.io.topics.messages import Message
+    from dataflow_model.io.topics.sink import KafkaSink
     from dataflow_model.plan.endpoints.sinks import Fence
 
 COMMIT: Final = "dataflow_model.commit"

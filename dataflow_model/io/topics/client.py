@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import InvalidArgument, InvalidType, SinkError, SourceError, explain
-from dataflow_model.io.kafka.errors import is_of_login, may_pass, said, way_out_of
+from dataflow_model.io.topics.errors import is_of_login, may_pass, said, way_out_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

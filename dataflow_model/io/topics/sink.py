@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from dataflow_model.errors import InvalidArgument
-from dataflow_model.io.kafka.client import checked_options, checked_servers, checked_topic, described
-from dataflow_model.io.kafka.messages import KafkaWriter, messages_of
 from dataflow_model.io.sinks.column_sinks import ColumnSink
 from dataflow_model.io.sinks.sink_columns import checked_schema, columns_text, own_columns
+from dataflow_model.io.topics.client import checked_options, checked_servers, checked_topic, described
+from dataflow_model.io.topics.messages import KafkaWriter, messages_of
 from dataflow_model.plan.endpoints.outcomes import Reader
 from dataflow_model.plan.endpoints.sinks import KnownCommits
 from dataflow_model.values import pickles
@@ -146,13 +146,13 @@ class KafkaSink(ColumnSink):
     def claim(self) -> None:
         """Reject writes of older starts of the run from now on."""
         if self.fence is not None:
-            from dataflow_model.io.kafka.transactions import transactions_of
+            from dataflow_model.io.topics.transactions import transactions_of
 
             transactions_of(self, self.fence).claim()
 
     def commits_of(self, run_id: str) -> KnownCommits:
         """Return the last commit of a run in the topic."""
-        from dataflow_model.io.kafka.transactions import last_commit
+        from dataflow_model.io.topics.transactions import last_commit
 
         commit = last_commit(self, run_id)
         return KnownCommits([commit] if commit else [])
@@ -169,7 +169,7 @@ class KafkaSink(ColumnSink):
             SupersededRun: when a newer start of the run has claimed the topic.
             SinkError: if the brokers report an error that does not pass.
         """
-        from dataflow_model.io.kafka.transactions import publish_once, transactions_of
+        from dataflow_model.io.topics.transactions import publish_once, transactions_of
 
         pending = messages_of(messages)
         if pending and self.fence is None:

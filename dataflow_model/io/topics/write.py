@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from dataflow_model.io.arguments import with_label_hints
-from dataflow_model.io.kafka.sink import KafkaSink
+from dataflow_model.io.topics.sink import KafkaSink
 from dataflow_model.io.write import WriteColumns
 from dataflow_model.transforms.endpoints.create import Write
 

@@ -8,7 +8,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, SourceError
-from dataflow_model.io.kafka.client import checked_options, checked_servers, checked_topic
+from dataflow_model.io.topics.client import checked_options, checked_servers, checked_topic
 from dataflow_model.plan.columns.source_columns import check_time_column
 from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
 from dataflow_model.plan.watermarks.estimators import check_estimator
@@ -123,7 +123,7 @@ class KafkaSource(ColumnSource):
         Raises:
             SourceError: if the brokers cannot be reached, or a topic does not exist.
         """
-        from dataflow_model.io.kafka.offsets import find_topics
+        from dataflow_model.io.topics.offsets import find_topics
 
         find_topics(self)
         return self
@@ -139,7 +139,7 @@ class KafkaSource(ColumnSource):
 
     def origins(self) -> list[Origin]:
         """Return the partitions of all topics, from the start to the end, or to what can be read now."""
-        from dataflow_model.io.kafka.offsets import listed
+        from dataflow_model.io.topics.offsets import listed
 
         return listed(self, {})
 
@@ -150,7 +150,7 @@ class KafkaSource(ColumnSource):
             SourceError: if the brokers do not answer for some time, or a topic was deleted and perhaps made again.
         """
         del clock
-        from dataflow_model.io.kafka.offsets import listed
+        from dataflow_model.io.topics.offsets import listed
 
         before = {name: origin for name in known.names() if (origin := known.get(name)) is not None}
         changed = [origin for origin in listed(self, before) if self._has_changed(before.get(origin.name), origin)]
@@ -158,7 +158,7 @@ class KafkaSource(ColumnSource):
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read the committed rows with offsets `[start, stop)` of a partition."""
-        from dataflow_model.io.kafka.reading import read_partition
+        from dataflow_model.io.topics.reading import read_partition
 
         assert stop is not None  # noqa: S101 - all origins are listed with their ends
         yield from read_partition(self, origin, start, stop)
