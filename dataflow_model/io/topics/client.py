@@ -32,6 +32,13 @@ _OWN: Final = (
     "transactional.id",
 )
 """The options that this package sets itself."""
+READING: Final = {
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "log_level": 0,
+}
+"""The options of a consumer that reads committed messages to the end of a partition, and commits nothing."""
 
 
 def checked_servers(value: Any) -> str:

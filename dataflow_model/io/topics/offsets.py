@@ -78,17 +78,18 @@ def find_topics(source: KafkaSource) -> dict[tuple[str, int], str]:
     found = {
         (name, partition.id): str(topic.topic_id) for name, topic in topics.items() for partition in topic.partitions
     }
-    _found[_key(source)] = time.monotonic(), found
+    _found[key_of(source)] = time.monotonic(), found
     return found
 
 
 def _ids_of(source: KafkaSource) -> dict[tuple[str, int], str]:
     """Return what `find_topics` does, as it was at most two seconds ago."""
-    at, found = _found.get(_key(source), (0.0, {}))
+    at, found = _found.get(key_of(source), (0.0, {}))
     return found if found and time.monotonic() - at < _FRESH else find_topics(source)
 
 
-def _key(source: KafkaSource) -> tuple[Any, ...]:
+def key_of(source: KafkaSource) -> tuple[Any, ...]:
+    """Return what the clients of a source are kept by: the process, and what they connect to."""
     return os.getpid(), source.servers, source.topics, repr(sorted(source.options.items()))
 
 
@@ -112,7 +113,7 @@ def _offsets(source: KafkaSource, places: Sequence[tuple[str, int]], where: Plac
 def _asked(source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
-    key = _key(source)
+    key = key_of(source)
     asked = {TopicPartition(*place): spec for place in places}
     deadline = time.monotonic() + PATIENCE
     while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,8 +9,9 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import SourceError
+from dataflow_model.io.topics.client import READING
 from dataflow_model.io.topics.errors import said, way_out_of
-from dataflow_model.io.topics.offsets import place_of
+from dataflow_model.io.topics.offsets import key_of, place_of
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:
@@ -124,18 +124,14 @@ def _position(source: KafkaSource) -> _Position:
     from confluent_kafka import Consumer
 
     held: dict[Any, _Position] = _held.__dict__.setdefault("positions", {})
-    key = (os.getpid(), source.servers, source.topics, repr(sorted(source.options.items())))
+    key = key_of(source)
     if key not in held:
         own = {
             "bootstrap.servers": source.servers,
             "group.id": "dataflow_model",  # nobody joins it, and nothing is committed
             "auto.offset.reset": "error",  # the other settings skip rows without a word
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "log_level": 0,
         }
-        held[key] = _Position(Consumer({**source.options, **own}))
+        held[key] = _Position(Consumer({**source.options, **READING, **own}))
     return held[key]
 
 

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from dataflow_model.errors import SinkError
-from dataflow_model.io.topics.client import described
+from dataflow_model.io.topics.client import READING, described
 
 if TYPE_CHECKING:
     from dataflow_model.io.topics.sink import KafkaSink
@@ -28,12 +28,8 @@ def has_header(sink: KafkaSink, header: tuple[str, bytes]) -> bool:
     own = {
         "bootstrap.servers": sink.servers,
         "group.id": f"dataflow_model-search-{uuid.uuid4().hex[:8]}",  # nobody joins it, and it commits nothing
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-        "log_level": 0,
     }
-    consumer = Consumer({**sink.options, **own})
+    consumer = Consumer({**sink.options, **READING, **own})
     try:
         unread = {partition.id for partition in topic.partitions}
         consumer.assign([TopicPartition(sink.topic, partition, OFFSET_BEGINNING) for partition in unread])
