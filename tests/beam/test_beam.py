@@ -52,7 +52,7 @@ def both(comparing: ModuleType) -> Callable[[str | TestStream, dm.WindowInto], t
     return run
 
 
-def test_beam_continues_a_tree_leaf_by_leaf_and_we_at_the_end_of_each_tick() -> None:
+def test_beam_continues_a_trigger_tree_leaf_by_leaf_and_we_at_the_end_of_each_tick() -> None:
     beam = pytest.importorskip(
         "apache_beam.transforms.trigger", reason="needs Beam: pip install 'dataflow-model[beam]'"
     )
@@ -66,7 +66,9 @@ def test_beam_continues_a_tree_leaf_by_leaf_and_we_at_the_end_of_each_tick() -> 
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_panes_of_drawn_cases_are_beams_but_for_known_departures(comparing: ModuleType, number: int) -> None:
+def test_panes_of_drawn_cases_equal_those_of_beam_except_for_known_departures(
+    comparing: ModuleType, number: int
+) -> None:
     for steps, strategy in draw(st.tuples(scripts(), windowing_strategies()), 50, number):
         try:
             comparing.departures(steps, strategy)
@@ -75,7 +77,7 @@ def test_panes_of_drawn_cases_are_beams_but_for_known_departures(comparing: Modu
             pytest.fail(f"{problem}\n{strategy}\n{shown}")
 
 
-def test_early_on_time_and_late_panes_are_beams(both: Any) -> None:
+def test_early_on_time_and_late_panes_equal_those_of_beam(both: Any) -> None:
     trigger = dm.AfterWatermark(early=dm.AfterCount(2), late=dm.AfterCount(1))
     ours, beams = both("e 1@5, e 2@6, e 4@7, w 10, e 8@3, w 20, e 16@1", fixed(trigger, FOREVER))
     assert ours == beams == [(3, "EARLY"), (4, "ON_TIME"), (8, "LATE"), (16, "LATE")]
@@ -95,7 +97,7 @@ def test_beam_has_no_pane_at_expiry(both: Any) -> None:
     assert beams == [(3, "EARLY")]
 
 
-def test_beam_takes_an_element_at_the_expiry(both: Any) -> None:
+def test_beam_accepts_an_element_that_arrives_at_the_expiry_of_its_window(both: Any) -> None:
     ours, beams = both("e 1@5, w 15, e 2@6", fixed(None, 5))
     assert ours == [(1, "ON_TIME")]
     assert beams == [(1, "ON_TIME"), (2, "LATE")]
@@ -126,13 +128,15 @@ def test_beam_fires_once_for_each_timer_of_a_tree(both: Any) -> None:
     assert beams == [(1, "ON_TIME"), (0, "LATE")]
 
 
-def test_beams_watermark_trigger_waits_for_an_element_in_its_turn(both: Any) -> None:
+def test_beams_watermark_trigger_in_a_sequence_waits_for_an_element(both: Any) -> None:
     ours, beams = both("e 1@5, w 10", fixed(dm.AfterEach(dm.AfterCount(1), dm.AfterWatermark()), FOREVER))
     assert ours == [(1, "EARLY"), (0, "ON_TIME")]
     assert beams == [(1, "EARLY")]
 
 
-def test_beams_watermark_trigger_fires_at_a_late_element_if_its_turn_began_after_the_others(both: Any) -> None:
+def test_beams_watermark_trigger_in_a_sequence_fires_at_a_late_element_after_the_ones_before_it_finished(
+    both: Any,
+) -> None:
     trigger = dm.AfterEach(dm.AfterCount(1), dm.AfterWatermark(), dm.Repeatedly(dm.AfterCount(2)))
     ours, beams = both("e 1@5, w 10, e 2@5, e 4@5", fixed(trigger, FOREVER))
     assert ours == [(1, "EARLY"), (0, "ON_TIME"), (6, "LATE")]
@@ -168,7 +172,7 @@ def test_beam_checks_a_trigger_once_for_each_bundle(both: Any) -> None:
     ],
     ids=repr,
 )
-def test_what_is_below_after_all_goes_on_before_it_fires_and_in_beam_does_not(
+def test_children_of_after_all_may_fire_again_before_it_fires_but_not_in_beam(
     both: Any, trigger: dm.Trigger, here: list[int], there: list[int]
 ) -> None:
     text = "e 1@5, e 2@5, e 4@5, e 8@5, e 16@5, e 32@5"

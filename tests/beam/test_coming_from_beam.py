@@ -109,13 +109,15 @@ def comparable(values: list[Any]) -> list[str]:
     return sorted(repr(plain(value)) for value in values)
 
 
-def test_the_page_has_rows() -> None:
+def test_the_tables_of_the_page_on_coming_from_beam_are_found() -> None:
     assert len(SAME) > 30
     assert len(OTHER) >= 5
 
 
 @pytest.mark.parametrize("expression", [row.ours for row in (*SAME, *OTHER)])
-def test_each_row_runs_here(expression: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_expression_in_the_tables_runs_on_this_package(
+    expression: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     values = on_ours(expression)
     assert values or "99" in expression  # which nothing is greater than
 
@@ -123,7 +125,7 @@ def test_each_row_runs_here(expression: str, capsys: pytest.CaptureFixture[str])
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Beam's own
 @pytest.mark.parametrize("row", SAME, ids=lambda row: row.ours)
-def test_beam_gives_the_same(on_beam: Callable[[str], list[Any]], row: Row) -> None:
+def test_each_row_that_promises_it_gives_the_same_result_on_beam(on_beam: Callable[[str], list[Any]], row: Row) -> None:
     assert comparable(on_beam(row.beam)) == comparable(on_ours(row.ours))
 
 
@@ -155,7 +157,7 @@ def test_beam_has_no_sliding_windows_with_gaps(on_beam: Callable[[str], list[Any
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Beam's own
-def test_beam_wants_a_mode_with_a_trigger_and_an_option_for_one_that_loses_data(
+def test_beam_requires_a_mode_for_a_trigger_and_an_option_for_an_unsafe_trigger(
     on_beam: Callable[[str], list[Any]],
 ) -> None:
     trigger = "beam.window.FixedWindows(10), trigger=beam.transforms.trigger.AfterCount(1)"
