@@ -45,7 +45,7 @@ def test_every_benchmark_runs_and_its_sides_agree(tmp_path: Path) -> None:
     assert all(result["ratio"] > 0 for result in results)
 
 
-def test_a_wrong_name_is_refused_with_the_names_that_there_are() -> None:
+def test_an_unknown_benchmark_is_refused_with_the_names_of_all_benchmarks() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "batch_sums"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -54,7 +54,7 @@ def test_a_wrong_name_is_refused_with_the_names_that_there_are() -> None:
     assert "batch_sum," in done.stderr
 
 
-def test_events_are_made_once_and_none_are_one_session_gap_apart(tmp_path: Path) -> None:
+def test_events_are_generated_once_and_no_two_are_exactly_one_session_gap_apart(tmp_path: Path) -> None:
     events = make_events(5_000, files=3, cache=tmp_path)
     assert make_events(5_000, files=3, cache=tmp_path) == events
     table = ds.dataset(events.events).to_table()
@@ -74,7 +74,7 @@ def test_string_keys_stand_for_the_same_events(tmp_path: Path) -> None:
     assert strings.drop(["key"]).equals(ints.drop(["key"]))
 
 
-def test_answers_agree_whatever_their_order_files_and_types(tmp_path: Path) -> None:
+def test_answers_are_compared_without_regard_to_order_number_of_files_and_types(tmp_path: Path) -> None:
     answer_folder, same_answer, wrong, empty = (tmp_path / name for name in ("one", "two", "wrong", "empty"))
     for folder in (answer_folder, same_answer, wrong, empty):
         folder.mkdir()
@@ -94,7 +94,7 @@ def test_answers_agree_whatever_their_order_files_and_types(tmp_path: Path) -> N
     assert not agree(empty, empty)
 
 
-def test_with_a_hot_key_each_side_is_compared_with_the_sums_of_its_own_column(tmp_path: Path) -> None:
+def test_each_side_of_the_hot_key_benchmark_is_compared_with_the_sums_of_its_own_column(tmp_path: Path) -> None:
     events = make_events(3_000, files=1, keys=50, hot=True, cache=tmp_path / "cache")
     rows = ds.dataset(events.events).to_table().to_pylist()
     assert 0.85 < sum(row["hot_key"] == 0 for row in rows) / len(rows) < 0.95
@@ -113,7 +113,7 @@ def test_with_a_hot_key_each_side_is_compared_with_the_sums_of_its_own_column(tm
         assert benchmark.agrees(events, tmp_path / name) is (name == "right")
 
 
-def test_the_last_pane_of_a_window_is_its_answer(tmp_path: Path) -> None:
+def test_the_last_pane_of_a_window_is_compared(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     panes: dict[str, list[Any]] = {
         "key": [1, 1, 2],
@@ -127,7 +127,7 @@ def test_the_last_pane_of_a_window_is_its_answer(tmp_path: Path) -> None:
     assert timings(ours) == {name: pytest.approx(1 / 3) for name in ("LATE", "EARLY", "ON_TIME")}
 
 
-def test_what_panes_have_taken_back_is_no_answer(tmp_path: Path) -> None:
+def test_retracted_panes_are_not_compared(tmp_path: Path) -> None:
     ours, theirs, twice = tmp_path / "ours", tmp_path / "theirs", tmp_path / "twice"
     bounds: dict[str, list[Any]] = {"window_start": [0, 0, 0], "window_end": [10, 10, 15]}
     timing: dict[str, list[Any]] = {"pane_index": [0, 0, 0], "pane_timing": ["EARLY", "EARLY", "ON_TIME"]}
@@ -140,7 +140,7 @@ def test_what_panes_have_taken_back_is_no_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.local])
-def test_the_sides_of_a_comparison_in_process_agree(name: str) -> None:
+def test_both_sides_of_each_comparison_in_process_agree(name: str) -> None:
     benchmark = BENCHMARKS[name]
     if benchmark.missing is not None:
         pytest.skip(f"needs {benchmark.missing}: pip install 'dataflow-model[bench]'")
@@ -188,7 +188,7 @@ def test_memory_that_a_forked_process_shares_is_counted_once_or_for_each() -> No
     assert each >= once + (32 << 20)
 
 
-def test_a_jvm_that_is_starting_a_process_is_counted_once(tmp_path: Path) -> None:
+def test_memory_of_a_jvm_that_is_forking_a_process_is_counted_once(tmp_path: Path) -> None:
     java = tmp_path / "java"
     shutil.copy(Path(sys.executable).resolve(), java)
     program = (
@@ -225,5 +225,5 @@ def test_a_run_against_a_baseline_fails_with_the_ratio_that_became_worse(tmp_pat
     assert "local_group_by_key: the ratio is" in run.stdout
 
 
-def test_every_baseline_is_of_a_benchmark() -> None:
+def test_every_baseline_belongs_to_a_benchmark_that_exists() -> None:
     assert set(read_baseline(ROOT / "benchmarks/baseline.json")) <= set(BENCHMARKS)

@@ -88,7 +88,7 @@ def test_the_table_of_costs_has_a_row_for_each_factor() -> None:
     assert len(lines) == 2 + len(COSTS) + 2
 
 
-def test_micro_batches_are_measured() -> None:
+def test_the_cost_of_micro_batches_is_measured() -> None:
     micro_batch = MicroBatch(100, 10, files=2, stages=2, per_pane=1)
     [sample] = measured([micro_batch], rounds=2, repeats=1)
     assert sample.micro_batch == micro_batch
@@ -96,7 +96,7 @@ def test_micro_batches_are_measured() -> None:
     assert sample.elapsed > 0
 
 
-def test_a_micro_batch_of_several_shards_is_measured() -> None:
+def test_the_cost_of_a_micro_batch_with_several_shards_is_measured() -> None:
     cost = measured_shards(3, micro_batches=1)
     assert cost.shards == 3
     assert len(cost.stages) == 2
@@ -106,7 +106,7 @@ def test_a_micro_batch_of_several_shards_is_measured() -> None:
     assert row.startswith("| 3 |")
 
 
-def test_a_prediction_adds_up_what_the_driver_and_a_core_take() -> None:
+def test_a_predicted_duration_is_the_sum_of_the_times_of_the_driver_and_of_one_core() -> None:
     driver, core = growth([Cost(n, n * 1e-3, 1e-2, (n * 1e-3, n * 1e-3), 1e-2, n * 2e-3) for n in (1, 10, 100)])
     assert (driver, core) == pytest.approx((3e-3, 2e-3))
     lines = list(prediction_table(SYNTHETIC, driver, core))

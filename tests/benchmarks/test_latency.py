@@ -35,7 +35,7 @@ def test_a_lost_or_repeated_record_is_noticed(given: Any, complete: bool) -> Non
     assert latency._is_complete(given, 3) is complete
 
 
-def test_nothing_is_measured_behind_records_that_are_not_there_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_fails_if_the_first_records_are_not_published_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "_PATIENCE", 0.1)
     monkeypatch.setattr(latency, "_started", lambda *_: None)
     with pytest.raises(TimeoutError, match="records that are there at the start"):
@@ -51,7 +51,7 @@ def test_a_file_appears_whole_and_its_records_are_numbered(tmp_path: Path) -> No
     assert len(set(table["sent"].to_pylist())) == 1
 
 
-def test_the_feed_writes_as_many_records_as_it_says_once_it_is_told(tmp_path: Path) -> None:
+def test_the_feed_starts_on_a_signal_and_writes_the_announced_number_of_records(tmp_path: Path) -> None:
     with Feed(tmp_path, 100, rate=500, seconds=0.3) as feed:
         assert not list(tmp_path.iterdir())
         feed.go()
@@ -69,7 +69,7 @@ def test_the_watcher_sees_what_is_published_and_nothing_else(tmp_path: Path) -> 
         assert [record for _, record in watcher.wait_for(1, 60)] == [{"n": 0}]
 
 
-def test_of_sparks_files_those_are_seen_that_its_log_names(tmp_path: Path) -> None:
+def test_only_files_of_spark_that_its_log_names_are_seen(tmp_path: Path) -> None:
     listed = published_by_spark(tmp_path)
     assert list(listed()) == []
     (tmp_path / "_spark_metadata").mkdir()
@@ -80,7 +80,7 @@ def test_of_sparks_files_those_are_seen_that_its_log_names(tmp_path: Path) -> No
     assert list(listed()) == [f"{tmp_path}/part-00000-x.json"]
 
 
-def test_results_of_what_was_not_measured_stay(tmp_path: Path) -> None:
+def test_results_of_rates_that_were_not_measured_again_are_preserved(tmp_path: Path) -> None:
     output = tmp_path / "latency.json"
     before = [latency.Latency(side, 1_000, 10, 9, 1.0, 2.0, 3.0, True) for side in ("in process", "strong")]
     latency._write(output, before, [latency.Lag("ours", "all", 1_000, 1.0, 2.0, 9)])
@@ -97,7 +97,7 @@ def test_results_of_what_was_not_measured_stay(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_it_runs_and_loses_nothing(tmp_path: Path, java_home: str) -> None:
+def test_the_latency_benchmark_runs_and_loses_no_record(tmp_path: Path, java_home: str) -> None:
     output = tmp_path / "latency.json"
     command = [
         sys.executable,
