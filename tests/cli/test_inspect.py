@@ -56,7 +56,7 @@ def facts(capsys: pytest.CaptureFixture[str], *arguments: str | Path, status: in
     return found
 
 
-def test_a_stopped_stream_says_how_far_it_is_and_what_it_keeps(
+def test_inspect_shows_the_progress_and_the_state_of_a_stopped_stream(
     stream: Stepped, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = content(stream.checkpoint)
@@ -79,7 +79,7 @@ def test_a_stopped_stream_says_how_far_it_is_and_what_it_keeps(
     assert found["notes"] == []
 
 
-def test_people_get_the_same_as_text(stream: Stepped, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_prints_a_report_as_text(stream: Stepped, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(stream.checkpoint), "--keys", "1"]) == 0
     printed = capsys.readouterr().out
     for words in (
@@ -105,14 +105,14 @@ def test_a_run_may_start_while_its_checkpoint_is_inspected(
 
 
 @pytest.mark.parametrize("most", [0, 2])
-def test_as_many_keys_are_listed_as_are_asked_for(
+def test_inspect_lists_as_many_keys_as_requested(
     most: int, stream: Stepped, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [groups] = facts(capsys, stream.checkpoint, "--keys", str(most))["transforms"]
     assert len(groups["largest"]) == most
 
 
-def test_the_keys_of_a_large_state_are_listed_only_if_they_are_asked_for(
+def test_the_keys_of_a_large_state_are_listed_only_on_request(
     stream: Stepped, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(inspecting, "MOST_BYTES", 10)
@@ -192,7 +192,7 @@ def test_the_log_of_a_killed_stream_is_read_but_not_emptied(
     assert (found["state"], found["micro_batch"], found["sources"][0]["rows"]) == ("stopped", 2, 18)
 
 
-def test_a_finished_stream_says_so_and_its_watermark_is_at_the_end(
+def test_inspect_shows_that_a_stream_has_finished_with_its_watermark_at_the_end_of_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with dm.Pipeline(runner=dm.LocalRunner(checkpoint=tmp_path / "cp")) as p:
@@ -243,7 +243,7 @@ def test_a_directory_of_something_else_is_rejected(
     assert "contains no checkpoint" in facts(capsys, tmp_path / "none", status=1)["error"]["message"]
 
 
-def test_an_upgraded_checkpoint_in_which_no_run_has_started_says_so(
+def test_inspect_shows_that_no_run_has_started_from_an_upgraded_checkpoint(
     stream: Stepped, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dm.upgrade(stream.checkpoint, tmp_path / "next")
@@ -251,7 +251,7 @@ def test_an_upgraded_checkpoint_in_which_no_run_has_started_says_so(
     assert "no run has started" in error["message"]
 
 
-def test_a_class_of_a_buffered_element_that_is_missing_costs_only_the_keys(
+def test_keys_are_left_out_if_the_class_of_a_buffered_element_is_missing(
     stream: Stepped, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing(*_: Any) -> Any:
@@ -265,7 +265,7 @@ def test_a_class_of_a_buffered_element_that_is_missing_costs_only_the_keys(
     assert found["sources"][0]["rows"] == 12
 
 
-def test_what_a_stream_on_spark_has_logged_is_read_without_java_or_pyspark(
+def test_the_logs_of_a_stream_on_spark_are_read_without_java_or_pyspark(
     stream: Stepped, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offset, _ = StoppedLocalRun(stream.checkpoint).offset(1)

@@ -53,7 +53,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str | Path, status: i
     return found
 
 
-def test_a_running_stream_in_another_process_takes_a_signal_and_is_drained(
+def test_a_stream_that_runs_in_another_process_receives_a_signal_and_is_drained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path, "1", "2013-01-01T00:00Z,a,1")
@@ -72,7 +72,7 @@ def test_a_running_stream_in_another_process_takes_a_signal_and_is_drained(
     assert "was drained" in error["message"]
 
 
-def test_a_signal_to_a_stopped_stream_is_taken_when_it_is_started_again(
+def test_a_signal_to_a_stopped_stream_takes_effect_when_it_is_restarted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoint = stopped(tmp_path)
@@ -85,7 +85,7 @@ def test_a_signal_to_a_stopped_stream_is_taken_when_it_is_started_again(
     assert not pending_signals(checkpoint / "dataflow" / "requests")
 
 
-def test_a_signal_that_no_trigger_waits_for_is_rejected_with_those_that_are(
+def test_a_signal_that_no_trigger_waits_for_is_rejected_with_the_expected_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = answer(capsys, "signal", stopped(tmp_path), "flusch", status=1)["error"]
@@ -93,7 +93,7 @@ def test_a_signal_that_no_trigger_waits_for_is_rejected_with_those_that_are(
     assert error["hint"] == "the signals are flush, it's"
 
 
-def test_a_stopped_stream_is_not_waited_for_but_drains_when_it_starts_if_that_is_asked_for(
+def test_a_stopped_stream_is_drained_on_its_next_start_if_drain_does_not_wait(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoint = stopped(tmp_path)
@@ -145,7 +145,7 @@ def test_a_directory_without_a_checkpoint_is_rejected(
     assert not (tmp_path / "none").exists()
 
 
-def test_requests_of_several_processes_at_once_are_all_kept(tmp_path: Path) -> None:
+def test_concurrent_requests_of_several_processes_are_all_recorded(tmp_path: Path) -> None:
     requests = tmp_path / "requests"
     requests.mkdir()
     expect_requests(requests)

@@ -133,7 +133,7 @@ def test_an_error_of_the_module_is_shown_with_its_traceback(folder: Path, capsys
     assert "No module named 'a_module_that_is_missing'" in shown
 
 
-def test_spark_without_java_is_refused_before_anything_runs(
+def test_running_on_spark_without_java_is_refused_before_anything_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(installation, "_pyspark_is_there", lambda: True)
@@ -181,7 +181,7 @@ def test_a_second_signal_ends_the_process_in_the_middle_of_a_micro_batch(
     assert committed(folder) == 0
 
 
-def test_without_prometheus_the_extra_is_named_before_anything_runs(
+def test_a_missing_prometheus_client_is_reported_with_its_extra_before_anything_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
@@ -190,7 +190,7 @@ def test_without_prometheus_the_extra_is_named_before_anything_runs(
     assert not (folder / "cp").exists()
 
 
-def test_outside_of_the_main_thread_signals_are_left_alone(folder: Path) -> None:
+def test_signal_handlers_are_not_installed_outside_of_the_main_thread(folder: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
     statuses: list[int] = []
     thread = threading.Thread(target=lambda: statuses.append(main(["run", "flow:listed", "--", "x"])))
