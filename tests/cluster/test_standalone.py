@@ -79,7 +79,7 @@ def test_doctor_checks_the_executors(cluster: Cluster, bare: str) -> None:
     assert answer["healthy"]
 
 
-def test_an_executor_and_a_worker_that_are_killed_under_way_change_nothing(  # the last: it leaves one worker
+def test_killing_an_executor_and_a_worker_during_the_run_changes_no_result(  # the last: it leaves one worker
     cluster: Cluster, bare: str, rows: Path, tmp_path: Path
 ) -> None:
     job = cluster.start("streaming", rows, tmp_path, PYSPARK_PYTHON=bare)

@@ -48,7 +48,7 @@ def test_flights_that_are_read_from_hdfs_give_the_same_answers(
     check(outcome, "batch", bare, place="/containers/")
 
 
-def test_a_stream_gives_the_same_panes_although_a_container_is_killed_under_way(
+def test_killing_a_container_during_a_stream_changes_no_pane(
     cluster: Cluster, bare: str, rows: Path, tmp_path: Path
 ) -> None:
     job = cluster.start("streaming", rows, tmp_path, PYSPARK_PYTHON=bare)

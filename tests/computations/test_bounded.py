@@ -62,7 +62,9 @@ def job(topology: dm.Topology, directory: str) -> Bounded:
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 4)), min_size=1, max_size=40))
-def test_a_bounded_job_gives_what_a_punctual_stream_does(tmp_path_factory: Any, rows: list[tuple[int, int]]) -> None:
+def test_a_bounded_job_produces_what_a_stream_without_late_records_produces(
+    tmp_path_factory: Any, rows: list[tuple[int, int]]
+) -> None:
     folder = tmp_path_factory.mktemp("rows")
     at, columns = 0, {"at": list[int](), "key": list[int](), "n": list[int]()}
     for gap, key in rows:
@@ -78,7 +80,9 @@ def test_a_bounded_job_gives_what_a_punctual_stream_does(tmp_path_factory: Any, 
 
 
 @pytest.mark.parametrize("most", [17, 1_000])
-def test_micro_batches_and_a_bounded_job_give_what_one_process_gives(tmp_path: Path, most: int) -> None:
+def test_a_stream_in_micro_batches_and_a_bounded_job_produce_what_a_run_in_process_produces(
+    tmp_path: Path, most: int
+) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
     topology = counting(tmp_path / "rows")
     expected = scribe.run(topology)

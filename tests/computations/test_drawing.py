@@ -49,7 +49,7 @@ def test_mermaid_text_has_a_node_for_each_part_and_an_arrow_for_each_stream() ->
     )
 
 
-def test_a_picture_is_well_formed_and_says_what_is_in_it() -> None:
+def test_a_picture_is_well_formed_and_contains_the_names_of_all_parts() -> None:
     picture = parsed(zeitgeist())
     texts = {text.text for text in picture.iter(f"{SVG}text")}
     parts = {"Inject.queries", "second centre", "Counter", "Model", '"Spikes" <and> dips', "found", "not taken"}
@@ -57,7 +57,7 @@ def test_a_picture_is_well_formed_and_says_what_is_in_it() -> None:
     assert len([path for path in picture.iter(f"{SVG}path") if "marker-end" in path.attrib]) == 7
 
 
-def test_no_box_of_a_picture_lies_over_another_or_outside() -> None:
+def test_the_boxes_of_a_picture_neither_overlap_nor_leave_it() -> None:
     picture = parsed(zeitgeist())
     whole, *boxes = picture.iter(f"{SVG}rect")
     assert whole.attrib["width"] == "100%"

@@ -55,7 +55,7 @@ def test_a_late_record_arrives_and_is_flagged() -> None:
     ]
 
 
-def test_state_is_each_keys_own_and_none_at_first() -> None:
+def test_each_key_has_its_own_state_which_is_none_at_first() -> None:
     class Last(Telling):
         def process_record(self, record: dm.StreamRecord) -> None:
             self.tell(self.state.read(), record.timestamp)
@@ -86,7 +86,7 @@ def test_state_without_a_coder_is_bytes() -> None:
         outputs(Raw(), TestStream().add(("k", 7), 1))
 
 
-def test_timers_fire_by_time_whatever_the_order_of_setting() -> None:
+def test_timers_fire_in_order_of_time_whatever_the_order_in_which_they_were_set() -> None:
     class Alarms(Telling):
         def process_record(self, record: dm.StreamRecord) -> None:
             for delay in (7, 3, 5):
@@ -101,7 +101,7 @@ def test_timers_fire_by_time_whatever_the_order_of_setting() -> None:
     assert outputs(Alarms(), script) == [("k", ("after 7", 11, 12), 11), ("k", ("after 3", 13, 20), 13)]
 
 
-def test_a_timer_of_processing_time_stands_where_the_record_stood() -> None:
+def test_output_of_a_processing_time_timer_has_the_timestamp_of_the_record_that_set_it() -> None:
     class Reminder(Telling):
         def process_record(self, record: dm.StreamRecord) -> None:
             self.set_timer("soon", datetime.timedelta(seconds=5), dm.TimeDomain.PROCESSING_TIME)
@@ -113,7 +113,7 @@ def test_a_timer_of_processing_time_stands_where_the_record_stood() -> None:
     assert outputs(Reminder(), script) == [("k", (dm.TimeDomain.PROCESSING_TIME, 105), 3)]
 
 
-def test_a_named_percentile_of_the_watermark_is_told() -> None:
+def test_a_computation_can_read_the_percentile_of_the_watermark_that_it_names() -> None:
     asked: list[Any] = [100, 90, np.int64(90)]
 
     class Asks(Telling):
@@ -144,7 +144,7 @@ def test_the_callbacks_of_a_key_never_overlap() -> None:
     assert len(outputs(Busy(), script)) == 2
 
 
-def test_what_a_worker_sets_up_is_its_own() -> None:
+def test_setup_is_called_in_each_run_of_the_same_computation() -> None:
     class Loads(Telling):
         def setup(self) -> None:
             self.threshold = 5
@@ -169,7 +169,7 @@ def test_a_computation_may_be_a_frozen_class() -> None:
     assert [over for _, over, _ in outputs(Above(5), TestStream().add(("k", 7), 1))] == [True]
 
 
-def test_a_computation_may_name_its_percentiles_when_it_is_made() -> None:
+def test_a_computation_may_name_its_percentiles_in_its_constructor() -> None:
     class Asks(Telling):
         def __init__(self, percentile: float) -> None:
             self.percentiles = (percentile,)
@@ -209,7 +209,7 @@ class Judge(Telling):
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_the_timestamp_of_state_holds_the_watermark_for_what_comes_of_it(held: bool) -> None:
+def test_the_timestamp_of_state_holds_the_watermark_back_for_records_produced_from_it(held: bool) -> None:
     script = TestStream().add(("k", "a"), 7).add(("k", "b"), 3).watermark(20).add(("k", "flush"), 30)
     topology = dm.Topology()
     topology.inject("in", script)
@@ -232,7 +232,7 @@ class Relay(Buffer):
             super().process_record(record)
 
 
-def test_a_production_before_its_input_is_refused() -> None:
+def test_producing_a_record_with_a_timestamp_before_that_of_its_input_is_refused() -> None:
     class Back(Telling):
         def process_record(self, record: dm.StreamRecord) -> None:
             self.tell("too early", record.timestamp - SECOND)
@@ -241,7 +241,7 @@ def test_a_production_before_its_input_is_refused() -> None:
         outputs(Back(), TestStream().add(("k", 0), 5))
 
 
-def test_a_timer_may_not_produce_before_its_own_timestamp() -> None:
+def test_a_timer_may_not_produce_records_before_its_own_timestamp() -> None:
     class Back(Telling):
         def process_record(self, record: dm.StreamRecord) -> None:
             self.set_timer("t", record.timestamp + SECOND)
@@ -273,7 +273,7 @@ class Copy(dm.Computation):
         self.produce(dm.StreamRecord(record.key, (record.stream, record.value), record.timestamp), "out")
 
 
-def test_two_computations_key_one_stream_differently() -> None:
+def test_two_computations_may_key_the_same_stream_differently() -> None:
     class Count(Telling):
         def process_record(self, record: dm.StreamRecord) -> None:
             self.state.write((self.state.read() or 0) + 1)
@@ -322,7 +322,7 @@ def test_a_stream_may_have_any_name() -> None:
     assert [record.value for record in run(topology).collected("a")] == [(1, ("main", 1))]
 
 
-def test_what_is_injected_in_windows_comes_without_them() -> None:
+def test_records_injected_in_windows_lose_their_windows() -> None:
     class Sums(dm.PTransform):
         input_kind = "pipeline"
 
@@ -354,7 +354,7 @@ def test_a_source_with_several_outputs_is_refused() -> None:
         topology.pipeline()
 
 
-def test_a_stream_goes_on_into_other_transforms() -> None:
+def test_a_stream_of_a_topology_can_be_the_input_of_other_transforms() -> None:
     class CountAll(dm.PTransform):
         def expand(self, pcoll: Any) -> Any:
             return pcoll | dm.Count.globally() | "counts" >> dm.io.Collect()
@@ -376,7 +376,7 @@ def wired(*subscriptions: tuple[str, dict[str, Any], list[str]]) -> dm.Topology:
     return topology
 
 
-def test_a_circle_is_refused_with_all_streams() -> None:
+def test_a_cycle_of_computations_is_refused_with_the_names_of_all_streams() -> None:
     topology = wired(("a", {"in": abs, "z": abs}, ["x"]), ("b", {"x": abs}, ["y"]), ("c", {"y": abs, "in": abs}, ["z"]))
     with pytest.raises(dm.PlanError) as error:
         topology.pipeline()
@@ -395,7 +395,7 @@ def test_a_computation_that_feeds_itself_is_refused() -> None:
         wired(("a", {"in": abs, "x": abs}, ["x"])).pipeline()
 
 
-def test_a_stream_that_nothing_makes_is_refused_with_all_streams() -> None:
+def test_a_stream_that_nothing_produces_is_refused_with_the_names_of_all_streams() -> None:
     with pytest.raises(
         dm.PlanError, match=r"'a' reads the stream 'inn', which nothing writes;(.|\n)*did you mean 'in'\?"
     ):
@@ -408,7 +408,7 @@ def test_a_stream_that_nothing_makes_is_refused_with_all_streams() -> None:
         topology.draw()
 
 
-def test_keys_that_are_not_there_are_refused() -> None:
+def test_reading_a_stream_by_its_keys_is_refused_if_its_records_have_none() -> None:
     with pytest.raises(
         dm.PlanError, match=r"reads the stream 'in' by the keys of its records, but the records that 'Inject.in' inj"
     ):
@@ -420,7 +420,7 @@ def test_an_empty_topology_is_refused() -> None:
         dm.Topology("none").pipeline()
 
 
-def test_names_are_taken_once() -> None:
+def test_a_name_can_be_used_only_once_in_a_topology() -> None:
     topology = wired(("a", {"in": abs}, []))
     with pytest.raises(dm.InvalidArgument, match=r"already has a part named 'a'; its parts are 'Inject.in', 'a'"):
         topology.add(Copy(), subscribe={"in": abs}, label="a")
@@ -430,7 +430,7 @@ def test_names_are_taken_once() -> None:
         topology.add(Copy(), subscribe={"in": abs}, produces=["x", "x"])
 
 
-def test_a_topology_says_what_it_takes_instead_of_none() -> None:
+def test_none_is_refused_with_what_a_topology_expects() -> None:
     topology: Any = dm.Topology()
     with pytest.raises(dm.InvalidType, match="`produces` must be a list of streams, got None"):
         topology.add(Copy(), subscribe={"in": abs}, produces=None)
@@ -453,7 +453,7 @@ def test_subscriptions_that_make_no_sense_are_refused(subscribe: Any, message: s
         dm.Topology().add(Copy(), subscribe=subscribe)
 
 
-def test_what_is_no_source_and_no_sink_is_refused() -> None:
+def test_a_sink_in_place_of_a_source_is_refused_and_the_other_way_round() -> None:
     topology = dm.Topology()
     with pytest.raises(dm.InvalidType, match="the stream 'x' needs a source, got <Collect"):
         topology.inject("x", dm.io.Collect())
@@ -489,7 +489,7 @@ def test_computations_that_cannot_run_are_refused() -> None:
             topology.add(computation, subscribe={"in": abs})
 
 
-def test_a_computation_with_the_label_of_a_transform_says_where_labels_go() -> None:
+def test_the_error_for_a_computation_with_the_label_of_a_transform_shows_where_to_pass_a_label() -> None:
     with pytest.raises(dm.InvalidType, match=r"cannot be its label\nHint: write topology.add\(Copy\(…\), .*label='x'"):
         "x" >> Copy()  # type: ignore[operator] # the point
 
@@ -534,7 +534,7 @@ class Wrong(dm.Computation):
         ("outside", "`state` of Wrong belongs to a key, but no key is being processed"),
     ],
 )
-def test_what_a_callback_may_not_do_is_told_with_its_label(what: str, message: str) -> None:
+def test_a_forbidden_call_in_a_callback_is_reported_with_the_label_of_the_computation(what: str, message: str) -> None:
     with pytest.raises(dm.UserCodeError, match=message) as error:
         outputs(Wrong(), TestStream().add(("k", what), 1))
     assert "transform: 'Wrong'" in str(error.value)

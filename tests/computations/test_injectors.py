@@ -67,7 +67,7 @@ def test_the_watermark_is_when_the_oldest_unfinished_file_was_created(tmp_path: 
     assert watermarks == [(1, None), (11, 0), (9, 0), (21, 10), (19, 10), (22, 20)]
 
 
-def test_a_file_that_is_read_last_holds_the_watermark_from_the_beginning(tmp_path: Path) -> None:
+def test_a_file_that_is_read_last_holds_the_watermark_back_from_the_start(tmp_path: Path) -> None:
     write(tmp_path, "b.json", (15, 1), (16, 2), (17, 3))
     write(tmp_path, "a.json", (7, 4))
     created = {"a.json": 5, "b.json": 10}
@@ -80,7 +80,7 @@ def test_a_file_that_is_read_last_holds_the_watermark_from_the_beginning(tmp_pat
     ]
 
 
-def test_a_file_whose_name_does_not_tell_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_file_whose_name_has_no_creation_time_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     write(tmp_path, "misc.json", (1, 1))
     with pytest.raises(
         dm.SourceError, match=r"cannot tell from its name when the file 'misc.json' was created(.|\n)*fix created"
@@ -88,7 +88,7 @@ def test_a_file_whose_name_does_not_tell_is_refused_before_anything_is_read(tmp_
         run(telling(dm.FileInjector(rows(tmp_path), created="%Y%m%d.json")))
 
 
-def test_partitions_that_must_report_hold_the_watermark(tmp_path: Path) -> None:
+def test_required_partitions_hold_the_watermark_back_until_they_report(tmp_path: Path) -> None:
     write(tmp_path, "east", (5, 1), (9, 2))
     write(tmp_path, "west", (3, 3), (20, 4))
     clocked = rows(tmp_path, processing_time="seen")
@@ -107,7 +107,7 @@ def test_partitions_that_must_report_hold_the_watermark(tmp_path: Path) -> None:
     ]
 
 
-def test_what_an_injector_has_no_argument_for_is_kept_from_the_source(tmp_path: Path) -> None:
+def test_an_injector_keeps_options_of_its_source_that_it_has_no_argument_for(tmp_path: Path) -> None:
     paced = rows(tmp_path, watermark_origin="file", max_skew="1 hour", weight="records")
     for injector in (dm.FileInjector(paced, created=of_name), dm.Injector(paced, partition_by="centre")):
         origins = injector.source.watermark_origins
@@ -119,7 +119,7 @@ def test_an_injector_without_partitions_says_what_its_own_argument_is_called(tmp
         dm.Injector(rows(tmp_path), idle_after="1 minute")
 
 
-def test_what_brings_its_own_watermark_is_not_given_another(tmp_path: Path) -> None:
+def test_an_injector_refuses_a_source_that_has_a_watermark_of_its_own(tmp_path: Path) -> None:
     own: list[Any] = [dm.Create([1]), TestStream(), dm.io.Collect()]
     for source in own:
         with pytest.raises(dm.InvalidType, match="expected a source of rows, got"):
@@ -135,7 +135,7 @@ def test_what_brings_its_own_watermark_is_not_given_another(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("most", [1, 2, 100])
-def test_every_cut_of_replayed_files_gives_the_same(tmp_path: Path, most: int) -> None:
+def test_replayed_files_give_the_same_output_however_they_are_cut_into_micro_batches(tmp_path: Path, most: int) -> None:
     for name, clock in (("000.json", 2), ("010.json", 3), ("020.json", 5), ("030.json", 4)):
         write(tmp_path / "in", name, *((of_name(name) + n, clock + 10 * n + of_name(name)) for n in range(5)))
     topology = telling(dm.FileInjector(rows(tmp_path / "in", processing_time="seen"), created=of_name))
@@ -144,7 +144,7 @@ def test_every_cut_of_replayed_files_gives_the_same(tmp_path: Path, most: int) -
     assert not difference(seen(expected), seen(Streamed(topology.build, tmp_path, most).finish().collected("told")))
 
 
-def test_files_that_are_listed_and_not_read_hold_the_watermark(tmp_path: Path) -> None:
+def test_listed_files_that_are_not_read_yet_hold_the_watermark_back(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     created = {"a.json": 10, "b.json": 50, "c.json": 40}
     write(folder, "a.json", (11, 0), (12, 0))
@@ -165,7 +165,7 @@ def test_files_that_are_listed_and_not_read_hold_the_watermark(tmp_path: Path) -
     assert stream.progress()["watermarks"]["Inject.rows"] == dm.MAX_TIMESTAMP
 
 
-def test_a_file_whose_last_line_is_not_finished_holds_the_watermark(tmp_path: Path) -> None:
+def test_a_file_with_an_incomplete_last_line_holds_the_watermark_back(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write(folder, "a.json", (11, 0))
     stream = Streamed(telling(dm.FileInjector(rows(folder, follow=True), created=of_name)).build, tmp_path, rows=5)
@@ -190,7 +190,7 @@ def test_a_file_whose_last_line_is_not_finished_holds_the_watermark(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_followed_folder_moves_the_watermark_as_files_appear(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_watermark_of_a_followed_folder_advances_as_files_appear(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     write(folder, "010.json", (11, 1), (19, 1))
     topology = telling(dm.FileInjector(rows(folder, follow=True), created=of_name))

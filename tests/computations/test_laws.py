@@ -15,7 +15,9 @@ from tests.support.pipelines import difference, seen
 
 
 @given(st.data(), scribe.scripts())
-def test_other_bundles_of_the_same_events_change_nothing(data: st.DataObject, script: TestStream) -> None:
+def test_cutting_the_same_events_into_other_bundles_changes_no_output_of_computations(
+    data: st.DataObject, script: TestStream
+) -> None:
     """Of one computation: what is behind it learns at the end of a step how far a record has moved the watermark."""
     expected = scribe.run(scribe.alone(script)).collected("told")
     actual = scribe.run(scribe.alone(data.draw(recut(script)))).collected("told")
@@ -25,7 +27,9 @@ def test_other_bundles_of_the_same_events_change_nothing(data: st.DataObject, sc
 @pytest.mark.parametrize("cached", [True, False])
 @share_of_examples(0.4)  # each runs a script through durable state, step by step
 @given(scribe.scripts(), st.integers(1, 6))
-def test_two_shards_go_on_from_durable_state_after_any_cut(cached: bool, script: TestStream, steps: int) -> None:
+def test_computations_on_two_shards_resume_from_durable_state_after_any_cut(
+    cached: bool, script: TestStream, steps: int
+) -> None:
     built = scribe.topology(script)
     expected = scribe.run(built).collected("told")
     records = in_micro_batches(built.pipeline(), steps, cached=cached).collected("told")
@@ -33,13 +37,13 @@ def test_two_shards_go_on_from_durable_state_after_any_cut(cached: bool, script:
 
 
 @given(scribe.scripts())
-def test_what_comes_of_punctual_records_is_punctual_where_it_goes(script: TestStream) -> None:
+def test_records_produced_from_on_time_records_are_on_time_downstream(script: TestStream) -> None:
     """Timers and the timestamps of state hold the watermark until what they stand for has been produced."""
     records = scribe.run(scribe.topology(scribe.punctual(script))).collected("told")
     assert not [record for record in records if record.value[1][0] == "passed" and record.value[1][1]]
 
 
-def test_a_late_hold_does_not_make_the_watermark_depend_on_which_keys_share_a_shard() -> None:
+def test_a_late_watermark_hold_does_not_make_the_watermark_depend_on_the_sharding_of_keys() -> None:
     """What is behind the watermark when it comes cannot hold it, wherever the output's is held by other keys."""
     script = TestStream()
     for key in "abcd":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
-def test_sixty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
+def test_sixty_drawn_scripts_give_the_same_output_on_spark_streaming_as_in_process(
     spark: SparkSession, tmp_path: Path, number: int, shards: int
 ) -> None:
     scripts = draw(scribe.scripts(max_steps=12), 60, number)
@@ -37,7 +37,7 @@ def test_sixty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
         assert not problem, f"{case}: {problem}\n{script.steps}"
 
 
-def test_a_stream_does_what_the_local_runner_does(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_of_computations_gives_the_output_of_the_local_runner(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
     topology = counting(tmp_path / "rows")
     expected = scribe.run(topology)
@@ -48,7 +48,7 @@ def test_a_stream_does_what_the_local_runner_does(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.slow
-def test_three_runners_give_the_same_and_a_stopped_stream_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_three_runners_give_the_same_output_and_a_stopped_stream_resumes(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
     topology = counting(tmp_path / "rows")
     expected = scribe.run(topology)
