@@ -39,7 +39,7 @@ def test_early_panes_are_elements_of_the_next_grouping(clocked: OnHost) -> None:
     assert result.metrics()["sums"]["panes_early"] == 3
 
 
-def test_windows_that_were_merged_are_those_of_the_next_grouping(host: OnHost) -> None:
+def test_the_next_grouping_groups_by_the_merged_windows(host: OnHost) -> None:
     script = TestStream().add(1, 0, key="a").add(2, 4, key="a").add(4, 30, key="d").watermark(100)
 
     def build(p: dm.Pipeline) -> None:

@@ -49,30 +49,30 @@ def test_a_late_element_within_the_allowed_lateness_has_a_late_pane(clocked: OnH
     assert result.metrics()["sums"]["dropped_because_late"] == 1
 
 
-def test_an_accumulating_late_pane_repeats_what_was_on_time(clocked: OnHost) -> None:
+def test_an_accumulating_late_pane_contains_the_elements_that_were_on_time(clocked: OnHost) -> None:
     panes = ["a=1 on time, #0", "a=3 late, #1", "a=7 late, #2", "a=8 on time, #0, last"]
     clocked.emits(sums(late_firings(100).accumulating()), panes)
 
 
-def test_where_all_data_are_there_from_the_start_nothing_is_late(host: OnHost) -> None:
+def test_nothing_is_late_if_all_data_are_available_from_the_start(host: OnHost) -> None:
     script = TestStream().add(1, 5, key="a").add(2, 6, key="a").add(4, 25, key="a").watermark_to_infinity()
     host.emits(sums(late_firings(0), script), ["a=3 on time, #0, last", "a=4 on time, #0, last"], ["a=3", "a=4"])
 
 
-def test_a_window_that_expires_emits_a_last_pane_if_it_should(clocked: OnHost) -> None:
+def test_a_window_emits_a_last_pane_when_it_expires_if_closing_fires_always(clocked: OnHost) -> None:
     windowing = late_firings(10).closing("fire_always")
     panes = ["a=1 on time, #0", "a=2 late, #1", "a=0 late, #2, last", "a=8 on time, #0, last"]
     clocked.emits(sums(windowing), panes)
 
 
-def test_late_data_may_start_an_expired_window_again(clocked: OnHost) -> None:
+def test_late_data_may_reopen_an_expired_window(clocked: OnHost) -> None:
     windowing = late_firings(0).late_data("duplicate_window")
     result = clocked.run(sums(windowing))
     assert sorted(record.value for record in result.collected("panes")) == [("a", 1), ("a", 2), ("a", 4), ("a", 8)]
     assert not result.metrics()["sums"].get("dropped_because_late")
 
 
-def test_what_is_dropped_is_in_an_output_of_its_own(clocked: OnHost) -> None:
+def test_dropped_elements_are_in_an_output_of_their_own(clocked: OnHost) -> None:
     def build(p: dm.Pipeline) -> None:
         windowed = p | "script" >> LATE | late_firings(0)
         kept, dropped = windowed | "sums" >> dm.Sum.per_key().with_dropped_output()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 TENS = dm.Window.into(dm.FixedWindows(10))
 
 
-def test_elements_that_nothing_groups_keep_the_order_in_which_they_arrive(host: OnHost) -> None:
+def test_elements_that_are_not_grouped_keep_the_order_of_arrival(host: OnHost) -> None:
     script = TestStream().add(3, 30, key="b").bundle([(1, 10), (2, 40)], key="a").watermark(50).add(5, 5, key="c")
 
     def build(p: dm.Pipeline) -> None:
@@ -33,7 +33,7 @@ def test_windows_that_end_at_one_watermark_emit_in_the_order_of_their_ends(host:
     host.emits(build, panes, ["a=8", "g=2", "a=4", "d=1"])
 
 
-def test_several_sources_take_turns_in_the_order_of_the_clock(host: OnHost) -> None:
+def test_elements_of_several_sources_are_merged_in_the_order_of_the_clock(host: OnHost) -> None:
     first = TestStream().processing_time(1).add("1st", 5, key="a").processing_time(3).add("3rd", 2, key="a")
     second = TestStream().processing_time(2).add("2nd", 4, key="d").processing_time(4).add("4th", 1, key="d")
 
@@ -44,7 +44,7 @@ def test_several_sources_take_turns_in_the_order_of_the_clock(host: OnHost) -> N
     host.emits(build, ["a=1st", "d=2nd", "a=3rd", "d=4th"], ["a=1st", "d=2nd", "a=3rd", "d=4th"])
 
 
-def test_the_values_of_a_list_are_in_the_order_in_which_they_arrived(host: OnHost) -> None:
+def test_values_grouped_into_a_list_are_in_the_order_of_arrival(host: OnHost) -> None:
     script = TestStream().add(3, 1, key="a").add(1, 7, key="a").add(2, 4, key="d").add(5, 2, key="a").watermark(10)
 
     def build(p: dm.Pipeline) -> None:

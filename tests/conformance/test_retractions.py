@@ -18,7 +18,7 @@ def by_size(pair: Any) -> Any:
     return "large" if pair[1] > 2 else "small", pair[1]
 
 
-def test_a_pane_takes_back_the_one_before_it(host: OnHost) -> None:
+def test_a_retracting_pane_retracts_the_pane_before_it(host: OnHost) -> None:
     script = TestStream().add(1, 5, key="a").add(2, 6, key="d").watermark(20).add(4, 7, key="a")
 
     def build(p: dm.Pipeline) -> None:
@@ -35,7 +35,7 @@ def test_a_pane_takes_back_the_one_before_it(host: OnHost) -> None:
         assert retracted == [("a", 1)]
 
 
-def test_a_sum_that_changes_its_group_leaves_the_group_it_was_in(clocked: OnHost) -> None:
+def test_a_refined_sum_moves_from_its_old_group_to_its_new_one_downstream(clocked: OnHost) -> None:
     script = TestStream().add(1, 5, key="a").add(2, 6, key="d").watermark(10).add(4, 7, key="a")
 
     def build(p: dm.Pipeline) -> None:
@@ -53,7 +53,7 @@ def test_a_sum_that_changes_its_group_leaves_the_group_it_was_in(clocked: OnHost
     assert sorted(standing) == [("large", 5), ("small", 2)]
 
 
-def test_sessions_that_merge_take_back_what_they_were(clocked: OnHost) -> None:
+def test_merging_sessions_retract_the_panes_that_they_had_emitted(clocked: OnHost) -> None:
     script = TestStream().add(1, 0, key="a").add(2, 10, key="a").add(4, 5, key="a")
 
     def build(p: dm.Pipeline) -> None:
@@ -68,7 +68,7 @@ def test_sessions_that_merge_take_back_what_they_were(clocked: OnHost) -> None:
     assert ends == [16]
 
 
-def test_a_function_that_is_memoised_takes_back_what_it_returned(clocked: OnHost) -> None:
+def test_a_memoised_function_retracts_the_outputs_that_it_returned(clocked: OnHost) -> None:
     script = TestStream().add(1, 5, key="a").add(4, 7, key="a")
 
     def build(p: dm.Pipeline) -> None:

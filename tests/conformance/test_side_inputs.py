@@ -32,7 +32,7 @@ def test_a_static_side_input_is_the_same_for_all_elements(host: OnHost, view: st
     host.emits(build, answer, answer)
 
 
-def test_an_element_waits_for_the_pane_of_its_window(clocked: OnHost) -> None:
+def test_an_element_waits_for_the_pane_of_its_side_window(clocked: OnHost) -> None:
     side = TestStream().processing_time(3).add(10, 6, key="x").watermark(9).processing_time(7).watermark(30)
 
     def build(p: dm.Pipeline) -> None:
@@ -58,7 +58,7 @@ def test_a_single_value_has_its_default_in_an_empty_window(host: OnHost) -> None
     host.emits(build, answer, answer)
 
 
-def test_an_element_sees_what_its_side_window_has_when_it_arrives(clocked: OnHost) -> None:
+def test_an_element_sees_the_content_of_its_side_window_at_the_time_it_arrives(clocked: OnHost) -> None:
     side = TestStream().processing_time(1).add(1, 5, key="x").processing_time(3).add(2, 6, key="x")
     main = TestStream().processing_time(2).add("early", 1, key="a").processing_time(4).add("late", 1, key="a")
 

@@ -54,7 +54,7 @@ def test_a_table_has_the_newest_value_of_each_window(writing: OnHost, tmp_path: 
         assert set(database.execute("SELECT key, value FROM sums")) == COMPLETE
 
 
-def test_a_function_of_bundles_receives_each_value_with_an_id_of_its_commit(writing: OnHost, tmp_path: Path) -> None:
+def test_foreach_bundle_passes_each_value_once_with_the_id_of_its_commit(writing: OnHost, tmp_path: Path) -> None:
     folder = tmp_path / "bundles"
     folder.mkdir()
 
@@ -86,7 +86,7 @@ def only_even(pair: Any) -> Any:
     return pair
 
 
-def test_each_transform_counts_what_passes_it(writing: OnHost) -> None:
+def test_each_transform_counts_its_elements(writing: OnHost) -> None:
     def build(p: dm.Pipeline) -> None:
         _ = summed(p) | "panes" >> dm.io.Collect()
 

@@ -100,7 +100,7 @@ def test_a_processing_time_timer_fires_when_the_clock_passes_it(clocked: OnHost)
     ]
 
 
-def test_a_function_may_emit_what_is_left_when_a_window_expires(clocked: OnHost) -> None:
+def test_a_stateful_function_may_emit_its_remaining_state_when_a_window_expires(clocked: OnHost) -> None:
     def build(p: dm.Pipeline) -> None:
         tens = p | "script" >> SCRIPT | dm.Window.into(dm.FixedWindows(10))
         _ = tens | "remaining" >> dm.ParDo(Remaining()) | "panes" >> dm.io.Collect()
@@ -109,7 +109,7 @@ def test_a_function_may_emit_what_is_left_when_a_window_expires(clocked: OnHost)
     clocked.emits(build, panes)
 
 
-def test_a_function_may_take_elements_in_the_order_of_their_event_times(clocked: OnHost) -> None:
+def test_a_stateful_function_may_require_elements_in_order_of_event_time(clocked: OnHost) -> None:
     script = TestStream().add(1, 5, key="a").add(2, 3, key="a").watermark(4).add(4, 2, key="a").add(8, 4, key="a")
 
     def build(p: dm.Pipeline) -> None:
@@ -119,7 +119,7 @@ def test_a_function_may_take_elements_in_the_order_of_their_event_times(clocked:
     assert result.metrics()["sorted"]["dropped_because_late"] == 1
 
 
-def test_only_the_first_element_with_an_id_passes(host: OnHost) -> None:
+def test_deduplicate_keeps_only_the_first_element_with_each_id(host: OnHost) -> None:
     script = TestStream().add(1, 5, key="a").add(1, 6, key="d").watermark(7).add(2, 8, key="a").add(2, 9, key="a")
 
     def build(p: dm.Pipeline) -> None:

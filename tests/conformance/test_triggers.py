@@ -44,7 +44,7 @@ def test_early_panes_are_emitted_when_their_trigger_fires(clocked: OnHost, early
     clocked.emits(build, panes)
 
 
-def test_a_pane_tells_when_its_trigger_was_due(clocked: OnHost) -> None:
+def test_the_processing_time_of_a_pane_is_when_its_trigger_was_due(clocked: OnHost) -> None:
     def build(p: dm.Pipeline) -> None:
         windowing = dm.Window.into(dm.FixedWindows(10)).trigger(dm.AfterWatermark(early=dm.AfterProcessingTime(2)))
         _ = p | "script" >> SCRIPT | windowing | "sums" >> dm.Sum.per_key() | "panes" >> dm.io.Collect()
@@ -58,7 +58,7 @@ def test_a_pane_tells_when_its_trigger_was_due(clocked: OnHost) -> None:
     [(dm.Sum(), 7), (dm.Count(), 3), (dm.Max(), 4), (dm.Mean(), 7 / 3), (dm.Top(2), [4, 2]), (max, 4)],
     ids=["Sum", "Count", "Max", "Mean", "Top", "max"],
 )
-def test_a_combiner_has_the_same_answer_everywhere(host: OnHost, combine: Any, value: Any) -> None:
+def test_each_combiner_gives_the_expected_result_on_every_host(host: OnHost, combine: Any, value: Any) -> None:
     def build(p: dm.Pipeline) -> None:
         windowed = p | "script" >> SCRIPT | dm.Window.into(dm.FixedWindows(10))
         _ = windowed | "combined" >> dm.CombinePerKey(combine) | "panes" >> dm.io.Collect()
