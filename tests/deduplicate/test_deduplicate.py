@@ -29,26 +29,26 @@ def passed(script: TestStream, horizon: Any = "16 seconds", **options: Any) -> t
     return values, dict(result.metrics()["once"])
 
 
-def test_the_first_in_the_order_of_events_passes_whatever_its_event_time() -> None:
+def test_the_first_element_in_the_order_of_events_is_kept_whatever_its_event_time() -> None:
     values, counts = passed(TestStream().add("x", 9).add("x", 4).add("y", 2).add("x", 9))
     assert values == [("x", 9), ("y", 2)]
     assert counts["duplicates"] == 2
 
 
-def test_an_id_goes_when_the_watermark_has_passed_it_by_the_horizon_and_its_slice() -> None:
+def test_an_id_is_forgotten_once_the_watermark_has_passed_its_horizon_and_slice() -> None:
     values, counts = passed(TestStream().add("x", 0).watermark(16).add("x", 20).watermark(17).add("x", 21))
     assert values == [("x", 0), ("x", 21)]
     assert counts["duplicates"] == 1
 
 
-def test_an_element_too_late_to_be_judged_is_dropped_and_counted() -> None:
+def test_an_element_behind_the_horizon_is_dropped_and_counted() -> None:
     values, counts = passed(TestStream().add("x", 0).watermark(17).add("x", 0).add("y", 0).add("z", 1))
     assert values == [("x", 0), ("z", 1)]
     assert counts["dropped_because_late"] == 2
     assert counts["duplicates"] == 0
 
 
-def test_ids_are_told_apart_by_type_as_keys_are() -> None:
+def test_ids_of_different_types_are_different_as_keys_are() -> None:
     values, _ = passed(TestStream().add(1, 0).add(1.0, 0).add(True, 0).add(1, 0))
     assert [value for value, _ in values] == [1, 1.0, True]
     assert [type(value) for value, _ in values] == [int, float, bool]
@@ -71,7 +71,7 @@ def test_an_element_keeps_its_window_and_pane() -> None:
     )  # fmt: skip
 
 
-def test_state_is_empty_behind_the_horizon() -> None:
+def test_state_is_empty_once_the_watermark_has_passed_the_horizon() -> None:
     pipeline = dm.Pipeline()
     _ = pipeline | "in" >> dm.Create([1]) | "once" >> dm.Deduplicate(lambda x: x, horizon="16 us") | dm.io.Collect()
     shard = StageShard(cut_into_stages(pipeline.plan()), 1)
@@ -99,7 +99,7 @@ def test_an_id_that_cannot_be_a_key_is_refused_with_the_element() -> None:
             passed(TestStream().add(value, 0))
 
 
-def test_what_id_fn_raises_is_told_with_the_element() -> None:
+def test_an_exception_of_id_fn_is_reported_with_the_element() -> None:
     def build(p: dm.Pipeline) -> None:
         _ = p | dm.Create([{"no": 1}]) | "once" >> dm.Deduplicate(lambda row: row["id"], horizon=1) | dm.io.Collect()
 
@@ -113,12 +113,12 @@ def test_a_horizon_that_is_not_positive_is_refused(horizon: Any) -> None:
         dm.Deduplicate(horizon=horizon)
 
 
-def test_an_id_that_is_no_function_is_refused() -> None:
+def test_an_id_fn_that_is_not_a_function_is_refused() -> None:
     with pytest.raises(dm.InvalidType, match=r"`id_fn` must be a function of the element, got 'number'"):
         dm.Deduplicate("number", horizon=1)  # type: ignore[call-overload]
 
 
-def test_an_id_may_be_made_with_the_window_and_then_counts_once_in_each() -> None:
+def test_an_id_may_contain_the_window_and_is_then_kept_once_for_each_window() -> None:
     def build(p: dm.Pipeline) -> None:
         placed = p | TestStream().add("x", 7).add("x", 7).add("x", 12) | dm.Window.into(dm.FixedWindows(10))
         once = placed | dm.Deduplicate(lambda x, window: (x, window), horizon=60)
@@ -128,12 +128,12 @@ def test_an_id_may_be_made_with_the_window_and_then_counts_once_in_each() -> Non
     assert [int(record.event_time) // 1_000_000 for record in kept] == [7, 12]
 
 
-def test_an_id_function_with_a_parameter_that_nothing_fills_is_refused() -> None:
+def test_an_id_fn_with_a_parameter_that_nothing_fills_is_refused() -> None:
     with pytest.raises(dm.InvalidArgument, match="has an unknown parameter 'salt'"):
         dm.Deduplicate(lambda x, salt: (x, salt), horizon=1)
 
 
-def test_rounds_pass_each_id_once_too() -> None:
+def test_the_local_runner_in_micro_batches_passes_each_id_once() -> None:
     def build(p: dm.Pipeline) -> None:
         script = TestStream().processing_time(1).add("x", 0, key="k").processing_time(5).add("x", 0, key="k")
         once = p | script | dm.Deduplicate(lambda pair: pair, horizon=60)
@@ -143,7 +143,7 @@ def test_rounds_pass_each_id_once_too() -> None:
     assert {record.value for record in result.collected("counts")} == {("k", 1)}
 
 
-def test_values_that_are_taken_back_are_refused() -> None:
+def test_deduplicate_refuses_an_input_with_retractions() -> None:
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     minutes = dm.Window.into(dm.FixedWindows(60)).accumulating_and_retracting()
     sums = pipeline | dm.Create([("a", 1)]) | minutes | "sums" >> dm.Sum.per_key()
@@ -163,7 +163,7 @@ def test_the_plan_and_its_fingerprint_name_the_horizon() -> None:
     assert once.element_type is int
 
 
-def test_a_function_behind_it_is_told_the_percentile_of_the_watermark() -> None:
+def test_a_function_after_deduplicate_receives_the_percentile_of_the_watermark() -> None:
     def build(p: dm.Pipeline) -> None:
         once = p | TestStream().watermark(10).add("x", 12).add("y", 3) | dm.Deduplicate(lambda x: x, horizon=60)
         _ = once | dm.Map(lambda x, watermark_percentile: (x, watermark_percentile)) | "told" >> dm.io.Collect()

@@ -21,7 +21,7 @@ IDS = st.lists(st.binary(max_size=3), unique=True)
 
 
 @given(HASHES, HASHES, st.integers(1, 50))
-def test_a_filter_never_says_no_to_what_was_added(added: list[int], others: list[int], capacity: int) -> None:
+def test_a_bloom_filter_has_no_false_negatives(added: list[int], others: list[int], capacity: int) -> None:
     seen = BloomFilter(capacity)
     seen.add(np.array(added, np.uint64))
     asked = np.array([*added, *others], np.uint64)
@@ -30,7 +30,7 @@ def test_a_filter_never_says_no_to_what_was_added(added: list[int], others: list
     assert answers == [seen.may_hold_one(int(number)) for number in asked]
 
 
-def test_a_full_filter_takes_one_stranger_of_a_hundred_for_known_at_most() -> None:
+def test_a_full_bloom_filter_has_at_most_one_percent_false_positives() -> None:
     numbers = np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64)
     seen = BloomFilter(10_000)
     seen.add(numbers[:10_000])
@@ -38,7 +38,7 @@ def test_a_full_filter_takes_one_stranger_of_a_hundred_for_known_at_most() -> No
 
 
 @given(IDS, IDS, st.lists(st.binary(max_size=3)))
-def test_a_segment_finds_what_is_in_it_and_nothing_else(
+def test_a_segment_finds_exactly_the_ids_that_it_contains(
     first: list[bytes], second: list[bytes], asked: list[bytes]
 ) -> None:
     second = [element for element in second if element not in first]
@@ -49,7 +49,7 @@ def test_a_segment_finds_what_is_in_it_and_nothing_else(
     assert actual.tolist() == [element in first or element in second for element in asked]
 
 
-def test_ids_that_share_a_hash_are_told_apart(monkeypatch: Any) -> None:
+def test_ids_with_equal_hashes_are_distinguished(monkeypatch: Any) -> None:
     monkeypatch.setattr(id_segments, "hashes_of", lambda ids: np.full(len(list(ids)), 7, np.uint64))
     segment = Segment.of([b"one", b"two", b"three"])
     asked = [b"three", b"four", b"two", b"one"]
@@ -63,7 +63,7 @@ def test_an_id_is_kept_for_the_horizon_and_a_sixteenth_more_at_most() -> None:
         assert dm.duration("16 minutes") < kept <= dm.duration("17 minutes")
 
 
-def test_at_the_ends_of_time_ids_go_with_the_last_watermark_only() -> None:
+def test_ids_at_the_ends_of_time_are_forgotten_with_the_last_watermark_only() -> None:
     slices = Slices(10)
     assert slices.expiry(slices.of(int(dm.MAX_TIMESTAMP))) == dm.MAX_TIMESTAMP
     assert slices.expiry(slices.of(int(dm.MIN_TIMESTAMP))) > int(dm.MIN_TIMESTAMP)
@@ -134,7 +134,7 @@ class StoreMachine(RuleBasedStateMachine):
 TestStore = StoreMachine.TestCase
 
 
-def test_a_worker_that_was_left_behind_catches_up_by_what_has_changed() -> None:
+def test_a_worker_with_older_ids_catches_up_by_applying_the_changes() -> None:
     ahead, behind = IdStore(Slices(HORIZON)), IdStore(Slices(HORIZON))
     for turn in range(30):
         for number in range(turn, turn + 5):
@@ -146,7 +146,7 @@ def test_a_worker_that_was_left_behind_catches_up_by_what_has_changed() -> None:
         assert behind.sealed(asked) == ahead.sealed(asked)
 
 
-def test_a_new_id_is_written_with_the_new_ones_and_not_with_all() -> None:
+def test_adding_ids_writes_the_new_ids_and_not_all_of_them_again() -> None:
     store = IdStore(Slices(HORIZON))
     written = 0
     for turn in range(256):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @given(st.data(), numbered(max_steps=12), windowing_strategies(retracting=False), HORIZONS)
-def test_what_is_delivered_again_changes_no_pane_of_a_bounded_job(
+def test_redelivered_records_change_no_pane_of_a_bounded_job(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy, horizon: str
 ) -> None:
     again = data.draw(redelivered(script, data.draw(st.sampled_from([0.01, 0.5]))))
@@ -43,7 +43,7 @@ def test_what_is_delivered_again_changes_no_pane_of_a_bounded_job(
     assert counts.get("duplicates", 0) + passed == counts.get("elements_in", 0)
 
 
-def test_elements_go_by_event_time_with_the_watermark_following() -> None:
+def test_a_bounded_job_deduplicates_in_order_of_event_time_with_the_watermark_following() -> None:
     script = TestStream().add("late first", 30, key=1).add("early", 2, key=1).add("at the edge", 36, key=1)
     script = script.add("far", 60, key=1).add("other", 5, key=2)
 
@@ -68,7 +68,7 @@ def batch_of(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("columns", [("topic", "partition", "offset"), ("n",)])
-def test_rows_of_a_broker_that_come_again_are_known_by_their_columns(columns: tuple[str, ...]) -> None:
+def test_redelivered_rows_of_a_broker_are_recognised_by_their_columns(columns: tuple[str, ...]) -> None:
     source = DataFrameSource(dataframe=None, event_time="at", id_columns=columns)
 
     def once(p: dm.Pipeline) -> None:
@@ -79,7 +79,7 @@ def test_rows_of_a_broker_that_come_again_are_known_by_their_columns(columns: tu
     assert result.metrics()["once"]["duplicates"] == 15
 
 
-def test_rows_that_are_kept_for_a_stream_go_by_their_columns_too(tmp_path: Path) -> None:
+def test_collected_rows_of_a_stream_are_recognised_by_their_columns(tmp_path: Path) -> None:
     kept = KeptRows(tmp_path, "rows")
     checksum = kept.write(pa.Table.from_batches([batch_of([*ROWS, *ROWS[10:25]])], SCHEMA))
     source = CollectedSource(
@@ -94,7 +94,7 @@ def test_rows_that_are_kept_for_a_stream_go_by_their_columns_too(tmp_path: Path)
         assert sorted(record.value[1] for record in result.collected("kept")) == list(range(40))
 
 
-def test_rows_that_nothing_names_have_no_ids() -> None:
+def test_rows_without_columns_that_identify_them_have_no_record_ids() -> None:
     source = DataFrameSource(dataframe=None, event_time="at", origin="topic")
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     _ = pipeline | "rows" >> dm.Read(source) | "once" >> dm.Deduplicate(horizon=1) | dm.io.Collect()

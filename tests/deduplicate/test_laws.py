@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("share", [0.01, 0.5])
 @given(st.data(), numbered(), windowing_strategies(), HORIZONS)
-def test_what_is_delivered_again_changes_no_pane(
+def test_redelivered_records_change_no_pane(
     share: float, data: st.DataObject, script: TestStream, strategy: WindowingStrategy, horizon: str
 ) -> None:
     again = data.draw(redelivered(script, share))
@@ -41,7 +41,7 @@ def test_what_is_delivered_again_changes_no_pane(
 
 
 @given(st.data(), numbered(), windowing_strategies(), HORIZONS)
-def test_other_bundles_of_the_same_events_change_nothing(
+def test_cutting_the_same_events_into_other_bundles_changes_nothing_that_deduplicate_keeps(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy, horizon: str
 ) -> None:
     script = data.draw(redelivered(script, 0.5))
@@ -55,7 +55,7 @@ def test_other_bundles_of_the_same_events_change_nothing(
 @pytest.mark.parametrize("cached", [True, False])
 @share_of_examples(0.4)  # each runs a script through durable state, step by step
 @given(st.data(), numbered(max_steps=15), windowing_strategies(retracting=False), HORIZONS, st.integers(1, 6))
-def test_two_shards_go_on_from_durable_state_after_any_cut(
+def test_deduplicate_on_two_shards_resumes_from_durable_state_after_any_cut(
     cached: bool, data: st.DataObject, script: TestStream, strategy: WindowingStrategy, horizon: str, steps: int
 ) -> None:
     script = data.draw(redelivered(script, 0.5))
@@ -68,7 +68,7 @@ def test_two_shards_go_on_from_durable_state_after_any_cut(
 
 
 @given(st.data(), numbered(), windowing_strategies())
-def test_ids_in_segments_are_known_as_those_kept_one_by_one_are(
+def test_ids_in_segments_are_recognised_like_ids_that_are_stored_singly(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy
 ) -> None:
     script = data.draw(redelivered(script, 0.5))
@@ -82,7 +82,7 @@ def test_ids_in_segments_are_known_as_those_kept_one_by_one_are(
 
 
 @given(st.data(), numbered(max_steps=10), windowing_strategies())
-def test_where_the_horizon_is_long_just_the_numbers_decide(
+def test_under_a_long_horizon_exactly_the_first_element_with_each_id_is_kept(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy
 ) -> None:
     script = data.draw(redelivered(script, 0.5))
@@ -93,7 +93,7 @@ def test_where_the_horizon_is_long_just_the_numbers_decide(
 
 
 @given(numbered(), windowing_strategies())
-def test_the_watermark_passes_as_it_is(script: TestStream, strategy: WindowingStrategy) -> None:
+def test_deduplicate_does_not_change_the_watermark(script: TestStream, strategy: WindowingStrategy) -> None:
     """A grouping behind Deduplicate does what it does without it, where nothing comes again."""
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     values = pipeline | "in" >> script | "values" >> dm.Map(lambda pair: (pair[0], pair[1][1]))
@@ -105,7 +105,7 @@ def test_the_watermark_passes_as_it_is(script: TestStream, strategy: WindowingSt
     )
 
 
-def test_drawn_scripts_have_watermarks_that_pass_horizons() -> None:
+def test_drawn_scripts_have_watermarks_that_pass_the_horizon() -> None:
     """Else the laws would not see ids go."""
     from tests.support.pipelines import draw
 

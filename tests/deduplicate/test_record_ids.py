@@ -37,7 +37,7 @@ def write_table(folder: Path, name: str, rows: list[int]) -> None:
     pq.write_table(pa.table({"at": rows, "n": rows}), folder / name)
 
 
-def test_a_record_of_a_file_is_named_by_file_and_row(tmp_path: Path) -> None:
+def test_the_id_of_a_record_in_a_file_is_the_file_and_the_row(tmp_path: Path) -> None:
     write_table(tmp_path, "a.parquet", [7, 8])
     write_table(tmp_path, "b.parquet", [9])
     read = dm.io.ReadParquet(tmp_path, event_time="at")
@@ -49,7 +49,7 @@ def test_a_record_of_a_file_is_named_by_file_and_row(tmp_path: Path) -> None:
     ]
 
 
-def test_a_record_is_named_by_columns_whatever_their_names_are(spark: SparkSession) -> None:
+def test_the_id_of_a_record_may_be_columns_of_any_name(spark: SparkSession) -> None:
     columns = ("meta.id", "__n__")
     frame = spark.createDataFrame([(0, 7, 1), (0, 8, 2)], "at long, `meta.id` long, `__n__` long").coalesce(1)
 
@@ -73,12 +73,12 @@ def test_pairs_that_are_read_as_columns_have_the_ids_of_their_rows(tmp_path: Pat
     assert record_ids == [((7, 7), ("rows", "a.parquet", 0, 0)), ((8, 8), ("rows", "a.parquet", 1, 0))]
 
 
-def test_what_a_function_makes_of_one_record_has_ids_of_its_own() -> None:
+def test_outputs_of_a_function_for_one_record_have_different_ids() -> None:
     record_ids = ids_of(lambda p: p | "words" >> dm.Create(["to be", "or"]) | dm.FlatMap(str.split) | dm.Map(the_id))
     assert record_ids == [("to", ("words", 0, 0)), ("be", ("words", 0, 1)), ("or", ("words", 1, 0))]
 
 
-def test_parts_of_an_element_in_several_windows_have_ids_of_their_own() -> None:
+def test_copies_of_an_element_in_several_windows_have_different_ids() -> None:
     def build(p: dm.Pipeline) -> dm.PCollection:
         placed = p | "in" >> TestStream().add("x", 5) | dm.Window.into(dm.SlidingWindows(10, 5))
         parts: dm.PCollection = placed | "part" >> dm.Map(lambda x, window: (x, int(window.start) // 1_000_000))
@@ -88,7 +88,7 @@ def test_parts_of_an_element_in_several_windows_have_ids_of_their_own() -> None:
     assert ids_of(build) == [("x", 0), ("x", 5)]
 
 
-def test_a_stateful_function_is_told_no_ids() -> None:
+def test_a_stateful_function_does_not_receive_record_ids() -> None:
     class Counting(dm.DoFn):
         count = dm.ValueStateSpec[int](default=0)
 
@@ -103,12 +103,12 @@ def test_a_stateful_function_is_told_no_ids() -> None:
 @pytest.mark.parametrize(
     "cut", [dm.Reshuffle(), dm.Deduplicate(lambda pair: pair, horizon=1), dm.Sum.per_key()], ids=lambda cut: cut.label
 )
-def test_ids_end_where_elements_change_their_shard(cut: Any) -> None:
+def test_record_ids_are_not_available_after_elements_were_shuffled(cut: Any) -> None:
     with pytest.raises(dm.PlanError, match=r"'once/ids' asks for 'record_id', but runs after 'cut'"):
         ids_of(lambda p: p | dm.Create([("a", 1)]) | "cut" >> cut | "once" >> dm.Deduplicate(horizon=1))
 
 
-def test_a_record_that_comes_by_two_ways_is_refused() -> None:
+def test_record_ids_are_refused_if_one_record_arrives_by_two_paths() -> None:
     def build(p: dm.Pipeline) -> dm.PCollection:
         even, odd = p | "numbers" >> dm.Create([1, 2]) | dm.Partition(lambda x, n: x % n, 2)
         together: dm.PCollection = (even, odd) | dm.Flatten()
@@ -119,7 +119,7 @@ def test_a_record_that_comes_by_two_ways_is_refused() -> None:
         ids_of(build)
 
 
-def test_records_of_several_sources_are_told_apart() -> None:
+def test_records_of_different_sources_have_different_ids() -> None:
     def build(p: dm.Pipeline) -> dm.PCollection:
         together: dm.PCollection = (p | "one" >> dm.Create([1]), p | "other" >> dm.Create([2])) | dm.Flatten()
         once: dm.PCollection = together | dm.Deduplicate(horizon=1)

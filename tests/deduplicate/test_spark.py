@@ -52,7 +52,7 @@ def all_of(cases: list[tuple[TestStream, TestStream, Any, str]], which: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
-def test_forty_drawn_redeliveries_change_no_pane_in_a_stream(
+def test_forty_drawn_scripts_with_redelivered_records_change_no_pane_of_a_stream(
     spark: SparkSession, tmp_path: Path, number: int, shards: int
 ) -> None:
     cases = drawn_cases(40, number)
@@ -76,7 +76,7 @@ def test_forty_drawn_redeliveries_change_no_pane_in_a_stream(
 
 
 @pytest.mark.slow
-def test_twenty_drawn_redeliveries_change_no_pane_in_a_bounded_job(spark: SparkSession) -> None:
+def test_twenty_drawn_scripts_with_redelivered_records_change_no_pane_of_a_bounded_job(spark: SparkSession) -> None:
     cases = drawn_cases(20, 3)
     expected = run(dm.SparkRunner(spark), all_of(cases, 0))
     actual = run(dm.SparkRunner(spark), all_of(cases, 1))
@@ -120,7 +120,7 @@ def summing(folder: Path) -> Callable[[dm.Pipeline], None]:
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_stopped_goes_on_with_its_ids(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stopped_stream_resumes_with_its_ids(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows", 300)
     build_sums = summing(tmp_path / "rows")
     expected = run(dm.LocalRunner(), build_sums)
@@ -136,7 +136,7 @@ def test_a_stream_that_is_stopped_goes_on_with_its_ids(spark: SparkSession, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["after_state", "after_publishing"])
-def test_a_stream_that_is_killed_goes_on_with_its_ids(spark: SparkSession, tmp_path: Path, point: str) -> None:
+def test_a_killed_stream_resumes_with_its_ids(spark: SparkSession, tmp_path: Path, point: str) -> None:
     write_rows(tmp_path / "rows", 300)
     build_sums = summing(tmp_path / "rows")
     with CrashPoint(point, micro_batch=3) as crash:
@@ -187,7 +187,7 @@ def check_that_each_was_kept_once(result: PipelineResult) -> None:
 BY_OFFSET = {"id_columns": ("topic", "partition", "offset")}
 
 
-def test_rows_of_a_broker_that_come_again_are_known_by_their_offsets(
+def test_redelivered_rows_of_a_broker_are_recognised_by_their_offsets_in_a_bounded_job(
     spark: SparkSession, delivered_twice: Path
 ) -> None:
     frame = spark.read.parquet(str(delivered_twice))
@@ -197,7 +197,7 @@ def test_rows_of_a_broker_that_come_again_are_known_by_their_offsets(
 
 
 @pytest.mark.slow
-def test_rows_of_a_broker_that_come_again_in_a_stream_are_known_by_their_offsets(
+def test_redelivered_rows_of_a_broker_are_recognised_by_their_offsets_in_a_stream(
     spark: SparkSession, delivered_twice: Path, tmp_path: Path
 ) -> None:
     stream = spark.readStream.schema(BROKER).option("maxFilesPerTrigger", 1).parquet(str(delivered_twice))
@@ -211,7 +211,7 @@ def test_rows_of_a_broker_that_come_again_in_a_stream_are_known_by_their_offsets
         check_that_each_was_kept_once(ran)
 
 
-def test_a_column_that_is_not_there_names_no_row(spark: SparkSession) -> None:
+def test_an_id_column_that_does_not_exist_is_refused(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1,)], "at long")
     with pytest.raises(dm.InvalidArgument, match="`id_columns` names the column 'offset', which does not exist"):
         dm.io.ReadDataFrame(frame, event_time="at", id_columns=("at", "offset"))
