@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def test_the_local_demo_tells_its_table_and_draws_its_picture(
+def test_the_local_demo_prints_its_table_and_draws_its_picture(
     some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = tmp_path / "demo.png"
@@ -31,26 +31,28 @@ def test_the_local_demo_tells_its_table_and_draws_its_picture(
     assert picture.read_bytes().startswith(PNG)
 
 
-def test_rows_takes_the_first_rows_only(some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_rows_reads_only_the_first_rows(
+    some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["demo", "--runner", "local", "--data", str(some_flights), "--out", str(tmp_path / "a.png")]
     assert main([*arguments, "--rows", "2500"]) == 0
     assert "2,500 flights" in capsys.readouterr().out
 
 
-def test_missing_data_are_told_with_the_way_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_data_are_reported_with_the_way_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--runner", "local", "--data", str(tmp_path / "none.parquet")]) == 1
     printed = capsys.readouterr().err
     assert "none.parquet" in printed
     assert "Hint: omit --data" in printed
 
 
-def test_the_picture_may_be_a_drawing(some_flights: Path, tmp_path: Path) -> None:
+def test_the_picture_is_an_svg_if_its_name_ends_in_svg(some_flights: Path, tmp_path: Path) -> None:
     picture = tmp_path / "demo.svg"
     assert main(["demo", "--runner", "local", "--data", str(some_flights), "--out", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"<?xml")
 
 
-def test_data_that_are_no_parquet_file_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_that_are_not_a_parquet_file_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "flights.csv"
     data.write_text("carrier,delay\nUA,4\n")
     assert main(["demo", "--runner", "local", "--data", str(data)]) == 1
@@ -59,14 +61,16 @@ def test_data_that_are_no_parquet_file_are_refused(tmp_path: Path, capsys: pytes
     assert "Hint: omit --data" in printed
 
 
-def test_a_few_rows_agree_without_enough_late_panes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_demo_of_a_few_rows_passes_although_it_has_few_late_panes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["demo", "--runner", "local", "--rows", "50", "--out", str(tmp_path / "a.png")]) == 0
     printed = capsys.readouterr().out
     assert "All results agree." in printed
     assert "of the panes are early" not in printed
 
 
-def test_a_picture_in_no_directory_is_refused_before_anything_runs(
+def test_a_picture_in_a_missing_directory_is_refused_before_anything_runs(
     some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["demo", "--runner", "local", "--data", str(some_flights), "--out", str(tmp_path / "none" / "a.png")]
@@ -77,7 +81,7 @@ def test_a_picture_in_no_directory_is_refused_before_anything_runs(
 
 
 @pytest.mark.parametrize("name", ["a.unknown", "a"])
-def test_a_picture_of_no_known_format_is_refused_before_anything_runs(
+def test_a_picture_of_an_unknown_format_is_refused_before_anything_runs(
     name: str, some_flights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["demo", "--runner", "local", "--data", str(some_flights), "--out", str(tmp_path / name)]
@@ -96,7 +100,7 @@ def test_a_spark_runner_without_java_is_refused_before_anything_runs(
     assert "needs Java 17" in capsys.readouterr().err
 
 
-def test_without_java_the_local_part_runs_and_the_rest_is_told_to_be_missing(
+def test_without_java_the_local_part_runs_and_the_rest_is_reported_as_skipped(
     some_flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(installation, "_java_is_there", lambda: False)
@@ -121,7 +125,7 @@ def test_answers_that_disagree_end_with_status_1(
     assert main(["demo", "--runner", "local", *arguments]) == 1
 
 
-def test_the_local_demo_needs_no_pyspark_and_help_no_matplotlib() -> None:
+def test_the_local_demo_does_not_import_pyspark_and_help_does_not_import_matplotlib() -> None:
     code = (
         "import sys; import dataflow_model.cli, dataflow_model.demo; "
         "assert not {'pyspark', 'matplotlib'} & set(sys.modules), 'imported too much'"

@@ -72,7 +72,7 @@ def test_days_of_cancelled_flights_begin_at_midnight_in_new_york(local_run: Outc
     assert starts == {datetime.time(0)}
 
 
-def test_the_scene_marks_as_late_what_came_in_late_panes(local_run: Outcome, some_flights: Path) -> None:
+def test_the_picture_marks_elements_of_late_panes_as_late(local_run: Outcome, some_flights: Path) -> None:
     day = worst_day(local_run.hourly)
     assert day is not None
     scene = scene_of(some_flights, day)
@@ -87,7 +87,7 @@ def test_the_scene_marks_as_late_what_came_in_late_panes(local_run: Outcome, som
     assert (np.diff(scene.watermarks) >= 0).all()
 
 
-def test_a_departure_is_in_the_scene_on_its_day_in_new_york(local_run: Outcome, some_flights: Path) -> None:
+def test_the_picture_shows_the_departures_of_one_day_in_new_york(local_run: Outcome, some_flights: Path) -> None:
     day = worst_day(local_run.hourly)
     assert day is not None
     scene = scene_of(some_flights, day)
@@ -138,12 +138,12 @@ def test_a_wrong_batch_answer_is_found(local_run: Outcome, some_flights: Path) -
     assert "LocalRunner and Spark batch differ in 1 results" in failed([local_run, batch], some_flights)
 
 
-def test_dropped_elements_are_told(local_run: Outcome, some_flights: Path) -> None:
+def test_dropped_elements_are_reported_as_a_failed_check(local_run: Outcome, some_flights: Path) -> None:
     dropping = attrs.evolve(local_run, dropped=3)
     assert failed([dropping], some_flights) == ["LocalRunner: 3 elements were dropped"]
 
 
-def test_panes_without_early_and_late_ones_prove_nothing(local_run: Outcome, some_flights: Path) -> None:
+def test_a_run_without_early_and_late_panes_fails_the_checks(local_run: Outcome, some_flights: Path) -> None:
     folded = list({place: panes[-1] for place, panes in by_place(local_run.hourly).items()}.values())
     on_time = [record for record in folded if record.pane.timing is PaneTiming.ON_TIME]
     assert any(
@@ -176,7 +176,7 @@ def test_answers_agree_in_count_exactly_and_in_mean_to_a_billionth(
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("rows_per_batch", [700, 4_000])
-def test_a_stream_gives_the_very_panes_of_the_local_run(
+def test_a_stream_emits_exactly_the_panes_of_the_local_run(
     local_run: Outcome, some_flights: Path, tmp_path: Path, request: pytest.FixtureRequest, rows_per_batch: int
 ) -> None:
     import dataflow_model as dm

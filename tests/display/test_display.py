@@ -85,7 +85,7 @@ def test_records_are_shown_with_time_window_and_pane() -> None:
     assert shown(records[0]).texts == texts
 
 
-def test_event_times_are_shown_if_the_windows_do_not_tell_them() -> None:
+def test_event_times_are_shown_if_the_windows_do_not_imply_them() -> None:
     p = dm.Pipeline()
     start = dm.Window.into(dm.FixedWindows("1 minute")).timestamp_combiner(dm.TimestampCombiner.EARLIEST)
     timed = p | dm.Create([dm.TimestampedValue(("UA", 4), 5.25)])
@@ -99,7 +99,7 @@ def test_event_times_are_shown_if_the_windows_do_not_tell_them() -> None:
         assert texts[columns + 2] == "1970-01-01 00:00:05.25"
 
 
-def test_cells_are_aligned_whatever_the_page_around_them_says() -> None:
+def test_cells_of_an_html_table_are_aligned_whatever_the_style_of_the_page() -> None:
     page = late_run().collected("out")._repr_html_()
     assert page.count("<td") == page.count('<td style="text-align:left"') + page.count('<td class="number" style="te')
 
@@ -119,11 +119,11 @@ def test_collected_records_are_printed_as_a_table() -> None:
     ]
 
 
-def test_a_line_of_a_printed_table_is_not_endless() -> None:
+def test_long_lines_of_a_printed_table_are_cut() -> None:
     assert max(map(len, repr(run_of(["x" * 10_000]).collected("out")).splitlines())) == 60
 
 
-def test_a_record_says_only_what_differs_from_the_usual() -> None:
+def test_the_repr_of_a_record_shows_only_fields_that_are_not_defaults() -> None:
     record = late_run().collected("out")[0]
     assert repr(record) == "Record(('UA', 4), window=[1970-01-01 00:00, 00:01), pane='on time, #0, last')"
     assert repr(run_of([5]).collected("out")[0]) == "Record(5)"
@@ -143,14 +143,14 @@ def test_collected_records_are_a_list() -> None:
 
 
 @pytest.mark.parametrize("mark", ["<script>alert(1)</script>", '"&<b>', "a\nb"])
-def test_whatever_the_data_say_is_a_text_and_no_html(mark: str) -> None:
+def test_html_in_the_data_is_escaped(mark: str) -> None:
     for value in (run_of([mark]).collected("out"), Table(pa.table({mark: [mark]})), run_of([mark]).collected("out")[0]):
         page = shown(value)
         assert not {"script", "b"} & set(page.tags)
         assert any(mark in text for text in page.texts)
 
 
-def test_what_is_large_is_cut() -> None:
+def test_large_values_are_cut() -> None:
     result = run_of(["x" * 10_000] * 1_000)
     page = shown(result.collected("out"))
     assert page.tags.count("tr") == MOST_ROWS + 1
@@ -176,7 +176,7 @@ def test_a_table_shows_its_first_rows_and_its_size() -> None:
         (list, "a Table has no items, got table\\[0\\]"),
     ],
 )
-def test_what_a_table_does_not_have_is_refused_with_the_tables_that_have_it(look: Any, message: str) -> None:
+def test_a_method_that_a_result_lacks_is_refused_with_the_libraries_that_have_it(look: Any, message: str) -> None:
     table = Table(pa.table({"delay": [1, 2]}))
     with pytest.raises((AttributeError, TypeError), match=rf"^{message}\nHint: use table\.to_pandas\(\), "):
         look(table)
@@ -198,7 +198,7 @@ def test_a_report_is_shown_as_a_table_and_printed_as_one() -> None:
     assert "dropped={'late': 1}" in repr(report.transforms["sums"])
 
 
-def test_a_result_says_its_state_what_its_sinks_have_received_and_how_to_go_on() -> None:
+def test_a_result_shows_its_state_the_counts_of_its_sinks_and_how_to_continue() -> None:
     result = run_of([1, 2])
     assert repr(result) == "<LocalRunner: done, received: 'out' 2>"
     texts = shown(result).texts
@@ -207,7 +207,7 @@ def test_a_result_says_its_state_what_its_sinks_have_received_and_how_to_go_on()
     assert texts[-1].startswith("result.report()")
 
 
-def test_a_data_frame_is_named_by_what_reads_it() -> None:
+def test_a_sink_of_dataframes_is_shown_with_the_call_that_reads_it() -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([(1, "a")]) | "rows" >> dm.io.ToDataFrame()
     sink = p.plan()["rows"]
@@ -215,7 +215,7 @@ def test_a_data_frame_is_named_by_what_reads_it() -> None:
     assert (background._kind(sink.sink), background._way_to(sink)) == ("ToDataFrame", "result.dataframe('rows')")
 
 
-def test_a_result_says_where_a_sink_has_written(tmp_path: Path) -> None:
+def test_a_result_shows_where_a_sink_has_written(tmp_path: Path) -> None:
     with dm.Pipeline() as p:
         _ = p | dm.Create([(1, "a")]) | "files" >> dm.io.WriteParquet(tmp_path)
     assert f"Parquet in {tmp_path}" in shown(p.result).texts
@@ -243,22 +243,22 @@ def test_panes_are_shown_in_the_order_in_which_they_were_emitted() -> None:
     assert repr(FIGURES["sessions"]) == "<sessions: Sessions that grow and merge>"
 
 
-def test_counts_are_written_in_groups_of_digits_and_other_numbers_are_not() -> None:
+def test_counts_have_separators_of_thousands_and_other_numbers_do_not() -> None:
     page = Page(html_table("", ["year", "rows"], [(2013, Count(336_776))]))
     assert page.texts == ["year", "rows", "2013", "336,776"]
 
 
-def test_a_long_board_is_cut() -> None:
+def test_a_long_live_table_is_cut() -> None:
     board = Board(["", "in"], [[f"map {number}", number] for number in range(100)], "100 transforms")
     assert len(repr(board).splitlines()) == MOST_ROWS + 3
     assert "… 80 more rows" in repr(board)
 
 
-def test_nothing_is_shown_as_such() -> None:
+def test_an_empty_collection_is_shown_as_no_records() -> None:
     assert shown(run_of([]).collected("out")).texts == ["no records"]
 
 
-def test_a_pipeline_says_how_many_transforms_it_has() -> None:
+def test_the_repr_of_a_pipeline_shows_its_number_of_transforms() -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([1]) | dm.Map(str)
     assert repr(p) == "<Pipeline of 2 transforms>"
