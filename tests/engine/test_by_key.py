@@ -48,7 +48,7 @@ def test_elements_are_sorted_by_encoded_key_event_time_and_order(keys: list[Any]
 
 
 @given(KEYS)
-def test_each_key_is_encoded_as_it_would_be_alone(keys: list[Any]) -> None:
+def test_each_key_of_a_batch_is_encoded_as_it_would_be_alone(keys: list[Any]) -> None:
     encoded, places = encoded_keys("sum", [(key, None) for key in keys])
     assert [encoded[place] for place in places.tolist()] == [encode_key(key) for key in keys]
 
@@ -86,6 +86,6 @@ def test_keys_in_a_column_go_to_the_shards_of_those_in_a_list(keys: list[Any], s
     assert in_column == in_list
 
 
-def test_what_is_no_pair_is_named_with_the_transform() -> None:
+def test_an_element_that_is_not_a_pair_is_reported_with_the_transform() -> None:
     with pytest.raises(InvalidType, match=r"'sum' takes \(key, value\) pairs, got 5"):
         encoded_keys("sum", [("a", 1), 5])

@@ -43,7 +43,9 @@ def check(build: Callable[[dm.Pipeline], Any], most: int) -> None:
 
 
 @given(scripts, windowing_strategies(), st.integers(2, 40))
-def test_groupings_one_behind_the_other(script: TestStream, windowing: WindowingStrategy, most: int) -> None:
+def test_the_size_of_chunks_does_not_change_the_output_of_two_groupings_in_sequence(
+    script: TestStream, windowing: WindowingStrategy, most: int
+) -> None:
     def build(pipeline: dm.Pipeline) -> None:
         sums = pipeline | script | dm.Window.into(windowing) | "sums" >> dm.Sum.per_key()
         _ = sums | "all sums" >> dm.io.Collect()
@@ -53,7 +55,9 @@ def test_groupings_one_behind_the_other(script: TestStream, windowing: Windowing
 
 
 @given(scripts, st.integers(2, 40))
-def test_a_side_input_that_changes(script: TestStream, most: int) -> None:
+def test_the_size_of_chunks_does_not_change_which_changing_side_input_elements_see(
+    script: TestStream, most: int
+) -> None:
     def build(pipeline: dm.Pipeline) -> None:
         windows = dm.Window.into(dm.FixedWindows(10))
         early = windows.trigger(dm.AfterWatermark(early=dm.AfterCount(1))).accumulating()
@@ -65,7 +69,9 @@ def test_a_side_input_that_changes(script: TestStream, most: int) -> None:
 
 
 @given(scripts, st.integers(2, 40))
-def test_ids_and_outputs_that_are_kept(script: TestStream, most: int) -> None:
+def test_the_size_of_chunks_does_not_change_deduplicated_ids_and_memoised_outputs(
+    script: TestStream, most: int
+) -> None:
     def build(pipeline: dm.Pipeline) -> None:
         retracting = dm.Window.into(dm.FixedWindows(10)).trigger(
             dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1))

@@ -330,7 +330,7 @@ def test_a_subclass_with_an_assign_of_its_own_does_not_inherit_the_columns_of_an
     st.integers(-1, 15),
 )
 @example([(5, 0), (6, 2)], [-1, 10, 10, 10, 10], -1)  # one window, whose end the watermark passes between them
-def test_a_chunk_drops_what_is_late_at_its_own_instant(
+def test_elements_of_a_chunk_are_dropped_by_the_watermark_of_their_own_instant(
     rows: list[tuple[int, int]], reached: list[int], watermark: int
 ) -> None:
     rows.sort(key=lambda row: row[1])
@@ -369,7 +369,7 @@ def test_state_of_many_micro_batches_is_merged_into_one_part() -> None:
     assert partials <= 9
 
 
-def test_records_of_panes_are_made_when_they_are_looked_at() -> None:
+def test_records_of_panes_in_columns_are_created_on_access() -> None:
     table = pa.table({"key": ["UA"], "window_start": [0], "window_end": [10], "value": [3]})
     records = PaneRecords(PaneTable(table, 5, "DefaultTrigger()"), (1, 0), 0)
     assert len(records) == 1

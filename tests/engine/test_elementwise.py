@@ -42,7 +42,7 @@ def bare(bundle: Bundle) -> list[tuple[Any, int, Any, Any]]:
     return list(zip(bundle.values, bundle.times, bundle.windows, bundle.orders, strict=True))
 
 
-def test_windows_behind_a_function_with_several_outputs_stay_columns() -> None:
+def test_windows_assigned_after_a_function_with_several_outputs_are_columns() -> None:
     p = dm.Pipeline()
 
     def split(number: int) -> Iterator[Any]:
@@ -72,7 +72,7 @@ def test_windows_behind_a_function_with_several_outputs_stay_columns() -> None:
     assert [order[1] for order in arrived["odd sink"].orders] == [1, 3]
 
 
-def test_an_output_with_an_event_time_of_its_own_moves_alone() -> None:
+def test_an_output_with_an_event_time_of_its_own_does_not_change_that_of_other_outputs() -> None:
     p = dm.Pipeline()
 
     def delayed(number: int) -> list[Any]:
@@ -104,7 +104,7 @@ class Ends(dm.DoFn[Any, Any]):
         yield "end"
 
 
-def test_what_a_function_gives_at_the_end_of_a_bundle_is_in_all_windows_of_the_last_element() -> None:
+def test_outputs_of_finish_bundle_are_in_all_windows_of_the_last_element() -> None:
     p = dm.Pipeline()
     _ = (
         p
@@ -124,7 +124,7 @@ def test_what_a_function_gives_at_the_end_of_a_bundle_is_in_all_windows_of_the_l
     ]
 
 
-def test_records_that_nobody_reads_are_not_made() -> None:
+def test_collected_records_are_created_only_when_they_are_read() -> None:
     p = dm.Pipeline(runner=dm.LocalRunner())
     _ = p | dm.Create([1, 2]) | dm.io.Collect()
     result = p.run()
@@ -155,7 +155,7 @@ def test_the_threshold_of_the_garbage_collector_is_restored_when_the_last_run_en
     assert gc.get_threshold() == before
 
 
-def test_a_garbage_collector_that_is_off_stays_off() -> None:
+def test_a_garbage_collector_that_is_disabled_stays_disabled() -> None:
     before = gc.get_threshold()
     gc.set_threshold(0)
     try:
@@ -186,7 +186,7 @@ def test_an_output_that_is_rejected_is_reported_before_what_the_function_raises_
         run(p, bundle_of([2, 3]))
 
 
-def test_outputs_of_one_element_keep_their_order_where_some_have_a_tag_or_an_event_time() -> None:
+def test_outputs_of_one_element_keep_their_order_if_some_have_a_tag_or_an_event_time() -> None:
     def split(number: int) -> list[Any]:
         later = dm.TimestampedValue(number + 100, dm.EventTime(50_000_000))
         return [number, dm.TaggedOutput("odd", later), later, number + 1]

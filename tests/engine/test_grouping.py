@@ -101,7 +101,7 @@ def test_an_engine_that_is_restarted_anywhere_gives_the_same_panes(
 
 
 @given(strategies.test_streams(), ANY_STRATEGY)
-def test_no_state_is_left_at_the_end(script: TestStream, strategy: WindowingStrategy) -> None:
+def test_no_state_remains_at_the_end_of_the_input(script: TestStream, strategy: WindowingStrategy) -> None:
     shard = Shard(strategy)
     for event in events_of(script, strategy):
         shard.take(event)
@@ -120,9 +120,7 @@ def test_the_output_watermark_is_never_ahead_of_the_input(script: TestStream, st
 
 
 @given(strategies.test_streams(), ANY_STRATEGY)
-def test_a_pane_that_is_early_or_on_time_is_not_late_for_what_follows(
-    script: TestStream, strategy: WindowingStrategy
-) -> None:
+def test_an_early_or_on_time_pane_is_not_late_downstream(script: TestStream, strategy: WindowingStrategy) -> None:
     shard = Shard(strategy)
     known = int(dm.MIN_TIMESTAMP)  # downstream
     for event in events_of(script, strategy):
@@ -132,7 +130,7 @@ def test_a_pane_that_is_early_or_on_time_is_not_late_for_what_follows(
 
 
 @given(strategies.test_streams(), strategies.windowing_strategies())
-def test_nothing_comes_of_a_window_that_has_expired(script: TestStream, strategy: WindowingStrategy) -> None:
+def test_an_expired_window_emits_nothing(script: TestStream, strategy: WindowingStrategy) -> None:
     shard = Shard(strategy)
     for event in events_of(script, strategy):
         before = shard.engine.watermark
@@ -143,7 +141,7 @@ def test_nothing_comes_of_a_window_that_has_expired(script: TestStream, strategy
 
 
 @given(strategies.test_streams(), ANY_STRATEGY)
-def test_timers_are_due_behind_neither_watermark_nor_clock(script: TestStream, strategy: WindowingStrategy) -> None:
+def test_the_next_timer_is_never_due_before_the_current_clock(script: TestStream, strategy: WindowingStrategy) -> None:
     shard = Shard(strategy)
     for event in events_of(script, strategy):
         shard.take(event)

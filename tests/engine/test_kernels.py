@@ -150,7 +150,7 @@ def test_nan_has_no_shard() -> None:
 
 
 @given(key_arrays())
-def test_codes_stand_for_their_keys(keys: pa.Array) -> None:
+def test_each_key_code_refers_to_its_key(keys: pa.Array) -> None:
     codes, distinct = key_codes(keys)
     entries = [encode_key(key) for key in distinct.to_pylist()]
     assert len(set(entries)) == len(entries)
@@ -158,7 +158,7 @@ def test_codes_stand_for_their_keys(keys: pa.Array) -> None:
 
 
 @given(columns(), st.sampled_from(Kernel), st.booleans(), st.sampled_from([7, 10**12]))
-def test_partials_equal_a_dict(data: Any, kernel: Kernel, ends: bool, size: int) -> None:
+def test_partial_results_equal_those_computed_with_a_dict(data: Any, kernel: Kernel, ends: bool, size: int) -> None:
     keys, values, times = data
     starts = times // size * size
     table = partials(keys, values, starts, starts + size if ends else None, kernel)
@@ -174,7 +174,7 @@ def test_partials_equal_a_dict(data: Any, kernel: Kernel, ends: bool, size: int)
     ]
 
 
-def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
+def test_windows_with_equal_starts_and_different_ends_are_grouped_separately() -> None:
     starts, ends = np.zeros(3, np.int64), np.array([10, 20, 10])
     table = partials(pa.array([1, 1, 1]), pa.array([1, 2, 4]), starts, ends, Kernel.SUM)
     assert sorted(zip(table["window_end"].to_pylist(), table["accumulator"].to_pylist(), strict=True)) == [
@@ -183,7 +183,7 @@ def test_windows_of_one_start_and_two_ends_stay_apart() -> None:
     ]
 
 
-def test_few_elements_over_many_windows_and_keys_are_grouped_by_a_hash() -> None:
+def test_few_elements_in_many_windows_and_keys_are_grouped_by_a_hash_table() -> None:
     rows = 1000
     keys, starts = pa.array(range(rows)), np.arange(rows, dtype=np.int64) * 10
     table = partials(keys, None, starts, None, Kernel.COUNT)
@@ -192,7 +192,9 @@ def test_few_elements_over_many_windows_and_keys_are_grouped_by_a_hash() -> None
 
 
 @given(columns(), st.sampled_from(Kernel), CUTS)
-def test_partials_of_parts_merge_into_the_partials_of_the_whole(data: Any, kernel: Kernel, at: list[float]) -> None:
+def test_partial_results_of_batches_merge_into_those_of_the_whole_input(
+    data: Any, kernel: Kernel, at: list[float]
+) -> None:
     keys, values, times = data
     starts = times // 7 * 7
 
@@ -224,7 +226,7 @@ def plain_sessions(elements: list[tuple[bytes, Any, int]], gap: int, kernel: Ker
 
 
 @given(columns(), st.sampled_from(Kernel), st.integers(1, 12))
-def test_sessions_equal_merging_one_by_one(data: Any, kernel: Kernel, gap: int) -> None:
+def test_sessions_of_a_column_equal_sessions_merged_one_by_one(data: Any, kernel: Kernel, gap: int) -> None:
     keys, values, times = data
     table = session_partials(keys, values, times, gap, kernel)
     elements = [
@@ -235,7 +237,7 @@ def test_sessions_equal_merging_one_by_one(data: Any, kernel: Kernel, gap: int) 
 
 
 @given(columns(), st.sampled_from(Kernel), st.integers(1, 12), CUTS)
-def test_sessions_of_parts_merge_into_the_sessions_of_the_whole(
+def test_sessions_of_batches_merge_into_those_of_the_whole_input(
     data: Any, kernel: Kernel, gap: int, at: list[float]
 ) -> None:
     keys, values, times = data
@@ -324,7 +326,7 @@ def test_a_sum_is_exact_or_refused(elements: list[tuple[int, int]]) -> None:
         (pa.array([], pa.float64()), pa.array([], pa.float64()), Kernel.MIN, True),
     ],
 )
-def test_what_a_kernel_cannot_do_as_python_does_takes_the_general_path(
+def test_values_that_a_kernel_cannot_compute_like_python_are_computed_on_the_general_path(
     keys: pa.Array, values: pa.Array | None, kernel: Kernel, fitting: bool
 ) -> None:
     assert fits(keys, values, kernel) is fitting
@@ -337,7 +339,7 @@ def test_infinities_of_both_signs_sum_to_nan_as_in_python() -> None:
 
 
 @given(key_arrays())
-def test_the_parts_of_a_split_are_the_table_and_hold_no_unused_key(keys: pa.Array) -> None:
+def test_splitting_a_table_by_shard_loses_no_row_and_leaves_no_unused_key(keys: pa.Array) -> None:
     times = np.arange(len(keys), dtype=np.int64)
     table = partials(keys, None, times, None, Kernel.COUNT)
     parts = dict(split_by_shard(table, LABELS))

@@ -55,7 +55,7 @@ def number(key: int) -> bytes:
     return key.to_bytes(4, "big")
 
 
-def test_a_key_that_was_just_settled_is_not_decoded_when_it_is_used_again() -> None:
+def test_a_recently_stored_key_is_not_decoded_when_it_is_used_again() -> None:
     store = Lists()
     for _ in range(2):
         store.micro_batch(b"a", b"b")

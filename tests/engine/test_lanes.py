@@ -92,7 +92,7 @@ def _is_there(orders: RowOrders | None) -> RowOrders:
 
 
 @given(lanes(), st.data())
-def test_a_lane_is_cut_as_its_list_is(lane: Lane[Any], data: st.DataObject) -> None:
+def test_a_lane_is_sliced_like_its_list(lane: Lane[Any], data: st.DataObject) -> None:
     items = list(lane)
     assert lane == items
     assert [lane[row] for row in range(-len(items), len(items))] == items * 2
@@ -104,7 +104,7 @@ def test_a_lane_is_cut_as_its_list_is(lane: Lane[Any], data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("kind", [RowValues, Pairs, ColumnValues])
-def test_the_pickle_of_a_part_of_columns_holds_that_part_alone(kind: Any) -> None:
+def test_the_pickle_of_a_slice_of_columns_contains_only_that_slice(kind: Any) -> None:
     column = pa.chunked_array([np.arange(100_000)])
     lane = {
         RowValues: RowValues(pa.table({"n": column})),
@@ -115,7 +115,7 @@ def test_the_pickle_of_a_part_of_columns_holds_that_part_alone(kind: Any) -> Non
 
 
 @given(st.data())
-def test_lanes_and_lists_are_joined_as_lists_are(data: st.DataObject) -> None:
+def test_lanes_and_lists_are_concatenated_like_lists(data: st.DataObject) -> None:
     kind = data.draw(st.integers(0, 16))
     lane, others = data.draw(lanes(kind)), data.draw(st.lists(lanes(kind) | lanes(), max_size=3))
     items, further = list(lane), [list(other) for other in others]
@@ -127,7 +127,7 @@ def test_lanes_and_lists_are_joined_as_lists_are(data: st.DataObject) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), _SMALL, _SMALL), max_size=8), st.data())
-def test_columns_of_orders_sort_and_change_as_tuples_do(rows: list[tuple[str, int, int]], data: st.DataObject) -> None:
+def test_orders_in_columns_sort_and_change_like_tuples(rows: list[tuple[str, int, int]], data: st.DataObject) -> None:
     causes = sorted(data.draw(st.lists(st.integers(0, len(rows) - 1)))) if rows else []
     orders: Any = all_joined([_of_origin(name, sequence) for name, sequence, _ in rows]).orders
     tuples: Any = [(name, sequence) for name, sequence, _ in rows]
@@ -151,7 +151,7 @@ def _of_origin(name: str, sequence: int) -> Bundle:
     return Bundle.fresh([None], Integers(np.array([0])), orders, 0)
 
 
-def test_elements_of_instants_are_the_same_in_lanes() -> None:
+def test_elements_are_grouped_by_instant_alike_in_lanes_and_lists() -> None:
     numbers = (2, 2, 5, 5, 5, 9)
     orders: Any = RowOrders.of_origin("a", np.arange(6))
     bundle = Bundle.fresh(list("abcdef"), list(range(6)), orders, 0)
@@ -213,7 +213,7 @@ def _table(rows: list[tuple[str | None, int, int]]) -> pa.Table:
     window=st.sampled_from(sorted(_WINDOWS)),
     rows=st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 9), st.integers(0, 5_000_000))),
 )
-def test_functions_give_the_same_on_lanes_as_on_lists(
+def test_functions_give_the_same_outputs_on_lanes_as_on_lists(
     folder: Path, function: str, window: str, rows: list[tuple[str | None, int, int]]
 ) -> None:
     p = dm.Pipeline()
@@ -251,7 +251,7 @@ def test_functions_give_the_same_on_lanes_as_on_lists(
         [((None, 1.5), 1)],
     ],
 )
-def test_pairs_of_plain_types_become_columns_and_read_as_before(pairs: list[Any]) -> None:
+def test_pairs_of_plain_types_become_columns_with_the_same_content(pairs: list[Any]) -> None:
     columns = in_columns(pairs)
     assert isinstance(columns, Pairs)
     assert list(map(repr, columns)) == list(map(repr, pairs))
@@ -276,10 +276,10 @@ def test_pairs_of_plain_types_become_columns_and_read_as_before(pairs: list[Any]
         [["a", 1]],
     ],
 )
-def test_other_pairs_are_left_as_they_are(pairs: list[Any]) -> None:
+def test_pairs_of_other_types_are_not_put_into_columns(pairs: list[Any]) -> None:
     assert in_columns(pairs) is pairs
 
 
 @given(st.lists(st.binary(max_size=10) | st.text("ab\0", max_size=3).map(str.encode)))
-def test_bytes_rank_as_anything_else_does(items: list[bytes]) -> None:
+def test_byte_strings_have_the_ranks_of_the_general_function(items: list[bytes]) -> None:
     assert ranks_of_bytes(items).tolist() == ranks_of(items).tolist()

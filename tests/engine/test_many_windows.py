@@ -84,7 +84,7 @@ def test_an_element_costs_the_same_with_a_hundred_and_with_two_thousand_open_ses
     assert costs[2000] < 1.2 * costs[100]
 
 
-def test_windows_behind_the_watermark_are_not_asked_again_for_each_element_of_their_key() -> None:
+def test_windows_behind_the_watermark_are_not_visited_for_each_element_of_their_key() -> None:
     costs = {}
     for windows in (100, 2000):
         engine = engine_for(dm.FixedWindows("1 minute"))
@@ -96,7 +96,7 @@ def test_windows_behind_the_watermark_are_not_asked_again_for_each_element_of_th
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=40))
-def test_sessions_found_by_order_are_those_found_by_looking_at_all(steps: list[tuple[int, bool]]) -> None:
+def test_sessions_found_by_their_order_equal_those_found_by_a_full_scan(steps: list[tuple[int, bool]]) -> None:
     """A step is an element at a minute, or a watermark at it; then the state goes through storage."""
     outputs = []
     for fn in (dm.Sessions("3 minutes"), SessionsShownEverything("3 minutes")):
@@ -115,7 +115,9 @@ def test_sessions_found_by_order_are_those_found_by_looking_at_all(steps: list[t
 
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 40), st.integers(1, 10))
-def test_the_windows_that_meet_another_are_those_that_intersect_it(starts: set[int], start: int, length: int) -> None:
+def test_searching_for_windows_that_meet_another_finds_those_that_intersect_it(
+    starts: set[int], start: int, length: int
+) -> None:
     windows = [interval(3 * at, 3 * at + 2 + at % 2) for at in sorted(starts)]
     cells = CellsInOrder({window: Cell(None) for window in windows[::2]})
     for window in windows:

@@ -40,14 +40,14 @@ def arrays(draw: DrawFn) -> Any:
 
 
 @given(arrays())
-def test_narrow_integers_are_widened_to_what_they_were(numbers: Any) -> None:
+def test_narrowed_integers_are_widened_to_the_original_values(numbers: Any) -> None:
     restored = widened(*narrowed(numbers))
     assert restored.dtype == np.int64
     assert restored.tolist() == numbers.tolist()
 
 
 @given(arrays(), st.booleans())
-def test_a_narrow_table_is_read_as_it_was(numbers: Any, has_null: bool) -> None:
+def test_a_narrowed_table_is_read_back_unchanged(numbers: Any, has_null: bool) -> None:
     others = pa.array([None if has_null else 7, *range(len(numbers))][: len(numbers)], pa.int64())
     columns = {"n": pa.array(numbers), "other": others, "real": pa.array(numbers.astype(float))}
     table = pa.table(columns).replace_schema_metadata({"kept": "as it is"})
@@ -65,7 +65,7 @@ def _lanes(numbers: Any) -> list[Lane[Any]]:
 
 
 @given(st.lists(st.integers(-(2**31), 2**31), min_size=1, max_size=3), st.sampled_from([1, 100]))
-def test_the_pickle_and_the_copy_of_a_lane_read_as_the_lane(few: list[int], times: int) -> None:
+def test_the_pickle_and_the_copy_of_a_lane_have_the_same_content(few: list[int], times: int) -> None:
     for lane in _lanes(np.array(few * times, np.int64)):
         assert list(load(dump_compact(lane))) == list(lane)
         assert list(copy.copy(lane)) == list(lane)
@@ -93,6 +93,6 @@ def test_a_lane_that_was_pickled_whole_can_still_be_read() -> None:
     assert list(restored) == [0, 1, 2]
 
 
-def test_a_stream_that_was_not_narrow_can_still_be_read() -> None:
+def test_arrow_data_that_was_not_narrowed_can_be_read() -> None:
     table = pa.table({"n": range(1_000)})
     assert from_ipc(to_ipc(table)).equals(table)

@@ -222,7 +222,7 @@ def inputs(stage: int) -> st.SearchStrategy[Element]:
 
 
 @given(st.integers(1, STAGES).flatmap(lambda stage: st.lists(inputs(stage), max_size=12)))
-def test_elements_sort_by_their_orders_as_the_rule_says(elements: list[Element]) -> None:
+def test_orders_of_elements_sort_by_the_rule_in_the_design(elements: list[Element]) -> None:
     assert sorted(elements, key=lambda element: element.order()) == sorted(
         elements, key=functools.cmp_to_key(by_the_rule)
     )
@@ -231,33 +231,33 @@ def test_elements_sort_by_their_orders_as_the_rule_says(elements: list[Element])
 
 
 @given(st.integers(1, STAGES).flatmap(lambda stage: st.lists(inputs(stage), max_size=12)))
-def test_no_order_is_the_beginning_of_another(elements: list[Element]) -> None:
+def test_no_order_is_a_prefix_of_another(elements: list[Element]) -> None:
     orders = {element.order() for element in elements}
     assert not any(first == second[: len(first)] for first, second in itertools.permutations(orders, 2))
 
 
 @given(st.integers(1, STAGES).flatmap(inputs), st.integers(0, 3))
-def test_an_element_that_has_passed_stages_by_stood_where_it_stands_now(element: Element, stages: int) -> None:
+def test_the_order_before_passed_stages_can_be_restored(element: Element, stages: int) -> None:
     (order,) = pass_stages([element.order()], stages)
     assert before_stages(order, stages) == element.order()
 
 
 @given(st.lists(st.tuples(st.tuples(few, few), rows), max_size=8))
-def test_instants_come_before_all_else(elements: list[tuple[tuple[int, int], Row]]) -> None:
+def test_elements_are_ordered_by_instant_first(elements: list[tuple[tuple[int, int], Row]]) -> None:
     assert sorted(elements, key=lambda element: at_instant(element[0], element[1].order())) == sorted(
         elements, key=lambda element: (element[0], attrs.astuple(element[1]))
     )
 
 
 @given(st.lists(rows, max_size=8))
-def test_rising_orders_keep_the_order_in_which_elements_come(elements: Iterable[Row]) -> None:
+def test_rising_orders_are_distinct_and_increasing_in_the_order_of_arrival(elements: Iterable[Row]) -> None:
     orders = rising([element.order() for element in elements])
     assert orders == sorted(orders)
     assert len(set(orders)) == len(orders)
 
 
 @given(few, windows, st.binary(max_size=2))
-def test_a_pane_in_columns_stands_where_the_watermark_s_timer_would_put_it(
+def test_a_pane_in_columns_has_the_order_that_the_timer_of_its_watermark_would_give_it(
     emission: int, window: IntervalWindow, key: bytes
 ) -> None:
     end, start = int(window.end), int(window.start)
@@ -266,7 +266,7 @@ def test_a_pane_in_columns_stands_where_the_watermark_s_timer_would_put_it(
     assert of_watermark(end, start, key) <= _nth(emission, lambda e: e.of_timer(WATERMARK, cause))
 
 
-def test_released_elements_stand_by_production_then_arrival_and_beside_any_timer() -> None:
+def test_released_elements_are_ordered_by_production_then_arrival_and_before_timers() -> None:
     window, zero = IntervalWindow(EventTime(0), EventTime(1)), of_row("in", 0)
     released = [of_release(*place) for place in [(1, 1, zero, 0), (1, 1, of_row("in", 1), 0), (1, 2, zero, 0)]]
     assert sorted(released) == released
@@ -275,7 +275,7 @@ def test_released_elements_stand_by_production_then_arrival_and_beside_any_timer
     assert released[0] < emissions.next()
 
 
-def test_the_same_cause_goes_on_counting_until_the_instant_ends() -> None:
+def test_emissions_of_the_same_cause_are_numbered_consecutively_until_the_instant_ends() -> None:
     emissions = Emissions()
     emissions.of_element(of_row("in", 0))
     first = emissions.next()
@@ -296,7 +296,7 @@ NUMBERS = st.integers(-2, 2) | st.sampled_from([-(2**63), -(2**40), 2**40, 2**63
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1))
-def test_one_number_compares_as_the_columns_do(rows: list[tuple[int, int]]) -> None:
+def test_columns_combined_into_one_number_compare_like_the_columns(rows: list[tuple[int, int]]) -> None:
     major, minor = np.array(rows, np.int64).T
     numbers = as_one([minor, major]).tolist()
     for one, row in zip(numbers, rows, strict=True):
@@ -306,7 +306,7 @@ def test_one_number_compares_as_the_columns_do(rows: list[tuple[int, int]]) -> N
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 1)), unique=True), st.data(), st.booleans()
 )
-def test_orders_in_columns_rise_by_key_as_those_in_a_list(
+def test_orders_in_columns_are_made_increasing_by_key_like_those_in_a_list(
     rows: list[tuple[int, int, int]], data: st.DataObject, passes: bool
 ) -> None:
     codes, sequences, numbers = np.array(rows, np.int64).reshape(len(rows), 3).T
@@ -327,7 +327,7 @@ def test_orders_in_columns_rise_by_key_as_those_in_a_list(
     assert [taken[row] for row in (range(len(taken)) if in_order is None else in_order)] == sorted(taken)
 
 
-def test_no_order_is_made_where_all_have_been_left_out() -> None:
+def test_deferred_orders_are_not_computed_if_none_is_selected() -> None:
     def make() -> list[tuple[int, int]]:
         raise AssertionError
 
@@ -337,7 +337,7 @@ def test_no_order_is_made_where_all_have_been_left_out() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), unique=True), st.data())
-def test_deferred_orders_sort_and_change_as_tuples_do(rows: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_deferred_orders_sort_and_change_like_tuples(rows: list[tuple[int, int]], data: st.DataObject) -> None:
     made: list[None] = []
 
     def make() -> list[tuple[int, int]]:
@@ -366,7 +366,7 @@ INSTANTS = st.lists(st.tuples(CLOCKS, st.integers(-2, 2) | st.just(10**9)), uniq
 
 
 @given(INSTANTS, INSTANTS)
-def test_the_places_of_instants_are_where_they_stand_in_a_timeline(known: list[Any], others: list[Any]) -> None:
+def test_instants_are_located_by_their_index_in_a_timeline(known: list[Any], others: list[Any]) -> None:
     timeline = sorted(known)
     places = InstantLane.of(timeline).places_of(InstantLane.of(others)).tolist()
     assert places == [timeline.index(instant) if instant in timeline else -1 for instant in others]

@@ -38,7 +38,7 @@ times = st.lists(
 
 
 @given(window_fns, times)
-def test_the_windows_are_those_that_are_assigned_one_by_one(fn: dm.SlidingWindows, at: list[int]) -> None:
+def test_overlapping_windows_of_a_column_equal_those_assigned_one_by_one(fn: dm.SlidingWindows, at: list[int]) -> None:
     windows = Overlapping(fn, np.array(at, np.int64))
     expected = [fn.assign(EventTime(time), None) for time in at]
     assert list(windows) == expected
@@ -52,7 +52,7 @@ def test_the_windows_are_those_that_are_assigned_one_by_one(fn: dm.SlidingWindow
 
 
 @given(window_fns, window_fns, times, times)
-def test_parts_of_windows_are_joined_again(
+def test_slices_of_overlapping_windows_can_be_joined(
     fn: dm.SlidingWindows, other: dm.SlidingWindows, at: list[int], further: list[int]
 ) -> None:
     first, second = Overlapping(fn, np.array(at, np.int64)), Overlapping(other, np.array(further, np.int64))
@@ -86,7 +86,7 @@ def panes_in_process(combine: Any, **options: Any) -> list[Any]:
 
 @pytest.mark.parametrize("pairs", [1, 7, 100])
 @pytest.mark.parametrize("combine", [dm.Sum.per_key(), dm.GroupByKey(), dm.ToList.per_key()], ids=repr)
-def test_the_panes_do_not_depend_on_the_size_of_the_parts(
+def test_panes_of_sliding_windows_do_not_depend_on_the_size_of_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pairs: int, combine: Any
 ) -> None:
     whole = panes_in_process(combine)
@@ -102,7 +102,7 @@ def test_the_panes_do_not_depend_on_the_size_of_the_parts(
 
 
 @pytest.mark.parametrize("pairs", [1, 7, 100])
-def test_partials_of_columns_do_not_depend_on_the_size_of_the_parts(
+def test_partial_results_of_sliding_windows_do_not_depend_on_the_size_of_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pairs: int
 ) -> None:
     at = pa.array(range(50), pa.timestamp("s", "UTC"))

@@ -28,11 +28,11 @@ def test_a_pane_before_the_watermark_has_passed_is_early() -> None:
     assert run("e 1@1, w 9", fixed(EACH)).brief == [(1, "EARLY")]
 
 
-def test_the_pane_that_goes_out_as_the_watermark_passes_is_on_time() -> None:
+def test_the_pane_emitted_as_the_watermark_passes_is_on_time() -> None:
     assert run("e 1@1, w 10", fixed()).brief == [(1, "ON_TIME")]
 
 
-def test_the_first_pane_after_the_watermark_is_on_time_if_it_has_data_that_was() -> None:
+def test_the_first_pane_after_the_watermark_is_on_time_if_any_of_its_data_are() -> None:
     given = run("e 1@1, w 10, e 2@1, e 4@1+8@1", fixed(COUNTS, lateness=20))
     assert given.brief == [(3, "ON_TIME"), (12, "LATE")]
 
@@ -52,13 +52,13 @@ def test_an_element_behind_the_watermark_is_on_time_for_a_window_that_is_not_pas
 # What on_time and closing force.
 
 
-def test_a_firing_as_the_watermark_passes_goes_out_even_if_empty() -> None:
+def test_a_firing_as_the_watermark_passes_emits_a_pane_even_if_it_is_empty() -> None:
     trigger = dm.AfterWatermark(early=COUNT(1))
     assert run("e 1@1, w 10", fixed(trigger)).brief == [(1, "EARLY"), (0, "ON_TIME")]
     assert run("e 1@1, w 10", fixed(trigger).accumulating()).brief == [(1, "EARLY"), (1, "ON_TIME")]
 
 
-def test_with_fire_if_non_empty_it_does_not() -> None:
+def test_fire_if_non_empty_suppresses_an_empty_on_time_pane() -> None:
     trigger = dm.AfterWatermark(early=COUNT(1))
     assert run("e 1@1, w 10", fixed(trigger).on_time("fire_if_non_empty")).brief == [(1, "EARLY")]
     assert run("e 1@1, w 10", fixed(trigger).on_time("fire_if_non_empty").accumulating()).brief == [(1, "EARLY")]
@@ -141,7 +141,7 @@ def test_a_window_that_is_cut_short_retracts_the_value_of_its_old_bounds_althoug
 # Expiry and closing.
 
 
-def test_what_is_not_emitted_yet_goes_out_as_the_window_expires() -> None:
+def test_pending_elements_are_emitted_as_the_window_expires() -> None:
     given = run("e 1@1, w 10, w 30, p 1", fixed(COUNTS, lateness=20))
     assert given.brief == [(1, "ON_TIME")]
     assert given.panes[0].info.is_last
@@ -177,7 +177,7 @@ class SilentAfterTwo(dm.Trigger):
             context.trigger()
 
 
-def test_expiry_sends_the_last_pane_of_a_trigger_that_finished_without_firing() -> None:
+def test_expiry_emits_the_last_pane_of_a_trigger_that_finished_without_firing() -> None:
     given = run("e 1@1, e 2@1, w 10", fixed(SilentAfterTwo()).closing("fire_always"))
     assert [(pane.value, pane.info.is_last) for pane in given.panes] == [(1, False), (2, True)]
 
@@ -199,14 +199,14 @@ def test_where_closing_fires_always_each_window_has_exactly_one_last_pane(
     assert all(ends == [False] * (len(ends) - 1) + [True] or (merged and not any(ends)) for ends in last.values())
 
 
-def test_closing_sends_nothing_where_nothing_is_new_unless_it_fires_always() -> None:
+def test_an_expiring_window_without_new_data_emits_nothing_unless_closing_fires_always() -> None:
     assert run("e 1@1, w 10, w 30", fixed(lateness=20)).brief == [(1, "ON_TIME")]
     given = run("e 1@1, w 10, w 30", fixed(lateness=20).closing("fire_always"))
     assert given.brief == [(1, "ON_TIME"), (0, "LATE")]
     assert [pane.info.is_last for pane in given.panes] == [False, True]
 
 
-def test_one_pane_goes_out_where_the_trigger_fires_and_the_window_expires_at_once() -> None:
+def test_a_trigger_that_fires_as_the_window_expires_emits_one_pane() -> None:
     given = run("e 1@1, w 10", fixed().closing("fire_always"))
     assert given.brief == [(1, "ON_TIME")]
     assert given.panes[0].info.is_last
@@ -263,7 +263,7 @@ def test_duplicate_window_reopens_an_expired_window_for_one_pane_at_the_next_wat
     assert given.counters.get("dropped_because_late", 0) == 0
 
 
-def test_duplicate_window_takes_elements_behind_the_end_of_the_input_too() -> None:
+def test_duplicate_window_accepts_elements_after_the_end_of_the_input() -> None:
     given = run("w +inf, e 1@1", fixed().late_data("duplicate_window"))
     assert given.brief == [(1, "LATE")]
 
@@ -303,33 +303,35 @@ def test_keys_and_windows_have_panes_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("combiner", "times"), [("end_of_window", [10, 10]), ("earliest", [3, 2]), ("latest", [7, 2])], ids=str
 )
-def test_the_event_time_of_a_pane_is_that_of_what_is_new_in_it(combiner: Any, times: list[float], mode: str) -> None:
+def test_the_event_time_of_a_pane_is_determined_by_its_new_elements(
+    combiner: Any, times: list[float], mode: str
+) -> None:
     windowing = fixed(COUNTS).timestamp_combiner(combiner)
     assert run("e 1@7, e 2@3, e 4@2", getattr(windowing, mode)()).times == times
 
 
 @pytest.mark.parametrize(("combiner", "time"), [("earliest", 7), ("latest", 8)])
-def test_an_element_that_was_late_does_not_move_the_time_of_its_pane(combiner: Any, time: float) -> None:
+def test_a_late_element_does_not_change_the_event_time_of_its_pane(combiner: Any, time: float) -> None:
     assert run("w 5, e 1@2+2@3+3@7+4@8, w 11", fixed().timestamp_combiner(combiner)).times == [time]
 
 
 @pytest.mark.parametrize("mode", ["discarding", "accumulating"])
 @pytest.mark.parametrize("combiner", ["earliest", "latest"])
-def test_a_pane_of_late_elements_alone_stands_at_the_end_of_its_window(combiner: Any, mode: str) -> None:
+def test_a_pane_of_only_late_elements_has_the_event_time_of_the_end_of_its_window(combiner: Any, mode: str) -> None:
     windowing = getattr(fixed(lateness=20).timestamp_combiner(combiner), mode)()
     assert run("e 1@5, w 10, e 2@1+4@8", windowing).times == [5, 10, 10]
 
 
-def test_a_pane_with_nothing_new_stands_at_the_end_of_its_window() -> None:
+def test_a_pane_without_new_elements_has_the_event_time_of_the_end_of_its_window() -> None:
     trigger = dm.AfterWatermark(early=COUNT(1))
     assert run("e 1@3, w 10", fixed(trigger).accumulating().timestamp_combiner("earliest")).times == [3, 10]
 
 
-def test_the_end_of_a_window_is_a_microsecond_before_its_bound() -> None:
+def test_the_event_time_at_the_end_of_a_window_is_a_microsecond_before_its_bound() -> None:
     assert int(run("e 1@5", fixed()).panes[0].timestamp) == 9_999_999
 
 
-def test_a_merged_window_keeps_the_earliest_and_latest_of_its_sources() -> None:
+def test_a_merged_window_keeps_the_earliest_and_latest_event_times_of_its_sources() -> None:
     assert run("e 1@0, e 2@15, e 4@8", sessions().timestamp_combiner("earliest")).times == [0]
     assert run("e 1@0, e 2@15, e 4@8", sessions().timestamp_combiner("latest")).times == [15]
 
@@ -353,18 +355,18 @@ def _downstream(text: str, windowing: dm.WindowInto, then: dm.WindowInto) -> lis
 NEXT = dm.Window.into(dm.FixedWindows(5))
 
 
-def test_a_pane_still_to_come_holds_the_output_watermark_at_its_event_time() -> None:
+def test_a_pending_pane_holds_the_output_watermark_at_its_event_time() -> None:
     # The first grouping's pane is at 5 and comes at watermark 10; until then the window [5, 6) may not pass below it.
     narrow = dm.Window.into(dm.FixedWindows(1))
     given = _downstream("e 1@5, p 1, w 9, p 2, w 10, p 3", fixed().timestamp_combiner("earliest"), narrow)
     assert given == [([1], "ON_TIME", 2)]
 
 
-def test_late_data_that_wait_hold_the_output_watermark_at_the_end_of_their_window() -> None:
+def test_pending_late_data_hold_the_output_watermark_at_the_end_of_their_window() -> None:
     given = _downstream("e 1@1, w 10, p 1, e 2@1, p 2, w 30, p 3", fixed(COUNTS, lateness=20), NEXT)
     assert given == [([3], "ON_TIME", 1)]
 
 
-def test_where_nothing_waits_the_output_watermark_is_that_of_the_input() -> None:
+def test_the_output_watermark_equals_the_input_watermark_if_nothing_is_pending() -> None:
     given = _downstream("e 1@1, w 10, p 1, e 2@31, w 15, p 2", fixed(), NEXT)
     assert given == [([1], "ON_TIME", 0), ([2], "ON_TIME", 2)]

@@ -17,7 +17,7 @@ def least(deadlines: dict[int, tuple[int | None, ...]], line: int) -> int | None
 
 
 @given(CHANGES, st.integers(0, 20))
-def test_what_is_due_does_not_depend_on_what_was_set_before(
+def test_due_entries_do_not_depend_on_deadlines_that_were_replaced(
     changes: list[tuple[int, tuple[int | None, int | None] | None]], until: int
 ) -> None:
     deadlines: Deadlines[int] = Deadlines(2)
@@ -39,7 +39,7 @@ def test_what_is_due_does_not_depend_on_what_was_set_before(
     assert set(deadlines.take(0, until)) == due
 
 
-def test_deadlines_take_no_more_room_while_nothing_becomes_due() -> None:
+def test_replaced_deadlines_do_not_accumulate_while_nothing_is_due() -> None:
     deadlines: Deadlines[int] = Deadlines(2)
     deadlines.set(-1, (0, 0))  # stays at the top, in front of all stale entries
     for _ in range(100):

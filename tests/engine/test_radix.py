@@ -23,18 +23,18 @@ _RANGES = [1, 2, 2**16 - 1, 2**16, 2**16 + 1, 2**31, 2**48, 2**63 - 1]
     st.integers(0, 2**32 - 1),
 )
 @example([(-(2**63), 2**63 - 1), (0, 2**63 - 1)], 40, 0)
-def test_rows_are_in_order_of_the_keys_and_equal_ones_stay(ranges: list[tuple[int, int]], rows: int, seed: int) -> None:
+def test_the_radix_sort_orders_rows_by_key_and_is_stable(ranges: list[tuple[int, int]], rows: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     keys = [first + random.integers(0, width, rows) for first, width in ranges]
     for some in (keys, [key[random.integers(0, max(rows // 2, 1), rows)] for key in keys] if rows else keys):
         assert in_order_of(*some).tolist() == np.lexsort(some).tolist()
 
 
-def test_the_whole_range_of_integers_is_sorted() -> None:
+def test_the_radix_sort_handles_the_whole_range_of_integers() -> None:
     key = np.array([2**63 - 1, -(2**63), 0, -1])
     assert in_order_of(key).tolist() == [1, 3, 2, 0]
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_few_rows_are_in_order(count: int) -> None:
+def test_the_radix_sort_handles_few_rows(count: int) -> None:
     assert in_order_of(np.zeros(count, np.int64)).tolist() == list(range(count))

@@ -29,7 +29,7 @@ CHANGING = [
 
 
 @pytest.mark.parametrize(("kind", "name"), CHANGING)
-def test_no_method_changes_it(kind: type, name: str) -> None:
+def test_no_method_changes_a_read_only_collection(kind: type, name: str) -> None:
     value = read_only(kind([(1, 2), (3, 4)]), "side")
     before = copy.copy(value)
     with pytest.raises(dm.InvalidType, match="the side input 'side' cannot be changed"):
@@ -45,7 +45,7 @@ COPIES: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("copied", COPIES)
-def test_a_copy_is_plain_and_can_be_changed(copied: Callable[[Any], Any]) -> None:
+def test_a_copy_of_a_read_only_collection_is_plain_and_can_be_changed(copied: Callable[[Any], Any]) -> None:
     value = {"rows": [{"tags": {1}}], "pair": (1, [2])}
     plain = copied(read_only(value, "side"))
     assert plain == value
@@ -54,7 +54,7 @@ def test_a_copy_is_plain_and_can_be_changed(copied: Callable[[Any], Any]) -> Non
     assert (value["rows"], value["pair"]) == ([{"tags": {1}}], (1, [2]))
 
 
-def test_it_is_a_list_a_dict_or_a_set_that_looks_like_one() -> None:
+def test_a_read_only_collection_is_an_instance_of_its_type_with_the_same_repr() -> None:
     value = {"rows": [1, {2}], "more": ()}
     shown = read_only(value, "side")
     assert shown == value
@@ -66,19 +66,19 @@ def test_it_is_a_list_a_dict_or_a_set_that_looks_like_one() -> None:
     assert [type(other) for other in (shown | {}, shown["rows"] + [3], shown["rows"][1] | {3})] == [dict, list, set]
 
 
-def test_other_values_are_the_same_objects() -> None:
+def test_values_that_are_not_collections_are_not_wrapped() -> None:
     for value in (1, "text", (1, ("a", None)), object(), frozenset({1})):
         assert read_only(value, "side") is value
 
 
-def test_a_list_that_holds_itself_is_one_that_does() -> None:
+def test_a_read_only_list_that_contains_itself_still_contains_itself() -> None:
     value: list[Any] = [1]
     value.append(value)
     shown = read_only(value, "side")
     assert shown[1] is shown
 
 
-def test_what_a_list_holds_twice_is_one_object() -> None:
+def test_an_object_that_a_list_contains_twice_is_wrapped_once() -> None:
     row = [1]
     shown = read_only([row, (row,)], "side")
     assert shown[0] is shown[1][0]

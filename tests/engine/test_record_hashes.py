@@ -33,7 +33,7 @@ def bundle(orders: Any) -> Bundle:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2**62)), min_size=1), st.data())
-def test_they_depend_on_the_record_id_alone(places: list[tuple[str, int]], data: st.DataObject) -> None:
+def test_hashes_of_records_depend_only_on_the_record_id(places: list[tuple[str, int]], data: st.DataObject) -> None:
     causes = sorted(data.draw(st.lists(st.integers(0, len(places) - 1))))
     names, sequences = zip(*places, strict=True)
     lane = RowOrders(("b", "a"), np.array([name == "a" for name in names], np.int64), np.array(sequences))
@@ -45,7 +45,7 @@ def test_they_depend_on_the_record_id_alone(places: list[tuple[str, int]], data:
     assert hashes(lane, range(len(places))) == hashes(lane, list(range(len(places))))
 
 
-def test_those_of_a_dataframes_rows_are_there_whatever_its_sequence_column_holds() -> None:
+def test_rows_of_dataframes_have_hashes_whatever_their_sequence_column_contains() -> None:
     numbers = np.array([-(2**63), -5, 3, 2**63 - 1])
     orders = [("a", int(number)) for number in numbers]
     assert hashes(orders, [0, 1, 2, 3]) == hashes(RowOrders(("a",), np.zeros(4, np.int64), numbers), [0, 1, 2, 3])
@@ -54,13 +54,13 @@ def test_those_of_a_dataframes_rows_are_there_whatever_its_sequence_column_holds
 
 @pytest.mark.parametrize("fanout", [2, 3, 16, 100])
 @pytest.mark.parametrize("step", [1, 16, 2**20, 10_007])
-def test_they_spread_records_evenly_whatever_their_distance(fanout: int, step: int) -> None:
+def test_hashes_spread_records_evenly_whatever_their_distance(fanout: int, step: int) -> None:
     orders = RowOrders.of_origin("a", np.arange(4_000) * step)
     sizes = np.bincount(np.array(hashes(orders, list(range(4_000)))) % fanout, minlength=fanout)
     expected = 4_000 / fanout
     assert np.abs(sizes - expected).max() < 5 * expected**0.5 + 1
 
 
-def test_they_spread_the_elements_of_one_record() -> None:
+def test_hashes_spread_the_elements_of_one_record() -> None:
     of_one = np.array(hashes([("a", 7)], [0] * 4_000)) % 16
     assert np.abs(np.bincount(of_one, minlength=16) - 250).max() < 80

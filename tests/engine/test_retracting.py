@@ -48,7 +48,7 @@ def signed(bundle: Bundle) -> list[tuple[str, object]]:
     return [("-" if row in bundle.retractions() else "+", value[1]) for row, value in enumerate(bundle.values)]
 
 
-def test_a_pane_takes_the_one_before_it_back() -> None:
+def test_each_pane_retracts_the_previous_pane_of_its_window() -> None:
     sums = engine()
     for number, value in enumerate([3, 9]):
         sums.element("k", value, 5, [MINUTE], of_row("in", number))
@@ -65,7 +65,7 @@ def test_a_retraction_repeats_window_time_and_pane_info_and_takes_no_index() -> 
     assert infos == [(False, 0, end), (True, 0, end), (False, 1, end), (True, 1, end), (False, 2, end)]
 
 
-def test_a_merge_takes_back_every_source_at_the_next_pane_by_source_window() -> None:
+def test_the_next_pane_after_a_merge_retracts_the_pane_of_each_source_window() -> None:
     sums = engine(windows=dm.Sessions(dm.duration(10)))
     for number, (value, at) in enumerate([(7, 20 * SECOND), (5, 0), (1, 10 * SECOND)]):
         window = interval(at - SECOND // 2 if number == 2 else at, at + 10 * SECOND + number)
@@ -73,7 +73,7 @@ def test_a_merge_takes_back_every_source_at_the_next_pane_by_source_window() -> 
     assert signed(sums.take_output()) == [("+", 7), ("+", 5), ("-", 5), ("-", 7), ("+", 13)]
 
 
-def test_a_forced_pane_with_nothing_new_takes_the_value_back_and_sends_it_again() -> None:
+def test_a_forced_pane_without_new_data_retracts_the_value_and_emits_it_again() -> None:
     sums = engine(dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1)))
     sums.element("k", 3, 5, [MINUTE], of_row("in", 0))
     sums.advance_watermarks(Watermarks(60 * SECOND))
@@ -103,7 +103,7 @@ def test_a_lone_retraction_waits_for_a_trigger_that_looks_at_the_clock() -> None
     assert signed(sums.take_output()) == [("-", 7), ("+", 4)]
 
 
-def test_a_window_with_nothing_left_takes_its_value_back_and_says_no_more() -> None:
+def test_a_window_without_remaining_elements_retracts_its_value_and_emits_no_other() -> None:
     sums = engine(dm.Repeatedly(dm.AfterWatermark()), on_time=dm.OnTimeBehavior.FIRE_IF_NON_EMPTY)
     feed_pairs(sums, update([("+", 3, None)]))
     sums.advance_watermarks(Watermarks(60 * SECOND))
@@ -122,7 +122,7 @@ def test_combiners_apply_retractions_whether_they_subtract_or_not(
     assert [value for _, value in signed(results.take_output())] == values
 
 
-def test_a_retraction_behind_the_expiry_is_dropped_and_counted_with_its_replacement() -> None:
+def test_a_retraction_after_the_expiry_is_dropped_and_counted_with_its_replacement() -> None:
     sums = engine()
     sums.advance_watermarks(MAX_WATERMARKS)
     feed_pairs(sums, update([("-", 3, 1), ("+", 9, 1)]))

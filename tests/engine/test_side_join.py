@@ -60,13 +60,13 @@ def test_an_element_waits_for_the_pane_of_its_side_window() -> None:
     assert [int(record.processing_time) for record in result.collected("seen")] == [5_000_000, 7_000_000]
 
 
-def test_an_element_sees_the_window_that_holds_the_end_of_its_own() -> None:
+def test_an_element_sees_the_side_window_that_contains_the_end_of_its_own_window() -> None:
     main = TestStream().add("x", 3)  # in [0, 20), whose last instant lies in [10, 20)
     side = TestStream().add(1, 5).add(2, 15).watermark(20)
     assert values(joined(main, side, dm.AsSingleton, main_windows=dm.Window.into(dm.FixedWindows(20)))) == [("x", 2)]
 
 
-def test_a_watermark_that_passes_an_empty_side_window_gives_the_default() -> None:
+def test_an_element_gets_the_default_once_the_watermark_passes_its_empty_side_window() -> None:
     main = TestStream().add("x", 3).processing_time(9)
     side = TestStream().processing_time(4).watermark(10).processing_time(8)
     result = joined(main, side, lambda sums: dm.AsSingleton(sums, default="none"))
@@ -115,7 +115,7 @@ def test_waiting_elements_hold_the_watermark_of_the_output() -> None:
     assert set(result_of(p).watermarks().values()) == {dm.MAX_TIMESTAMP}
 
 
-def test_elements_of_no_pane_are_seen_when_the_watermark_has_passed() -> None:
+def test_side_elements_without_a_pane_are_seen_once_the_watermark_has_passed_their_window() -> None:
     with dm.Pipeline(runner=dm.LocalRunner()) as p:
         side = p | "side" >> TestStream().add("p", 1).processing_time(3).add("q", 2).watermark(10) | "s" >> TENS
         main = p | "main" >> TestStream().add("x", 3) | "m" >> TENS
@@ -144,7 +144,7 @@ def test_an_element_whose_side_window_is_forgotten_is_dropped_and_counted() -> N
     assert values(lenient) == [("late", 1), ("good", 2)]
 
 
-def test_outputs_and_dead_letters_go_where_they_go_without_a_side_input() -> None:
+def test_tagged_outputs_and_dead_letters_work_with_a_changing_side_input() -> None:
     def split(element: int, limit: int) -> Any:
         if element < 0:
             raise ValueError(element)
@@ -170,7 +170,7 @@ def test_outputs_and_dead_letters_go_where_they_go_without_a_side_input() -> Non
     assert [(letter.element, letter.label) for letter in actual["failed"]] == [(-1, "split")]
 
 
-def test_a_changing_and_a_static_side_input_stand_beside_each_other() -> None:
+def test_a_function_may_have_a_changing_and_a_static_side_input() -> None:
     with dm.Pipeline(runner=dm.LocalRunner()) as p:
         names = p | "names" >> dm.Create([("a", "Ay")])
         sums = p | "side" >> TestStream().add(5, 1).watermark(10) | "s" >> TENS | dm.Sum.globally()

@@ -49,13 +49,13 @@ def test_advancing_does_not_depend_on_order_or_grouping(
 
 
 @given(ANY, ANY)
-def test_minimum_and_advance_are_component_by_component(first: Watermarks, second: Watermarks) -> None:
+def test_minimum_and_advance_apply_to_each_percentile_separately(first: Watermarks, second: Watermarks) -> None:
     assert values(first.min(second)) == tuple(map(min, values(first), values(second)))
     assert values(first.advance(second)) == tuple(map(max, values(first), values(second)))
 
 
 @given(ANY)
-def test_the_ends_of_time_are_neutral(first: Watermarks) -> None:
+def test_the_ends_of_time_are_neutral_for_minimum_and_advance(first: Watermarks) -> None:
     assert first.min(MAX_WATERMARKS) == MAX_WATERMARKS.min(first) == first
     assert first.advance(MIN_WATERMARKS) == first
     assert values(MIN_WATERMARKS.advance(first)) == values(first)
@@ -63,7 +63,7 @@ def test_the_ends_of_time_are_neutral(first: Watermarks) -> None:
 
 
 @given(ANY, ANY)
-def test_what_does_not_advance_is_the_same_object(first: Watermarks, second: Watermarks) -> None:
+def test_a_watermark_that_does_not_advance_is_the_same_object(first: Watermarks, second: Watermarks) -> None:
     assert first.advance(first.min(second)) is first
     moved = first.advance(second)
     assert (moved is first) == (values(moved) == values(first))
@@ -83,7 +83,9 @@ def test_a_percentile_that_is_reported_too_low_is_at_the_low_watermark(low: int,
 
 
 @given(ANY, ANY, TIMES, st.integers(0, 9))
-def test_holding_is_monotone_and_never_ahead(first: Watermarks, second: Watermarks, hold: int, back: int) -> None:
+def test_holding_a_watermark_is_monotone_and_never_moves_it_ahead(
+    first: Watermarks, second: Watermarks, hold: int, back: int
+) -> None:
     later = first.advance(second)
     for before, after, now in (
         (first.held(hold), later.held(hold), first),
@@ -94,11 +96,11 @@ def test_holding_is_monotone_and_never_ahead(first: Watermarks, second: Watermar
 
 
 @given(ANY, TIMES)
-def test_a_hold_is_the_minimum_with_it(first: Watermarks, hold: int) -> None:
+def test_holding_a_watermark_takes_the_minimum_with_the_hold(first: Watermarks, hold: int) -> None:
     assert first.held(hold) == first.min(Watermarks(hold))
 
 
 @given(st.integers(0, 9))
-def test_no_delay_moves_the_ends_of_time(back: int) -> None:
+def test_delaying_does_not_move_the_ends_of_time(back: int) -> None:
     assert MIN_WATERMARKS.less(back) == MIN_WATERMARKS
     assert MAX_WATERMARKS.less(back) == MAX_WATERMARKS

@@ -16,16 +16,16 @@ MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__in
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_a_module_are_true(name: str) -> None:
+def test_the_doctests_of_each_module_of_the_core_pass(name: str) -> None:
     module = importlib.import_module(f"{core.__name__}.{name}")
     assert doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
-def test_an_extension_that_is_loaded_was_made_from_the_source_beside_it() -> None:
+def test_a_loaded_extension_was_compiled_from_the_source_beside_it() -> None:
     assert build_of_core() is not CoreBuild.STALE
 
 
-def test_the_digest_tells_one_source_from_another(tmp_path: pathlib.Path) -> None:
+def test_the_digest_of_the_source_changes_with_any_of_its_files(tmp_path: pathlib.Path) -> None:
     for name in compiled_modules():
         for suffix in (".py", ".pxd"):
             (tmp_path / (name + suffix)).write_text((FOLDER / (name + suffix)).read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ def _entries(table: ByteTable, keys: list[bytes]) -> dict[bytes, bytes]:
 
 
 @given(STEPS)
-def test_a_table_of_bytes_is_a_dict(steps: list[tuple[dict[bytes, tuple[int, int]], list[bytes]]]) -> None:
+def test_a_byte_table_behaves_like_a_dict(steps: list[tuple[dict[bytes, tuple[int, int]], list[bytes]]]) -> None:
     table, known = ByteTable(), dict[bytes, bytes]()
     for puts, removed in steps:
         entries = {key: bytes([byte]) * size for key, (byte, size) in puts.items()}
@@ -36,7 +36,7 @@ def test_a_table_of_bytes_is_a_dict(steps: list[tuple[dict[bytes, tuple[int, int
         assert (len(table), table.bytes) == (len(known), sum(map(len, known.values())))
 
 
-def test_entries_that_grow_one_after_the_other_leave_little_memory_unused() -> None:
+def test_growing_the_entries_of_a_byte_table_leaves_little_memory_unused() -> None:
     keys = [b"i%d" % number for number in range(2_000)]
     table, needed = ByteTable(), 0
     for size in range(50, 2_050, 50):
@@ -47,7 +47,7 @@ def test_entries_that_grow_one_after_the_other_leave_little_memory_unused() -> N
     assert _entries(table, keys) == dict.fromkeys(keys, bytes([2_000 % 251]) * 2_000)
 
 
-def test_keys_that_are_removed_leave_their_memory_to_later_ones() -> None:
+def test_memory_of_removed_keys_is_used_again() -> None:
     table = ByteTable()
     for number in range(20):
         keys = [b"%d %d" % (number, place) for place in range(1_000)]

@@ -1,4 +1,4 @@
-"""The core emits what the object engine emits: panes, their order, what is counted, and the output's watermarks."""
+"""The core emits what the reference machine emits: panes, their order, counters, and output watermarks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners
         fns=strategies.window_fns(merging=False), trees=st.just(dm.DefaultTrigger()), late_data=LATE
     ),
 )
-def test_windows_under_the_default_trigger(
+def test_the_core_agrees_with_the_reference_on_windows_under_the_default_trigger(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy
 ) -> None:
     check(by_draws(data), script, strategy)
@@ -92,7 +92,7 @@ def test_windows_under_the_default_trigger(
     strategies.windowing_strategies(fns=strategies.window_fns(merging=False), late_data=LATE),
     st.booleans(),
 )
-def test_windows_that_do_not_merge_under_any_trigger(
+def test_the_core_agrees_with_the_reference_on_windows_that_do_not_merge_under_any_trigger(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy, retracting: bool
 ) -> None:
     check(by_draws(data), script, attrs.evolve(strategy, retracting=retracting and strategy.accumulates))
@@ -104,7 +104,7 @@ def test_windows_that_do_not_merge_under_any_trigger(
     strategies.windowing_strategies(fns=strategies.window_fns(merging=True), late_data=LATE),
     st.booleans(),
 )
-def test_sessions_under_any_trigger(
+def test_the_core_agrees_with_the_reference_on_sessions_under_any_trigger(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy, retracting: bool
 ) -> None:
     check(by_draws(data), script, attrs.evolve(strategy, retracting=retracting and strategy.accumulates))
@@ -119,27 +119,27 @@ def check_script(text: str, windowing: dm.WindowInto, combine: Any = None) -> No
         assert core == objects
 
 
-def test_the_deadline_of_until_counts_where_both_fire_at_once() -> None:
+def test_until_decides_the_deadline_of_a_pane_if_both_triggers_fire_at_once() -> None:
     trigger = dm.AfterEventTime(1).or_finally(dm.AfterEventTime(5))
     check_script("e 1@1, e 2@12, e 4@21, w 60, e 8@61, w +inf", scripting.fixed(trigger, lateness=100))
 
 
 @pytest.mark.parametrize("inner", [dm.AfterEventTime(3), dm.AfterAny(dm.AfterEventTime(4), dm.AfterEventTime(2))])
-def test_the_latest_of_all_conditions_counts_before_1970_too(inner: dm.Trigger) -> None:
+def test_the_latest_of_all_conditions_decides_the_deadline_before_1970_as_well(inner: dm.Trigger) -> None:
     trigger = dm.Repeatedly(dm.AfterAll(dm.AfterEventTime(1), inner))
     check_script(
         "e 1@-60, w -57, e 2@-57, e 4@-51, w -40, e 8@-45, w -30, w +inf", scripting.fixed(trigger, lateness=30)
     )
 
 
-def test_what_was_on_time_for_windows_is_late_once_their_union_ends_behind_the_watermark() -> None:
+def test_elements_that_were_on_time_are_late_once_their_merged_window_ends_behind_the_watermark() -> None:
     late = dm.AfterWatermark(late=dm.AfterCount(1))
     check_script(
         "e 1@0, e 2@15, w 12, e 4@8, w 18, e 8@20, w 26, e 16@24, w +inf", scripting.sessions(late, lateness=30)
     )
 
 
-def test_conditions_met_and_turns_begun_are_kept_through_merges() -> None:
+def test_met_conditions_and_started_turns_survive_merges() -> None:
     trigger = dm.Repeatedly(dm.AfterEach(dm.AfterAll(dm.AfterCount(2), dm.AfterProcessingTime(3)), dm.AfterCount(1)))
     text = "p 1, e 1@0, e 2@30, p 2, e 4@9, e 8@21, p 6, e 16@15, p 9, e 32@16, w 50, e 64@45, p 20, w +inf"
     check_script(text, scripting.sessions(trigger, lateness=60))
@@ -167,7 +167,7 @@ class Remembering(dm.Trigger):
     ("repeated", "times"), [(dm.AfterCount(1), 3), (dm.AfterCount(1), 4), (dm.AfterCount(1), 5), (dm.AfterCount(3), 2)]
 )
 @pytest.mark.parametrize("after", [None, dm.AfterCount(2)])
-def test_completions_of_windows_that_merge_add_up(repeated: dm.Trigger, times: int, after: dm.Trigger | None) -> None:
+def test_completions_of_merging_windows_add_up(repeated: dm.Trigger, times: int, after: dm.Trigger | None) -> None:
     trigger: dm.Trigger = dm.RepeatCount(repeated, times)
     if after is not None:
         trigger = dm.Repeatedly(dm.AfterEach(trigger, after))
@@ -180,7 +180,7 @@ def test_completions_of_windows_that_merge_add_up(repeated: dm.Trigger, times: i
 
 @pytest.mark.parametrize("times", [2, 3])
 @pytest.mark.parametrize("repeated", [dm.AfterCount(1), dm.AfterEach(dm.AfterCount(1), dm.AfterCount(1))])
-def test_a_repetition_that_adds_up_to_all_in_a_merge_is_one_completion_of_that_around_it(
+def test_an_inner_repetition_that_is_completed_by_a_merge_counts_once_for_the_outer_one(
     repeated: dm.Trigger, times: int
 ) -> None:
     trigger = dm.RepeatCount(dm.RepeatCount(repeated, 2), times)
@@ -196,7 +196,7 @@ def test_a_repetition_that_adds_up_to_all_in_a_merge_is_one_completion_of_that_a
         *(dm.AfterAny(dm.AfterPunctuation(lambda value: value == 64), Remembering(n)) for n in (4, 5, 6, 7)),
     ],
 )
-def test_a_users_trigger_merges_the_states_of_the_windows_in_which_it_has_a_part(trigger: dm.Trigger) -> None:
+def test_a_users_trigger_merges_the_states_of_the_windows_in_which_it_takes_part(trigger: dm.Trigger) -> None:
     text = (
         "e 1@0, e 2@1, e 4@2, e 8@20, e 16@30, e 32@31, e 64@32, e 128@9, e 256@25, e 512@17, e 1024@1, e 2048@2, w 90"
     )
@@ -204,7 +204,7 @@ def test_a_users_trigger_merges_the_states_of_the_windows_in_which_it_has_a_part
 
 
 @pytest.mark.parametrize("mode", dm.FiringMode)
-def test_a_firing_mode_asked_for_before_a_merge_is_the_mode_of_the_merged_window(mode: dm.FiringMode) -> None:
+def test_a_firing_mode_requested_before_a_merge_applies_to_the_merged_window(mode: dm.FiringMode) -> None:
     trigger = dm.Repeatedly(dm.AfterAll(FiresWith((mode, None, None, None, None, None)), dm.AfterCount(3)))
     strategy = attrs.evolve(
         scripting.sessions(trigger, lateness=60).strategy, accumulation_mode=dm.AccumulationMode.ACCUMULATE_BY_DEFAULT
@@ -212,19 +212,19 @@ def test_a_firing_mode_asked_for_before_a_merge_is_the_mode_of_the_merged_window
     check_script("e 1@0, e 2@15, e 4@8, e 8@9, e 16@40, w 90", dm.Window.into(strategy))
 
 
-def test_a_merged_window_is_held_back_by_what_it_has_to_take_back() -> None:
+def test_a_merged_window_holds_the_watermark_for_the_panes_that_it_has_to_retract() -> None:
     late = dm.AfterWatermark(late=dm.AfterCount(2))
     windowing = scripting.sessions(late, lateness=60).accumulating_and_retracting()
     check_script("e 1@0, w 12, e 2@7, w 20, e 4@9, e 8@8, w 40, e 16@3, w +inf", windowing)
 
 
-def test_a_turn_that_has_not_begun_in_the_merged_window_waits_for_no_timer() -> None:
+def test_a_turn_that_has_not_started_in_the_merged_window_has_no_timer() -> None:
     trigger = dm.Repeatedly(dm.AfterEach(dm.AfterCount(3), dm.AfterProcessingTime(5)))
     text = "p 1, e 1@0, e 2@1, e 4@2, e 8@3, p 2, e 16@15, e 32@8, p 9, e 64@9, p 20, w 50, w +inf"
     check_script(text, scripting.sessions(trigger, lateness=60))
 
 
-def test_a_reopened_window_is_closed_once_although_a_merged_one_had_its_place_before() -> None:
+def test_a_reopened_window_is_closed_once_although_it_uses_the_cell_of_a_merged_window() -> None:
     strategy = scripting.sessions(dm.DefaultTrigger()).late_data(dm.LateData.DUPLICATE_WINDOW).strategy
     instants = list(instants_of(scripting.script("e 1@900, e 2@1000, e 4@1005, w 50, e 8@0, w +inf"), strategy, ()))
     core: Any = machines(strategy, dm.Sum(), ())[1]
@@ -264,13 +264,13 @@ def test_a_retraction_and_its_replacement_are_one_element_to_a_trigger() -> None
     assert panes[0] == ["('k', 2)"]
 
 
-def test_inputs_that_are_left_are_emitted_although_as_many_were_retracted_as_added() -> None:
+def test_remaining_inputs_are_emitted_although_as_many_were_retracted_as_added() -> None:
     windowing = scripting.fixed(dm.AfterWatermark(early=dm.AfterCount(1))).accumulating_and_retracting()
     panes = check_updates([("-", 9, 7), ("+", 4, None)], windowing, dm.Max())
     assert panes[0] == ["('k', 4)"]
 
 
-def test_sums_beyond_64_bits_take_elements_back() -> None:
+def test_elements_can_be_subtracted_from_sums_beyond_64_bits() -> None:
     windowing = scripting.fixed(dm.Repeatedly(dm.AfterCount(1))).accumulating()
     panes = check_updates([("+", 2**62, None), ("+", 2**62 + 1, None), ("-", 2**62, 7), ("+", 5, 7)], windowing)
     assert panes[0][-1] == f"('k', {2**62 + 6})"
@@ -303,7 +303,7 @@ class SumsThatRefuse(dm.CombineFn[int, int, int]):
     [([("-", 7, 1), ("+", 4, 1)], 4), ([("-", 7, 1), ("+", 4, None)], 7)],
     ids=["replaced", "alone"],
 )
-def test_what_subtracting_raises_names_the_element_at_hand(rows: Any, element: int) -> None:
+def test_an_exception_of_subtract_input_names_the_element(rows: Any, element: int) -> None:
     strategy = scripting.fixed(dm.DefaultTrigger()).accumulating().strategy
     windows = tuple(strategy.window_fn.assign(dm.EventTime(1), None))
     elements = [
@@ -336,7 +336,7 @@ class Failing(dm.Trigger):
 
 
 @pytest.mark.parametrize("callback", ["on_element", "on_timer"])
-def test_what_a_users_trigger_raises_is_reported_with_what_was_at_hand(callback: str) -> None:
+def test_an_exception_of_a_users_trigger_is_reported_with_its_element_or_timer(callback: str) -> None:
     windowing = scripting.fixed(Failing(callback))
     instants = list(instants_of(scripting.script("e 1@1, e 2@2, w 10, w +inf"), windowing.strategy, ()))
     messages = []
@@ -356,7 +356,7 @@ class OfPlainInts(dm.DataTrigger):
 
 
 @pytest.mark.parametrize("trigger", [OfPlainInts(), dm.AfterPunctuation(lambda element: type(element) is int)])
-def test_functions_of_the_users_are_given_python_numbers_of_columns(trigger: dm.Trigger) -> None:
+def test_users_functions_are_called_with_python_numbers_for_values_in_columns(trigger: dm.Trigger) -> None:
     windowing = scripting.fixed(dm.Repeatedly(trigger))
     instants = list(instants_of(scripting.script("e 1@1"), windowing.strategy, ()))
     chunk = chunk_of(instants[:1])
@@ -365,7 +365,7 @@ def test_functions_of_the_users_are_given_python_numbers_of_columns(trigger: dm.
     assert [row[0] for rows in by_instant(produced, 1) for row in rows] == ["('k', 1)"]
 
 
-def test_two_signals_of_one_instant_count_the_panes_of_a_window_on() -> None:
+def test_panes_are_numbered_consecutively_when_two_signals_fire_at_one_instant() -> None:
     trigger = dm.Repeatedly(dm.AfterAny(dm.AfterSignal("go"), dm.AfterSignal("stop")))
     strategy = scripting.fixed(trigger).accumulating_and_retracting().strategy
     instants = list(instants_of(scripting.script("e 1@1, e 2@12, p 1, e 4@2, e 8@13, p 2, w +inf"), strategy, ()))
@@ -391,7 +391,7 @@ def test_sums_of_whole_numbers_are_exact_however_large(sign: int, cuts: list[int
 
 
 @pytest.mark.parametrize("value", [2**70, 1.5, True, 2**63 - 1])
-def test_sums_go_on_from_those_in_arrays_with_numbers_of_any_kind(value: Any) -> None:
+def test_sums_that_began_in_arrays_continue_with_numbers_of_any_type(value: Any) -> None:
     windowing = scripting.fixed(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
     script = scripting.script("e 1@1, e 2@2, e 3@12, e 4@3, e 5@4, w +inf")
     cut = 3
@@ -405,7 +405,7 @@ def test_sums_go_on_from_those_in_arrays_with_numbers_of_any_kind(value: Any) ->
     assert core == objects
 
 
-def test_a_key_whose_windows_are_all_gone_is_shown_as_it_looks_when_it_comes_again() -> None:
+def test_a_key_without_open_windows_is_shown_in_the_form_in_which_it_arrives_next() -> None:
     strategy = scripting.fixed(dm.DefaultTrigger()).strategy
     instants = map(with_keys_that_vary, instants_of(scripting.script("e 1@1, e 2@2, e 4@33, e 8@34"), strategy, ()))
     elements = [element for now in instants for element in now.elements]
@@ -455,7 +455,7 @@ def test_values_of_expired_windows_are_released_although_they_were_not_retracted
 
 
 @pytest.mark.parametrize("composite", [dm.AfterAny, dm.AfterAll, dm.AfterEach])
-def test_trees_of_more_places_than_a_word_has_bits(composite: Any) -> None:
+def test_the_core_runs_trigger_trees_with_more_than_64_nodes(composite: Any) -> None:
     leaves = [leaf for leaf in MORE_LEAVES if leaf != SILENT]
     for seed in range(4):
         pick = random.Random(seed).choice
@@ -464,7 +464,7 @@ def test_trees_of_more_places_than_a_word_has_bits(composite: Any) -> None:
         check(pick, drawn_script(pick, [*STEPS, "percentile", "signal"]), strategy)
 
 
-def test_scripts_drawn_on_a_grid() -> None:
+def test_the_core_agrees_with_the_reference_on_scripts_with_times_on_a_grid() -> None:
     check_seeds(check, range(FAST))
 
 
@@ -475,7 +475,7 @@ def test_a_percentile_that_the_trigger_does_not_wait_for_fires_nothing() -> None
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_fifty_thousand_scripts_drawn_on_a_grid(part: int) -> None:
+def test_the_core_agrees_with_the_reference_on_fifty_thousand_scripts_with_times_on_a_grid(part: int) -> None:
     check_seeds(check, range(FAST + part, FAST + MANY, PARTS))
 
 

@@ -210,18 +210,18 @@ def check_script(text: str, windowing: dm.WindowInto, combine: Any = None, *, sc
             assert other.run([now]) == objects.run([now])
 
 
-def test_scripts_drawn_on_a_grid() -> None:
+def test_durable_state_of_core_and_reference_agree_on_scripts_with_times_on_a_grid() -> None:
     check_seeds(check, range(FAST // 2))
 
 
-def test_panes_keep_their_values_if_a_trigger_reads_one_before_the_first_value_stands() -> None:
+def test_panes_are_restored_with_their_values_if_a_trigger_read_a_pane_before_the_first_value() -> None:
     check_seeds(check, range(19_160, 19_161))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_fifty_thousand_scripts_drawn_on_a_grid(part: int) -> None:
+def test_durable_state_of_core_and_reference_agree_on_fifty_thousand_scripts(part: int) -> None:
     check_seeds(check, range(FAST + part, FAST + MANY, PARTS))
 
 
@@ -231,19 +231,19 @@ def test_fifty_thousand_scripts_drawn_on_a_grid(part: int) -> None:
     strategies.windowing_strategies(late_data=st.sampled_from(dm.LateData)),
     st.booleans(),
 )
-def test_any_windows_under_any_trigger(
+def test_durable_state_of_core_and_reference_agree_for_any_windows_under_any_trigger(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy, retracting: bool
 ) -> None:
     check(by_draws(data), script, attrs.evolve(strategy, retracting=retracting and strategy.accumulates))
 
 
 @pytest.mark.parametrize("scale", [2**58, -(2**61), 2**70, 1.5])
-def test_sums_of_any_size_and_kind_are_read_back(scale: Any) -> None:
+def test_sums_of_any_size_and_type_are_restored(scale: Any) -> None:
     windowing = scripting.sessions(dm.Repeatedly(dm.AfterCount(2)), lateness=60).accumulating_and_retracting()
     check_script("e 1@1, e 2@2, e 3@17, e 4@18, w 25, e 5@10, e 6@11, w 50, w +inf", windowing, scale=scale)
 
 
-def test_windows_that_late_data_have_reopened_are_read_back() -> None:
+def test_windows_reopened_by_late_data_are_restored() -> None:
     windowing = scripting.fixed(dm.DefaultTrigger()).late_data("duplicate_window")
     check_script("e 1@1, w 10, e 2@2, e 3@4, e 4@12, w 15, e 5@3, w 30, e 6@11, w +inf, e 7@3", windowing)
 
@@ -268,12 +268,12 @@ class ByColour(dm.WindowFn):
         return [Coloured(start, start + TEN, colour) for colour in ("red", "blue")]
 
 
-def test_windows_of_users_classes_are_read_back_with_their_fields() -> None:
+def test_windows_of_users_classes_are_restored_with_their_fields() -> None:
     windowing = dm.Window.into(ByColour()).trigger(dm.Repeatedly(dm.AfterCount(2))).accumulating_and_retracting()
     check_script("e 1@1, e 2@12, e 4@3, w 10, e 8@14, w 20, e 16@22, w +inf", windowing)
 
 
-def test_many_windows_of_users_classes_are_forgotten() -> None:
+def test_windows_of_users_classes_are_removed_from_memory_when_they_expire() -> None:
     windowing = dm.Window.into(ByColour())
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=windowing.strategy, combine=dm.Sum())
     run = Run(node, 5, core_of(node, 5))
@@ -284,7 +284,7 @@ def test_many_windows_of_users_classes_are_forgotten() -> None:
         assert len(run.machine._core._windows) <= 5
 
 
-def test_keys_without_windows_leave_nothing_in_memory() -> None:
+def test_keys_without_open_windows_leave_nothing_in_memory() -> None:
     strategy = scripting.fixed(dm.DefaultTrigger()).strategy
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
     run = Run(node, KEPT, core_of(node))
@@ -305,7 +305,7 @@ def test_keys_without_windows_leave_nothing_in_memory() -> None:
         pytest.param(3, [1, 2, 3, 0, 0], id="another-micro-batch-would-not"),
     ],
 )
-def test_columns_are_discarded_before_they_are_for_more_cells_than_are_kept(kept: int, expected: list[int]) -> None:
+def test_columns_are_discarded_before_they_exceed_the_number_of_cells_to_keep(kept: int, expected: list[int]) -> None:
     strategy = scripting.fixed(dm.DefaultTrigger()).strategy
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
     run = Run(node, kept, core_of(node, kept))
@@ -321,7 +321,7 @@ def test_columns_are_discarded_before_they_are_for_more_cells_than_are_kept(kept
     assert keys == expected
 
 
-def test_a_key_is_read_back_when_it_is_touched_and_no_sooner() -> None:
+def test_a_key_is_restored_when_it_is_used_and_no_earlier() -> None:
     strategy = scripting.fixed(dm.DefaultTrigger()).strategy
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=dm.Sum())
     run = Run(node, KEPT, core_of(node))

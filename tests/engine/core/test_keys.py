@@ -47,7 +47,7 @@ _KEYS = (
 
 
 @given(st.lists(st.tuples(st.booleans(), _COLLIDING), max_size=60))
-def test_a_table_of_integers_is_a_dict(changes: list[tuple[bool, int]]) -> None:
+def test_a_table_of_integers_behaves_like_a_dict(changes: list[tuple[bool, int]]) -> None:
     table, expected = IntegerNumbers(), dict[int, int]()
     for number, (is_put, integer) in enumerate(changes):
         if is_put:
@@ -87,7 +87,7 @@ def _column(keys: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize(("other", "plain"), [(np.int64(5), 5), (np.str_("a"), "a")])
-def test_a_key_that_was_a_scalar_of_numpy_first_does_not_keep_the_number_of_another(other: Any, plain: Any) -> None:
+def test_a_key_that_first_was_a_numpy_scalar_does_not_take_the_number_of_another_key(other: Any, plain: Any) -> None:
     table = KeyTable()
     numbers = [int(table.numbers([key])[0]) for key in (other, plain)]
     assert numbers == [0, 0]
@@ -119,7 +119,7 @@ def test_keys_are_shown_as_a_column_if_one_type_holds_them(keys: list[Any], kind
     assert shown is None or shown.to_pylist() == keys
 
 
-def test_a_column_of_keys_follows_the_keys() -> None:
+def test_the_column_of_keys_is_updated_as_keys_are_added_and_released() -> None:
     table = KeyTable()
     for keys in itertools.accumulate([[1], [2], [3]]):
         shown = table.shown_as_column(table.numbers(keys))
@@ -151,7 +151,7 @@ def test_a_key_is_pickled_again_only_if_equal_keys_may_look_different() -> None:
         max_size=8,
     )
 )
-def test_keys_that_come_together_get_the_numbers_that_they_get_one_by_one(
+def test_keys_get_the_same_numbers_together_as_one_by_one(
     steps: list[tuple[type, list[int], bool, bool]],
 ) -> None:
     together, single = KeyTable(), KeyTable()
@@ -176,7 +176,7 @@ def test_keys_that_come_together_get_the_numbers_that_they_get_one_by_one(
     ("first", "second"), [(1, np.int64(1)), (np.int64(1), 1), ("x", np.str_("x")), (np.bool_(True), True)], ids=repr
 )
 @pytest.mark.parametrize("bound", [None, 1])
-def test_of_a_plain_key_and_one_of_numpy_the_first_is_shown_however_input_is_cut(
+def test_the_first_of_a_plain_key_and_an_equal_numpy_key_is_shown_however_the_input_is_cut(
     tmp_path: Path, first: Any, second: Any, bound: int | None
 ) -> None:
     def shown(runner: Any) -> list[Any]:
@@ -196,7 +196,7 @@ def test_of_a_plain_key_and_one_of_numpy_the_first_is_shown_however_input_is_cut
 
 @pytest.mark.parametrize(("first", "second"), [(1, np.int64(1)), (np.int64(1), 1), (np.str_("x"), "x")], ids=repr)
 @pytest.mark.parametrize(("watermark", "at"), [(20, 1), (-20, -2)], ids=["dropped as late", "in no window"])
-def test_an_element_that_is_in_no_open_window_does_not_decide_how_its_key_is_shown(
+def test_a_dropped_element_does_not_decide_how_its_key_is_shown(
     tmp_path: Path, first: Any, second: Any, watermark: int, at: int
 ) -> None:
     def shown(runner: Any) -> list[str]:

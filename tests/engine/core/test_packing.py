@@ -96,7 +96,9 @@ def test_integers_take_few_bytes_and_only_the_key_is_pickled() -> None:
     ),
     st.binary(max_size=3),
 )
-def test_rows_of_integers_are_read_back_as_columns(rows_by_key: list[list[tuple[int, ...]]], between: bytes) -> None:
+def test_packed_rows_of_integers_are_read_back_as_columns(
+    rows_by_key: list[list[tuple[int, ...]]], between: bytes
+) -> None:
     rows = [row for rows in rows_by_key for row in rows]
     assume(rows)
     columns = list(np.array(rows, np.int64).T)
@@ -113,7 +115,7 @@ def test_rows_of_integers_are_read_back_as_columns(rows_by_key: list[list[tuple[
 
 
 @pytest.mark.parametrize(("combine", "packed"), PACKED)
-def test_what_this_format_has_stored_stays_readable(combine: Any, packed: str) -> None:
+def test_state_packed_in_this_format_earlier_can_still_be_read(combine: Any, packed: str) -> None:
     expected = unpacked(stored(RETRACTING, combine).state, RETRACTING, combine)
     assert len(expected.cells) == 3
     assert unpacked(bytes.fromhex(packed), RETRACTING, combine) == expected

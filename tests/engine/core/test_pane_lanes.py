@@ -99,7 +99,7 @@ def bundles(draw: st.DrawFn, inputs: Any = INPUTS) -> Bundle:
 
 
 @given(bundles(), bundles(), st.data())
-def test_panes_in_columns_are_those_in_lists(bundle: Bundle, other: Bundle, data: st.DataObject) -> None:
+def test_panes_in_columns_equal_panes_in_lists(bundle: Bundle, other: Bundle, data: st.DataObject) -> None:
     plain = bundle.plain()
     assert bundle == plain
     assert pickle.loads(pickle.dumps(bundle)) == plain
@@ -116,7 +116,7 @@ def test_panes_in_columns_are_those_in_lists(bundle: Bundle, other: Bundle, data
 
 
 @given(bundles(), st.data())
-def test_panes_that_are_known_to_be_in_order_sort_as_lists_do(bundle: Bundle, data: st.DataObject) -> None:
+def test_panes_in_columns_that_are_known_to_be_in_order_sort_like_lists(bundle: Bundle, data: st.DataObject) -> None:
     orders: Any = bundle.orders.taken(data.draw(st.permutations(range(len(bundle)))))  # type: ignore[attr-defined]
     orders.instants = np.arange(len(orders))  # each at an instant of its own
     for _ in range(2):
@@ -131,7 +131,7 @@ def test_panes_that_are_known_to_be_in_order_sort_as_lists_do(bundle: Bundle, da
 
 
 @given(st.lists(bundles(COLUMNS), min_size=1, max_size=3), st.booleans())
-def test_panes_of_several_shards_stay_columns_and_compare_as_lists_do(parts: list[Bundle], passes: bool) -> None:
+def test_panes_of_several_shards_remain_columns_and_compare_like_lists(parts: list[Bundle], passes: bool) -> None:
     if passes:
         for part in parts:
             part.orders = pass_stages(numbered_by_cause(part.orders, range(len(part))), 1)
@@ -153,7 +153,9 @@ def test_panes_of_several_shards_stay_columns_and_compare_as_lists_do(parts: lis
 
 
 @given(st.sampled_from([COLUMNS, DEFERRED]).flatmap(lambda of: st.lists(bundles(of), min_size=1)), st.data())
-def test_orders_of_panes_rise_by_key_in_columns_as_in_a_list(parts: list[Bundle], data: st.DataObject) -> None:
+def test_orders_of_panes_are_made_increasing_by_key_in_columns_as_in_a_list(
+    parts: list[Bundle], data: st.DataObject
+) -> None:
     together, expected = Bundle(), list[Order]()
     for part in parts:
         part.orders = part.take(data.draw(st.permutations(range(len(part))))).orders
@@ -173,7 +175,9 @@ def test_orders_of_panes_rise_by_key_in_columns_as_in_a_list(parts: list[Bundle]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans())))
-def test_a_value_replaces_the_retractions_of_its_group_since_the_value_before(entries: list[tuple[int, bool]]) -> None:
+def test_a_value_replaces_the_retractions_in_its_group_since_the_previous_value(
+    entries: list[tuple[int, bool]],
+) -> None:
     waiting: dict[int, list[int]] = {}
     counts, replaced = [0] * len(entries), []
     for place, (group, is_retraction) in enumerate(entries):
@@ -192,14 +196,14 @@ def test_a_value_replaces_the_retractions_of_its_group_since_the_value_before(en
 
 
 @given(bundles())
-def test_nothing_is_taken_back_in_what_follows_panes_in_columns(bundle: Bundle) -> None:
+def test_elements_appended_to_panes_in_columns_belong_to_no_update(bundle: Bundle) -> None:
     count = len(bundle)
     bundle.extend(Bundle.fresh(["later"], [0], of_rows("in", [9]), 0))
     assert bundle.take([count]).updates == {}
 
 
 @given(bundles())
-def test_orders_of_panes_rise_as_they_came(bundle: Bundle) -> None:
+def test_panes_in_columns_are_in_increasing_order(bundle: Bundle) -> None:
     orders: list[Order] = list(bundle.orders)
     assert sorted(orders) == orders
     assert sorting(bundle.orders) is None
@@ -207,7 +211,7 @@ def test_orders_of_panes_rise_as_they_came(bundle: Bundle) -> None:
 
 
 @given(bundles())
-def test_an_update_names_the_cause_and_the_emission(bundle: Bundle) -> None:
+def test_an_update_contains_the_cause_and_the_emission_of_its_pane(bundle: Bundle) -> None:
     for row, update in bundle.updates.items():
         assert isinstance(update, Update)
         emission: Any = update.emission

@@ -33,7 +33,7 @@ def columns_of(rows: Sequence[tuple[int, int, int, int]]) -> list[array[int]]:
     return [keys, starts, ends, kinds, starts, array("q", range(len(rows))), array("q", [0] * len(rows))]
 
 
-def test_each_element_of_a_session_makes_a_new_cell_whose_entries_do_not_pile_up() -> None:
+def test_outdated_entries_of_a_growing_session_do_not_accumulate_in_the_queues() -> None:
     strategy = WindowingStrategy(dm.Sessions(dm.Duration(micros=10)), dm.AfterWatermark(early=dm.AfterEventTime(3)))
     machine = machine_of(strategy)
     for time in range(5_000):
@@ -46,7 +46,7 @@ def test_each_element_of_a_session_makes_a_new_cell_whose_entries_do_not_pile_up
     assert machine.schedule.held() == 5_008
 
 
-def test_a_key_after_the_other_leaves_neither_entries_nor_holds_behind() -> None:
+def test_running_key_by_key_leaves_neither_entries_nor_holds_in_the_queues() -> None:
     machine = machine_of(WindowingStrategy(dm.FixedWindows(dm.Duration(micros=10)), dm.DefaultTrigger()))
     rows = [(key, start, start + 10, INTERVAL_KIND) for key in range(2_000) for start in range(0, 100, 10)]
     keys, starts, *_ = columns = columns_of(rows)

@@ -55,7 +55,7 @@ def test_a_core_whose_source_has_changed_says_how_to_compile_it_again(
 
 
 @pytest.mark.parametrize("build", [CoreBuild.COMPILED, CoreBuild.SWITCHED_OFF])
-def test_a_core_that_is_compiled_or_switched_off_on_purpose_is_no_reason_to_warn(
+def test_no_warning_is_given_if_the_core_is_compiled_or_switched_off_on_purpose(
     warned: list[warnings.WarningMessage], monkeypatch: pytest.MonkeyPatch, build: CoreBuild
 ) -> None:
     monkeypatch.setattr(uncompiled, "build_of_core", lambda: build)

@@ -28,7 +28,7 @@ def head(dues: Dues) -> bytes:
 
 
 @given(STEPS)
-def test_keys_wait_for_the_deadlines_that_they_had_when_they_left_the_columns(
+def test_keys_outside_of_the_columns_wait_for_the_deadlines_that_they_had_when_they_left(
     steps: list[tuple[str, object]],
 ) -> None:
     current: dict[bytes, Dues] = {}
@@ -52,7 +52,7 @@ def test_keys_wait_for_the_deadlines_that_they_had_when_they_left_the_columns(
             assert waiting.first(line) == min(known_dues, default=None)
 
 
-def test_keys_that_leave_the_columns_again_and_again_take_no_further_memory() -> None:
+def test_keys_that_leave_the_columns_repeatedly_take_no_further_memory() -> None:
     waiting = WaitingKeys(1, lambda _: head((7,)))
     for _ in range(10):
         waiting.add((encoded, head((7,))) for encoded in KEYS)
