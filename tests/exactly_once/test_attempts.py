@@ -93,7 +93,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 @share_of_examples(0.5)
 @given(TURNS)
-def test_attempts_that_fail_or_come_too_late_leave_no_trace(
+def test_attempts_that_fail_or_finish_too_late_change_nothing(
     calm: list[Any], turns: list[tuple[list[Attempt], int]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -101,7 +101,7 @@ def test_attempts_that_fail_or_come_too_late_leave_no_trace(
         assert seen(Streamed(build, Path(folder), rows=18).finish().collected("Collect")) == calm
 
 
-def test_the_state_that_a_late_attempt_leaves_in_its_worker_is_not_believed(calm: list[Any], tmp_path: Path) -> None:
+def test_cached_state_of_a_superseded_attempt_is_not_used(calm: list[Any], tmp_path: Path) -> None:
     late = Attempt(worker=0, rows=1, goes_on=True)
     with pytest.MonkeyPatch.context() as patch:
         shards = 4  # two of each of two stages

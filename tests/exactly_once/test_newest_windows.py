@@ -54,7 +54,7 @@ def held(url: str) -> dict[str, int]:
 
 @on_hosts("local", "workers", "process", slow=("batch", "streaming"))
 @pytest.mark.parametrize("windowing", [LATE.accumulating(), LATE.accumulating_and_retracting()])
-def test_a_late_pane_of_an_older_window_leaves_the_newest_alone(
+def test_a_late_pane_of_an_older_window_does_not_overwrite_the_newest_window(
     host: str, windowing: dm.WindowInto, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'test.db'}"
@@ -63,7 +63,7 @@ def test_a_late_pane_of_an_older_window_leaves_the_newest_alone(
 
 
 @on_hosts("local", "process", slow=("batch", "streaming"))
-def test_the_row_emitted_last_stands_if_that_is_meant(
+def test_the_row_emitted_last_is_kept_with_upsert_replace(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'test.db'}"
@@ -74,7 +74,7 @@ def test_the_row_emitted_last_stands_if_that_is_meant(
 
 
 @on_hosts("local", "workers", "process", slow=("batch", "streaming"))
-def test_what_would_be_wrong_is_rejected_on_every_host(
+def test_combinations_that_give_wrong_rows_are_rejected_on_every_host(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'test.db'}"
@@ -90,7 +90,7 @@ def test_another_value_of_upsert_is_rejected() -> None:
         dm.io.WriteTable("sqlite:///a.db", table="a", keys="key", upsert="add")  # type: ignore[arg-type]
 
 
-def test_a_window_that_a_function_has_asked_for_may_be_in_the_keys(tmp_path: Path) -> None:
+def test_a_window_that_a_function_writes_into_its_output_may_be_in_the_keys(tmp_path: Path) -> None:
     with dm.Pipeline() as p:
         sums = p | SCRIPT | LATE.allowed_lateness("1 day").accumulating() | dm.Sum.per_key()
         named = sums | dm.Map(lambda pair, window: {"key": pair[0], "hour": str(window.start), "value": pair[1]})
@@ -109,7 +109,7 @@ def test_windows_assigned_to_panes_are_not_those_of_the_grouping(mode: str, tmp_
         p.run()
 
 
-def test_panes_of_rounds_are_checked_as_they_are_emitted(tmp_path: Path) -> None:
+def test_panes_of_the_local_runner_in_micro_batches_are_accepted_since_they_accumulate(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'test.db'}"
     rounds = dm.LocalRunner(mode="microbatch", interval="1 minute")
     run(rounds, sums_into(url, LATE.discarding(), panes=True))  # rounds accumulate
@@ -146,7 +146,7 @@ def check_moves(sink: TableSink, commits: list[list[tuple[str, int, int, bool]]]
 
 @share_of_examples(0.3)
 @given(st.lists(MOVES, max_size=4))
-def test_a_row_is_replaced_and_deleted_only_by_its_own_window_and_newer_ones(
+def test_a_row_is_replaced_and_deleted_only_by_its_own_and_newer_windows(
     commits: list[list[tuple[str, int, int, bool]]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +155,7 @@ def test_a_row_is_replaced_and_deleted_only_by_its_own_window_and_newer_ones(
         check_moves(sink, commits)
 
 
-def test_the_statements_are_the_same_on_every_database(database: str) -> None:
+def test_upserts_by_window_have_the_same_effect_on_every_database(database: str) -> None:
     sink = TableSink(url=database, table="newest", keys="key", schema=PAIRS, panes=True)
     sink.check()
     older, newer = ("a", 0, 1, False), ("a", 1, 2, False)
@@ -174,7 +174,7 @@ def test_a_row_of_another_program_without_a_window_is_replaced(database: str) ->
     assert held(database) == {"a": 1}
 
 
-def test_the_option_belongs_to_the_destination_only_if_it_is_given() -> None:
+def test_the_option_upsert_is_part_of_the_destination_only_if_it_is_passed() -> None:
     sink = TableSink(url="sqlite:///a.db", table="a", keys="key", schema=pa.schema({"key": pa.string()}))
     assert "upsert" not in sink.destination()
     assert TableSink(url="sqlite:///a.db", table="a", keys="key", upsert="replace").destination()["upsert"] == "replace"

@@ -66,7 +66,7 @@ def wait_for(condition: Callable[[], Any], problem: Callable[[], str]) -> Any:
 
 
 @pytest.mark.parametrize("point", ["while_publishing", pytest.param("before_publishing", marks=pytest.mark.slow)])
-def test_a_table_is_changed_once_by_a_commit_that_comes_again(
+def test_a_repeated_commit_changes_a_table_once(
     spark: SparkSession, tmp_path: Path, expected: dict[str, Any], point: str
 ) -> None:
     def runner() -> dm.SparkRunner:
@@ -97,7 +97,7 @@ def test_a_bounded_job_leaves_the_same_table_as_a_local_run(spark: SparkSession,
 
 
 @pytest.mark.slow
-def test_a_weak_run_that_dies_before_its_state_is_durable_repeats_that_micro_batch_and_nothing_else(
+def test_a_weak_run_killed_before_its_state_is_durable_repeats_only_that_micro_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def runner() -> dm.SparkRunner:
@@ -148,7 +148,7 @@ def job(java_home: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pop
 
 
 @pytest.mark.slow
-def test_a_task_that_fails_behind_its_state_write_and_is_tried_again_changes_nothing(
+def test_a_task_that_fails_after_writing_its_state_and_is_retried_changes_no_result(
     job: Callable[..., subprocess.Popen[bytes]], tmp_path: Path, expected: dict[str, Any]
 ) -> None:
     process = job("local[2,4]", tmp_path / "checkpoint", tmp_path, "script", "after_state")
@@ -159,7 +159,7 @@ def test_a_task_that_fails_behind_its_state_write_and_is_tried_again_changes_not
 
 
 @pytest.mark.slow
-def test_a_driver_that_wakes_up_after_another_has_taken_its_place_is_refused(
+def test_a_driver_that_resumes_after_another_has_replaced_it_is_refused(
     spark: SparkSession, job: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     source, checkpoint, child_output = (

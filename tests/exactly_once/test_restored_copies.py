@@ -113,14 +113,16 @@ def test_a_restored_copy_continues_without_losing_rows(
         assert f"ends with micro-batch 2, but {label!r} contains the output of later ones, up to commit" in warning
 
 
-def test_a_stream_that_is_started_again_warns_of_nothing(stream: Restored, caplog: pytest.LogCaptureFixture) -> None:
+def test_restarting_a_stream_from_its_own_checkpoint_gives_no_warning(
+    stream: Restored, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "dataflow_model"):
         stream.read(0, 1, 2)
         assert stream.steps() == 0
     assert not caplog.records
 
 
-def test_a_commit_that_a_later_start_publishes_keeps_its_id(stream: Restored) -> None:
+def test_a_commit_that_is_published_by_a_later_start_keeps_its_id(stream: Restored) -> None:
     stream.read(0)
     stream.broken = True
     with pytest.raises(dm.UserCodeError):
@@ -140,7 +142,7 @@ def files_of(stream: Restored) -> list[str]:
     return sorted(path.name for path in (stream.folder / "files").glob("part-*"))
 
 
-def test_what_a_killed_start_has_left_pending_is_removed_by_the_next_one(stream: Restored) -> None:
+def test_pending_output_of_a_killed_start_is_removed_by_the_next_one(stream: Restored) -> None:
     stream.read(0)
     with stream.opened() as opened:
         writer = opened.program.staged.sinks[0].sink.open(commit_id(opened.program, 1), "task")
@@ -159,14 +161,14 @@ def test_what_a_killed_start_has_left_pending_is_removed_by_the_next_one(stream:
         ("dataflow/progress.json", "its last micro-batch is number 1, but nothing was published"),
     ],
 )
-def test_a_checkpoint_of_which_a_part_is_missing_is_damaged(stream: Restored, lost: str, problem: str) -> None:
+def test_a_checkpoint_with_a_missing_file_is_reported_as_damaged(stream: Restored, lost: str, problem: str) -> None:
     stream.read(0, 1)
     (stream.checkpoint / lost).unlink()
     with pytest.raises(dm.StateCorruption, match=rf"{problem}: a part of it is missing"):
         stream.read(2)
 
 
-def test_a_checkpoint_without_the_file_of_the_run_is_not_upgraded(stream: Restored) -> None:
+def test_a_checkpoint_without_the_file_of_the_run_cannot_be_upgraded(stream: Restored) -> None:
     stream.read(0, 1)
     (stream.checkpoint / "local/run.sqlite").unlink()
     with pytest.raises(dm.StateCorruption, match="it contains no micro-batch, but number 1 was published last"):
@@ -174,7 +176,7 @@ def test_a_checkpoint_without_the_file_of_the_run_is_not_upgraded(stream: Restor
 
 
 @pytest.mark.parametrize("part", ["local", "dataflow"])
-def test_a_checkpoint_of_which_a_part_is_older_than_the_rest_is_damaged(stream: Restored, part: str) -> None:
+def test_a_checkpoint_with_a_file_older_than_the_rest_is_reported_as_damaged(stream: Restored, part: str) -> None:
     stream.read(0)
     stream.copy()
     stream.read(1, 2)

@@ -115,11 +115,11 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error_before_anything_runs(tm
         take_sequencer(str(tmp_path / "checkpoint" / "dataflow"))
 
 
-def test_a_run_without_a_checkpoint_has_no_rivals(tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_is_never_superseded(tmp_path: Path) -> None:
     check_newest(str(tmp_path), None)
 
 
-def test_the_refusal_says_which_run_was_taken_over_when_and_by_whom(tmp_path: Path) -> None:
+def test_the_error_of_a_superseded_run_names_the_run_and_when_and_by_whom_it_was_superseded(tmp_path: Path) -> None:
     directory = tmp_path / "checkpoint" / "dataflow"
     older, newer = take_sequencer(str(directory)), take_sequencer(str(directory))
     check_newest(str(directory), Fence("7c1f", newer))
@@ -131,7 +131,7 @@ def test_the_refusal_says_which_run_was_taken_over_when_and_by_whom(tmp_path: Pa
         check_newest(str(directory), Fence("7c1f", older))
 
 
-def test_an_old_start_that_wakes_up_is_refused_at_its_first_write_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_superseded_start_that_resumes_is_refused_at_its_first_write_and_changes_nothing(tmp_path: Path) -> None:
     older = Start(tmp_path)
     older.run(0, 1)
     asleep = older.written(1, 666)  # and then its process hangs
@@ -148,7 +148,7 @@ def test_an_old_start_that_wakes_up_is_refused_at_its_first_write_and_changes_no
     assert newer.found()[1] == [3]
 
 
-def test_an_old_start_that_gives_up_leaves_what_the_newer_one_has_pending(tmp_path: Path) -> None:
+def test_a_superseded_start_that_aborts_does_not_remove_pending_output_of_the_newer_one(tmp_path: Path) -> None:
     older = Start(tmp_path)
     newer = Start(tmp_path, repeats=(0, older))
     asleep, awake = older.written(0, 666), newer.written(0, 1)
@@ -157,7 +157,7 @@ def test_an_old_start_that_gives_up_leaves_what_the_newer_one_has_pending(tmp_pa
     assert newer.found()[1] == [1]
 
 
-def test_a_table_refuses_an_old_start_that_had_looked_before_the_newer_one_came(tmp_path: Path) -> None:
+def test_a_table_refuses_a_commit_prepared_before_a_newer_start_claimed_it(tmp_path: Path) -> None:
     older = Start(tmp_path)
     asleep = older.written(0, 666)
     newer = Start(tmp_path)
@@ -169,7 +169,7 @@ def test_a_table_refuses_an_old_start_that_had_looked_before_the_newer_one_came(
     assert newer.found() == ([], [])
 
 
-def test_the_old_start_notes_no_progress(tmp_path: Path) -> None:
+def test_a_superseded_start_records_no_progress(tmp_path: Path) -> None:
     older = Start(tmp_path)
     asleep = older.written(0, 1)
     Start(tmp_path, repeats=(0, older)).run(0, 1)
@@ -179,7 +179,7 @@ def test_the_old_start_notes_no_progress(tmp_path: Path) -> None:
     assert read_progress(older.directory) == noted
 
 
-def test_weak_productions_of_an_old_start_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_weak_productions_of_a_superseded_start_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     older = Start(tmp_path, weak=True)
     newer = Start(tmp_path, weak=True, repeats=(0, older))
     with pytest.raises(dm.SupersededRun):

@@ -53,21 +53,21 @@ def sink(database: str) -> TableSink:
 # What a table holds.
 
 
-def test_later_rows_of_a_key_take_the_place_of_earlier_ones_in_emission_order(sink: TableSink) -> None:
+def test_later_rows_of_a_key_replace_earlier_ones_in_emission_order(sink: TableSink) -> None:
     commit(sink, "run-0", [record(3, ("a", 3)), record(1, ("a", 1))], [record(2, ("a", 2)), record(4, ("b", 4))])
     assert pairs(sink.url) == {"a": 3, "b": 4}
     commit(sink, "run-1", [record(5, ("a", 5))])
     assert pairs(sink.url) == {"a": 5, "b": 4}
 
 
-def test_what_is_taken_back_goes_unless_something_comes_in_its_place(sink: TableSink) -> None:
+def test_retracted_rows_are_deleted_unless_they_are_replaced(sink: TableSink) -> None:
     commit(sink, "run-0", [record(1, ("a", 1)), record(2, ("b", 2))])
     taken = [record(3, ("a", 1), is_retraction=True), record(4, ("b", 2), is_retraction=True), record(5, ("b", 7))]
     commit(sink, "run-1", taken)
     assert pairs(sink.url) == {"b": 7}
 
 
-def test_a_commit_that_comes_again_changes_nothing(sink: TableSink) -> None:
+def test_a_repeated_commit_changes_nothing(sink: TableSink) -> None:
     commit(sink, "run-0", [record(1, ("a", 1))])
     execute(sink.url, "UPDATE sums SET value = 100")
     commit(sink, "run-0", [record(1, ("a", 1))])
@@ -82,7 +82,7 @@ def test_a_field_with_the_name_of_a_column_that_panes_add_makes_its_row_a_dead_l
     assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
 
 
-def test_two_sinks_of_a_run_that_share_a_table_note_their_commits_apart(sink: TableSink) -> None:
+def test_two_sinks_of_a_run_that_share_a_table_record_their_commits_separately(sink: TableSink) -> None:
     fence = Fence("run", 1)
     first, second = (attrs.evolve(sink.fenced(fence), label=label) for label in ("one", "other"))
     commit(first, "run-0", [record(1, ("a", 1))])
@@ -94,7 +94,7 @@ MOVES = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-3, 3), st.boolea
 
 
 @given(st.lists(st.tuples(MOVES, st.booleans()), max_size=5))
-def test_however_commits_are_cut_and_repeated_the_table_is_that_of_a_dict(
+def test_however_commits_are_cut_and_repeated_the_table_equals_a_dict(
     commits: list[tuple[list[tuple[str, int, bool]], bool]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +114,7 @@ def test_however_commits_are_cut_and_repeated_the_table_is_that_of_a_dict(
         assert pairs(sink.url) == expected
 
 
-def test_parts_of_a_weak_commit_come_from_many_tasks_at_once(sink: TableSink) -> None:
+def test_many_tasks_can_write_a_weak_commit_at_the_same_time(sink: TableSink) -> None:
     fenced = sink.fenced(Fence("run", 1))
 
     def part(number: int) -> None:
@@ -160,7 +160,7 @@ ONE = Everything(
 )
 
 
-def test_a_table_is_made_from_the_schema_and_gives_back_what_was_written(database: str) -> None:
+def test_a_table_is_created_from_the_schema_and_returns_the_written_rows(database: str) -> None:
     schema = pa.schema(
         {
             "name": pa.string(),
@@ -188,7 +188,7 @@ def test_a_table_is_made_from_the_schema_and_gives_back_what_was_written(databas
         assert actual == ONE._asdict()
 
 
-def test_columns_come_from_the_rows_of_all_tasks_where_nothing_else_tells(database: str) -> None:
+def test_columns_are_inferred_from_the_rows_of_all_tasks_if_there_is_no_schema(database: str) -> None:
     sink = TableSink(url=database, table="sums", keys="key")
     commit(sink, "run-0", [record(1, ("a", 1))], [record(2, ("b", 2.5))], [])
     assert pairs(database) == {"a": 1.0, "b": 2.5}
@@ -210,7 +210,7 @@ def test_a_table_in_a_schema_of_its_own_is_named_with_it(postgres: str) -> None:
 # Rows that do not fit.
 
 
-def test_rows_that_do_not_fit_go_to_a_table_of_their_own_in_the_same_transaction(sink: TableSink) -> None:
+def test_rows_that_do_not_fit_are_written_to_a_dead_letter_table_in_the_same_transaction(sink: TableSink) -> None:
     bad = [("a", "one"), (None, 1), {"key": "a", "more": 1}, "UA", ("nul\0", 1)]
     messages = commit(sink, "run-0", [record(place, value) for place, value in enumerate([("a", 1), *bad])])
     assert pairs(sink.url) == {"a": 1}
@@ -223,14 +223,14 @@ def test_rows_that_do_not_fit_go_to_a_table_of_their_own_in_the_same_transaction
     assert len(rows(sink.url, "sums_dead_letters")) == 5
 
 
-def test_a_row_that_python_cannot_write_is_a_dead_letter_too(sink: TableSink) -> None:
+def test_a_row_with_a_value_that_python_cannot_convert_is_a_dead_letter(sink: TableSink) -> None:
     messages = commit(sink, "run-0", [record(0, (10**5000, 1)), record(1, ("a", 2))])
     assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
     [letter] = rows(sink.url, "sums_dead_letters")
     assert letter["row"] == "(<int of 16610 bits>, 1)"
 
 
-def test_keys_that_are_nan_and_instants_of_no_calendar_are_dead_letters(database: str) -> None:
+def test_rows_with_nan_as_key_or_an_instant_beyond_the_calendar_are_dead_letters(database: str) -> None:
     schema = pa.schema({"mean": pa.float64(), "at": pa.timestamp("us", "UTC")})
     sink = TableSink(url=database, table="odd", keys="mean", schema=schema)
     sink.check()
@@ -240,7 +240,7 @@ def test_keys_that_are_nan_and_instants_of_no_calendar_are_dead_letters(database
     assert sink.counts(messages) == {"rows": 1, "dead_letters": 2}
 
 
-def test_rows_of_which_none_has_a_shape_leave_dead_letters_only(database: str) -> None:
+def test_a_commit_in_which_no_row_has_columns_writes_only_dead_letters(database: str) -> None:
     sink = TableSink(url=database, table="sums", keys="key")
     sink.check()
     commit(sink, "run-0", [record(1, ("a", {"key": "b"}))])
@@ -251,7 +251,7 @@ def test_rows_of_which_none_has_a_shape_leave_dead_letters_only(database: str) -
 # A table that is there.
 
 
-def test_a_table_of_the_users_own_keeps_its_further_columns(database: str) -> None:
+def test_a_table_created_by_the_user_keeps_its_additional_columns(database: str) -> None:
     number = "INTEGER" if database.startswith("sqlite") else "SERIAL"
     execute(
         database,
@@ -310,7 +310,7 @@ def test_a_column_that_would_round_the_values_is_refused(
         sink.check()
 
 
-def test_what_a_database_refuses_stops_the_run_and_writes_nothing(sink: TableSink) -> None:
+def test_an_error_of_the_database_stops_the_run_and_nothing_is_written(sink: TableSink) -> None:
     commit(sink, "run-0", [record(1, ("a", 1))])
     execute(sink.url, "ALTER TABLE sums RENAME TO others")
     with pytest.raises(
@@ -367,7 +367,7 @@ def test_a_database_file_that_cannot_be_opened_is_an_error_with_the_way_out() ->
         ({"table": ""}, "`table` must be a name"),
     ],
 )
-def test_what_cannot_work_is_refused_where_it_is_said(given: dict[str, Any], problem: str) -> None:
+def test_options_that_cannot_work_are_refused_at_construction(given: dict[str, Any], problem: str) -> None:
     right = {"url": "sqlite:///delays.db", "table": "sums", "keys": "key", "schema": PAIRS}
     with pytest.raises(dm.InvalidArgument, match=problem) as caught:
         dm.io.WriteTable(**(right | given))
@@ -403,7 +403,7 @@ def test_a_database_file_with_a_null_character_in_its_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("schema", [None, pa.schema({"key": pa.string(), "KEY": pa.int64()})])
-def test_columns_that_differ_only_in_case_are_refused_where_they_are_the_same(
+def test_columns_that_differ_only_in_case_are_refused_by_databases_that_ignore_case(
     tmp_path: Path, schema: pa.Schema | None
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -414,14 +414,14 @@ def test_columns_that_differ_only_in_case_are_refused_where_they_are_the_same(
         run(dm.LocalRunner(), build)
 
 
-def test_columns_that_differ_only_in_case_are_two_columns_elsewhere(postgres: str) -> None:
+def test_columns_that_differ_only_in_case_are_two_columns_in_other_databases(postgres: str) -> None:
     sink = TableSink(url=postgres, table="cases", keys="key", schema=pa.schema({"key": pa.string(), "KEY": pa.int64()}))
     sink.check()
     commit(sink, "run-0", [record(1, {"key": "a", "KEY": 1})])
     assert rows(postgres, "cases") == [{"key": "a", "KEY": 1}]
 
 
-def test_a_key_that_is_no_column_is_refused_when_the_pipeline_is_built() -> None:
+def test_a_key_that_is_not_a_column_is_refused_when_the_pipeline_is_built() -> None:
     numbers = dm.Pipeline() | dm.Create([("a", 1)])
     with pytest.raises(dm.InvalidArgument, match="'WriteTable' has the key 'name'"):
         _ = numbers | dm.io.WriteTable("sqlite:///delays.db", table="sums", keys="name")
@@ -448,7 +448,7 @@ def test_a_newer_start_of_a_run_shuts_the_older_one_out(sink: TableSink) -> None
     assert pairs(sink.url) == {"a": 2}
 
 
-def test_the_commit_that_the_older_start_has_made_counts_for_the_newer_one(sink: TableSink) -> None:
+def test_a_commit_of_an_older_start_is_not_repeated_by_the_newer_one(sink: TableSink) -> None:
     older, newer = (sink.fenced(Fence("7c1f", sequencer)) for sequencer in (1, 2))
     commit(older, "7c1f-0", [record(1, ("a", 1))])
     execute(sink.url, "UPDATE sums SET value = 100")
@@ -456,7 +456,7 @@ def test_the_commit_that_the_older_start_has_made_counts_for_the_newer_one(sink:
     assert pairs(sink.url) == {"a": 100}
 
 
-def test_another_runs_sequencer_is_none_of_ours(sink: TableSink) -> None:
+def test_sequencers_of_other_runs_are_ignored(sink: TableSink) -> None:
     sink.fenced(Fence("7c1f", 9)).claim()
     commit(sink.fenced(Fence("91ab", 1)), "91ab-0", [record(1, ("a", 1))])
     commit(sink, "bounded", [record(1, ("b", 2))])
@@ -466,7 +466,7 @@ def test_another_runs_sequencer_is_none_of_ours(sink: TableSink) -> None:
 # In a pipeline.
 
 
-def test_a_pipeline_that_takes_values_back_leaves_what_stands(tmp_path: Path) -> None:
+def test_a_retracting_pipeline_leaves_the_final_values_in_the_table(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'test.db'}"
     script = dm.testing.TestStream().add(5, 0, key="a").add(3, 1, key="a").add(1, 70, key="b")
     with dm.Pipeline() as p:
@@ -492,7 +492,7 @@ def test_importing_the_package_does_not_import_sqlalchemy() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_what_is_not_installed_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_reported_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = TableSink(url="postgresql+pg8000://host/db", table="sums", keys="key", schema=PAIRS)
     with pytest.raises(dm.InvalidArgument, match=r"driver is not installed: .*\nHint: run pip install pg8000"):
         sink.check()
@@ -505,7 +505,7 @@ def test_what_is_not_installed_is_named_with_the_way_to_get_it(monkeypatch: pyte
 # Tables that others have made.
 
 
-def test_a_null_where_the_table_takes_none_is_a_dead_letter_and_the_others_are_written(database: str) -> None:
+def test_a_null_in_a_not_null_column_is_a_dead_letter_and_other_rows_are_written(database: str) -> None:
     execute(database, "CREATE TABLE sums (key TEXT PRIMARY KEY, value DOUBLE PRECISION NOT NULL)")
     columns = pa.schema({"key": pa.string(), "value": pa.float64()})
     sink = TableSink(url=database, table="sums", keys="key", schema=columns)
@@ -526,7 +526,7 @@ def test_nan_is_null_in_sqlite_and_a_number_elsewhere(database: str) -> None:
     assert len(pairs(sink.url)) == 2 - bad
 
 
-def test_a_null_of_a_list_is_null(database: str) -> None:
+def test_null_in_a_list_column_is_written_as_null(database: str) -> None:
     sink = TableSink(
         url=database, table="sums", keys="key", schema=pa.schema({"key": pa.string(), "value": pa.list_(pa.int64())})
     )
@@ -535,7 +535,7 @@ def test_a_null_of_a_list_is_null(database: str) -> None:
     assert execute_count(database, "SELECT count(*) FROM sums WHERE value IS NULL") == 1
 
 
-def test_an_index_that_is_unique_for_some_rows_only_is_no_key(database: str) -> None:
+def test_a_partial_unique_index_is_not_accepted_as_a_key(database: str) -> None:
     execute(
         database, "CREATE TABLE sums (key TEXT, value BIGINT)", "CREATE UNIQUE INDEX k ON sums (key) WHERE value > 5"
     )
@@ -551,7 +551,7 @@ def test_an_index_that_is_unique_for_some_rows_only_is_no_key(database: str) -> 
         ({"table": 5}, "`table` must be a name, got 5"),
     ],
 )
-def test_names_that_are_none_are_refused(options: dict[str, Any], message: str) -> None:
+def test_names_of_another_type_than_text_are_refused(options: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"url": "sqlite:///sums.db", "table": "sums", "keys": "key"} | options
     with pytest.raises(dm.InvalidType, match=message):
         TableSink(**given)

@@ -34,7 +34,7 @@ def weak(tmp_path: Path) -> Weak:
     return Weak(builder(tmp_path), tmp_path, rows=18)
 
 
-def test_without_failures_weak_productions_are_the_strong_ones(tmp_path: Path, weak: Weak) -> None:
+def test_without_failures_weak_productions_publish_the_same_rows_as_strong_ones(tmp_path: Path, weak: Weak) -> None:
     weak.finish()
     (tmp_path / "strong").mkdir()
     strong = Streamed(builder(tmp_path / "strong"), tmp_path / "strong", rows=18)
@@ -50,7 +50,7 @@ def test_without_failures_weak_productions_are_the_strong_ones(tmp_path: Path, w
     assert not (tmp_path / "files" / "_pending").exists()
 
 
-def test_they_are_there_before_the_state_is_durable_and_before_the_commit(
+def test_weak_productions_are_published_before_state_is_durable_and_before_the_commit(
     tmp_path: Path, weak: Weak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -65,9 +65,7 @@ def test_they_are_there_before_the_state_is_durable_and_before_the_commit(
     assert max(seen) == len(printed(tmp_path)) > 0
 
 
-def test_what_repeats_is_just_what_the_micro_batch_that_did_not_commit_had_published(
-    tmp_path: Path, weak: Weak
-) -> None:
+def test_only_weak_productions_of_a_micro_batch_that_did_not_commit_are_repeated(tmp_path: Path, weak: Weak) -> None:
     weak.step()
     before = len(printed(tmp_path))
     lost = copy.deepcopy((weak.offset, weak.stores))
@@ -109,14 +107,14 @@ def runner(mode: Any = "streaming", **options: Any) -> dm.SparkRunner:
     return dm.SparkRunner(None, mode=mode, checkpoint="checkpoint", productions="weak", **options)
 
 
-def test_productions_are_strong_or_weak_and_a_bounded_jobs_are_strong() -> None:
+def test_the_option_productions_is_strong_or_weak_and_bounded_jobs_are_strong() -> None:
     with pytest.raises(dm.InvalidArgument, match="`productions` must be 'strong' or 'weak', got 'lazy'"):
         dm.SparkRunner(None, mode="streaming", checkpoint="checkpoint", productions="lazy")  # type: ignore[arg-type] # the point
     with pytest.raises(dm.InvalidArgument, match=r"mode='batch' has no weak productions.*\nHint: use mode='streaming'"):
         dm.SparkRunner(None, productions="weak")
 
 
-def test_weak_productions_of_what_may_be_taken_back_are_refused() -> None:
+def test_weak_productions_of_values_that_may_be_retracted_are_refused() -> None:
     p = dm.Pipeline(runner=runner())
     retracting = dm.Window.into(dm.FixedWindows(8)).accumulating_and_retracting()
     _ = p | SCRIPT | retracting | dm.Sum.per_key() | dm.io.WriteJson("out/", schema=PAIRS)
