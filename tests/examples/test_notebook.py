@@ -19,7 +19,7 @@ def notebook(repository: Path) -> Path:
     return repository / "notebooks" / "02_zeitgeist.ipynb"
 
 
-def test_the_notebook_is_kept_as_it_was_executed_with_one_picture(notebook: Path) -> None:
+def test_the_stored_notebook_has_the_outputs_of_its_execution_and_one_picture(notebook: Path) -> None:
     cells = code_cells(notebook)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     outputs = [output for cell in cells for output in cell["outputs"]]
@@ -28,7 +28,7 @@ def test_the_notebook_is_kept_as_it_was_executed_with_one_picture(notebook: Path
     assert notebook.stat().st_size < MOST_BYTES
 
 
-def test_the_notebook_tells_that_all_was_found_and_what_a_single_watermark_costs(notebook: Path) -> None:
+def test_the_notebook_prints_full_recall_and_the_cost_of_a_single_watermark(notebook: Path) -> None:
     printed = "".join(
         "".join(output["text"])
         for cell in code_cells(notebook)

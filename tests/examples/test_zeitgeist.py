@@ -53,12 +53,12 @@ def places(anomalies: Any) -> list[Any]:
 # The history ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_history_is_the_same_each_time_and_another_with_another_seed(scenario: Scenario, history: History) -> None:
+def test_a_history_is_determined_by_its_seed(scenario: Scenario, history: History) -> None:
     assert scenario.make().table.equals(history.table)
     assert not Scenario(days=3, seed=8).make().table.equals(history.table)
 
 
-def test_no_record_is_seen_before_it_was_asked_and_the_file_is_in_the_order_of_the_clock(history: History) -> None:
+def test_no_query_is_seen_before_it_was_asked_and_rows_are_in_the_order_of_the_clock(history: History) -> None:
     table = history.table
     asked, seen = (table[name].cast("int64").to_numpy() for name in ("asked", "seen"))
     assert (asked <= seen).all()
@@ -66,7 +66,7 @@ def test_no_record_is_seen_before_it_was_asked_and_the_file_is_in_the_order_of_t
     assert table.num_rows - len(table["id"].unique()) == history.redelivered > 0
 
 
-def test_a_centre_that_is_cut_off_sends_nothing_meanwhile_and_all_of_it_afterwards(history: History) -> None:
+def test_a_data_centre_in_an_outage_sends_nothing_and_all_of_its_records_afterwards(history: History) -> None:
     [outage] = history.outages
     rows = history.table.filter(pc.field("centre") == outage.centre)
     asked, seen = (rows[name].cast("int64").to_numpy() / SECOND for name in ("asked", "seen"))
@@ -75,7 +75,7 @@ def test_a_centre_that_is_cut_off_sends_nothing_meanwhile_and_all_of_it_afterwar
     assert kept_back.min() > 0
 
 
-def test_stragglers_apart_no_centre_is_further_out_of_order_than_the_watermark_allows() -> None:
+def test_apart_from_stragglers_no_data_centre_exceeds_the_out_of_orderness_of_its_watermark() -> None:
     table = Scenario(days=3, stragglers=0, redelivered=0).make().table
     for centre in ("dublin", "iowa", "taipei"):
         asked = table.filter(pc.field("centre") == centre)["asked"].cast("int64").to_numpy()
@@ -95,7 +95,7 @@ def test_the_model_learns_the_profile_of_a_day_and_its_growth() -> None:
     assert rates == pytest.approx([rate * 1.05**11 for rate in usual], rel=0.12)
 
 
-def test_an_anomaly_is_not_tomorrows_expectation() -> None:
+def test_an_anomaly_does_not_change_the_expectation_for_the_next_day() -> None:
     model = Model(DAY)
     for second in range(60):
         model.learn(second, 10)
@@ -104,14 +104,14 @@ def test_an_anomaly_is_not_tomorrows_expectation() -> None:
     assert 10 < (model.rate(0) or 0) < 11
 
 
-def test_a_slot_without_any_query_can_still_be_learned() -> None:
+def test_the_model_learns_a_low_rate_for_a_slot_without_queries() -> None:
     model = Model(DAY)
     for second in range(20):
         model.learn(second, 0)
     assert 0 < (model.rate(0) or 0) < 0.1
 
 
-def test_what_a_slot_has_had_before_a_gap_is_not_in_the_slot_after_it() -> None:
+def test_counts_before_a_gap_do_not_contribute_to_the_slot_after_it() -> None:
     model = Model(DAY)
     for second in (0, 1):
         model.learn(second, 50)
@@ -122,7 +122,7 @@ def test_what_a_slot_has_had_before_a_gap_is_not_in_the_slot_after_it() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.floats(0.5, 30)), min_size=1, max_size=12))
-def test_a_spike_that_half_the_records_make_is_one_when_the_rest_have_come(buckets: list[Any]) -> None:
+def test_a_spike_found_in_half_of_the_records_remains_a_spike_with_all_of_them(buckets: list[Any]) -> None:
     """What the detector relies on when it tells spikes before their buckets are complete."""
     half, whole = Run(), Run()
     for second, (first_half, second_half, expected) in enumerate(buckets):
@@ -132,13 +132,13 @@ def test_a_spike_that_half_the_records_make_is_one_when_the_rest_have_come(bucke
 
 
 @given(st.integers(0, 100), st.floats(0.5, 30))
-def test_more_records_never_speak_for_a_dip(count: int, expected: float) -> None:
+def test_more_records_never_increase_the_evidence_for_a_dip(count: int, expected: float) -> None:
     assert evidence(count + 1, expected, DIPPED) < evidence(count, expected, DIPPED)
     assert evidence(0, expected, DIPPED) == pytest.approx(expected * (1 - DIPPED))
 
 
 @pytest.mark.parametrize("histories", [5, pytest.param(20, marks=pytest.mark.slow)])
-def test_histories_are_read_right_by_the_rules_alone(histories: int) -> None:
+def test_the_plain_detector_finds_the_planted_anomalies_in_complete_histories(histories: int) -> None:
     hits = planted = false = 0
     for seed in range(histories):
         scenario = Scenario(seed=seed)
@@ -229,7 +229,7 @@ def test_a_spike_is_reported_once_while_its_seconds_are_still_open() -> None:
     assert (anomaly.seen, anomaly.expected) == (24 + 28, 20)
 
 
-def test_seconds_that_are_open_and_empty_so_far_are_no_dip() -> None:
+def test_open_seconds_without_records_are_not_a_dip() -> None:
     assert detected([("buckets", 4, 10), ("counts", 15, 4)]) == []
 
 
@@ -266,7 +266,9 @@ def test_every_record_is_in_one_bucket_or_late_or_a_duplicate(history: History, 
     assert sum(bucket.times for bucket in local.buckets) + local.late + local.duplicates == history.table.num_rows
 
 
-def test_no_delay_is_taken_for_a_dip_and_dips_wait_for_what_is_delayed(history: History, local: Outcome) -> None:
+def test_delayed_records_are_not_reported_as_a_dip_and_dips_are_reported_after_the_delay(
+    history: History, local: Outcome
+) -> None:
     assert score(history.planted, local.detections).false_of(Kind.DIP) == 0
     [outage] = history.outages
     waited = [
@@ -279,7 +281,9 @@ def test_no_delay_is_taken_for_a_dip_and_dips_wait_for_what_is_delayed(history: 
 
 
 @pytest.mark.slow
-def test_with_one_watermark_for_all_centres_a_delay_is_taken_for_dips(scenario: Scenario, history: History) -> None:
+def test_with_a_single_watermark_for_all_data_centres_a_delay_is_reported_as_dips(
+    scenario: Scenario, history: History
+) -> None:
     outcome = run(scenario, history, dm.LocalRunner(), by_centre=False)
     result = score(history.planted, outcome.detections)
     assert result.false_of(Kind.DIP) > 0
@@ -294,7 +298,7 @@ def test_spikes_are_reported_before_the_watermark_could_complete_their_second(lo
 
 
 @pytest.mark.slow
-def test_without_stragglers_the_stream_finds_just_what_the_plain_rules_find() -> None:
+def test_without_stragglers_the_stream_finds_exactly_what_the_plain_detector_finds() -> None:
     scenario = Scenario(days=3, stragglers=0, seed=3, popularity=Scenario().popularity[:2])
     history = scenario.make()
     outcome = run(scenario, history, dm.LocalRunner())
@@ -319,7 +323,7 @@ def test_the_program_prints_what_was_found(
         assert words in printed
 
 
-def test_a_day_is_drawn(scenario: Scenario, history: History, local: Outcome) -> None:
+def test_a_picture_of_a_day_is_drawn(scenario: Scenario, history: History, local: Outcome) -> None:
     pytest.importorskip("matplotlib")
     from dataflow_model.examples.zeitgeist.picture import draw
 
@@ -332,7 +336,7 @@ def test_a_day_is_drawn(scenario: Scenario, history: History, local: Outcome) ->
     figure.savefig(io.BytesIO(), format="png")
 
 
-def test_days_that_leave_none_to_detect_in_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_of_days_within_the_learning_period_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--days", "2"])
     assert "--days must be more than the 2 learning days, got 2" in capsys.readouterr().err
@@ -342,7 +346,7 @@ def test_days_that_leave_none_to_detect_in_are_refused(capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
-def test_a_stream_on_spark_finds_the_same_at_the_same_time(
+def test_a_stream_on_spark_finds_the_same_anomalies_at_the_same_times(
     spark: SparkSession, scenario: Scenario, history: History, local: Outcome
 ) -> None:
     with runner_of("streaming", spark) as runner:
