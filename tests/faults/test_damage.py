@@ -85,7 +85,7 @@ def test_much_damage_to_the_checkpoint_of_a_stream_in_process_is_an_error_or_cha
 
 
 @pytest.mark.parametrize("ending", ["stopped", "upgraded"])
-def test_a_part_with_a_flipped_bit_or_without_its_end_is_named(ending: str, tmp_path: Path) -> None:
+def test_a_file_with_a_flipped_bit_or_without_its_end_is_reported_by_name(ending: str, tmp_path: Path) -> None:
     stopped = StoppedRun(tmp_path, ending)
     files = [path for path in our_files(stopped.kept / "checkpoint") if not set(NOT_REQUIRED) & set(path.parts)]
     for number, path in enumerate(files):
@@ -98,7 +98,7 @@ def test_a_part_with_a_flipped_bit_or_without_its_end_is_named(ending: str, tmp_
 
 
 @pytest.mark.parametrize("ending", ["after_commit", "after_publishing"])
-def test_the_loss_of_a_commit_is_noticed_once_it_was_published(ending: str, tmp_path: Path) -> None:
+def test_the_loss_of_the_record_of_a_published_commit_is_detected(ending: str, tmp_path: Path) -> None:
     stopped = StoppedRun(tmp_path, ending)
     stopped.restore()
     expected = stopped.finish()
@@ -127,7 +127,7 @@ def test_collected_records_of_which_a_file_is_missing_are_not_returned(tmp_path:
             stopped.finish()
 
 
-def test_a_request_for_a_signal_that_is_lost_before_it_is_taken_is_named(tmp_path: Path) -> None:
+def test_a_signal_request_that_is_lost_before_it_takes_effect_is_reported_by_name(tmp_path: Path) -> None:
     stopped = StoppedRun(tmp_path, "stopped")
     (request,) = (stopped.checkpoint / "dataflow" / "requests" / "signals").iterdir()
     request.unlink()

@@ -24,7 +24,7 @@ INTERVAL = 6
 
 
 @pytest.mark.slow
-def test_workers_that_are_gone_between_micro_batches_change_nothing(
+def test_workers_that_end_between_micro_batches_change_no_result(
     spark: SparkSession, tmp_path: Path, tally: Tally
 ) -> None:
     sums = Sums(tmp_path)

@@ -86,7 +86,7 @@ def _kill_while_it_runs(java_home: str, job: Job, name: str, *, kills: int, seed
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_with_other_numbers_of_cores_commits_what_an_uninterrupted_one_does(
+def test_a_run_resumed_with_other_numbers_of_cores_commits_what_an_uninterrupted_one_does(
     java_home: str, new_job: Callable[..., Job], uninterrupted: dict[str, list[Any]], tally: Tally
 ) -> None:
     job = new_job(rows_per_batch=1_000, master="local[2]")

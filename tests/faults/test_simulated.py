@@ -22,7 +22,7 @@ SEEDS = range(3)
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, pytest.param(range(3, 80), marks=pytest.mark.slow)])
-def test_whatever_fails_and_is_tried_again_by_whichever_worker_changes_nothing(
+def test_failures_and_retries_on_any_worker_change_no_result(
     tmp_path: Path, tally: Tally, monkeypatch: pytest.MonkeyPatch, seeds: range
 ) -> None:
     uninterrupted = Sums(tmp_path / "calm").uninterrupted()
@@ -42,7 +42,7 @@ def test_whatever_fails_and_is_tried_again_by_whichever_worker_changes_nothing(
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, pytest.param(range(3, 200), marks=pytest.mark.slow)])
-def test_a_flipped_bit_anywhere_in_the_state_is_refused_with_its_shard_named(
+def test_a_flipped_bit_anywhere_in_the_state_is_reported_with_its_shard(
     tmp_path: Path, tally: Tally, monkeypatch: pytest.MonkeyPatch, seeds: range
 ) -> None:
     sums = Sums(tmp_path)

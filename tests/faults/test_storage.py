@@ -139,7 +139,7 @@ def test_a_full_disk_changes_nothing_once_there_is_room_again(
         pytest.param("head", "its head fails its checksum", marks=pytest.mark.slow),
     ],
 )
-def test_damaged_state_is_refused_with_its_shard_named_and_nothing_wrong_is_committed(
+def test_damaged_state_is_reported_with_its_shard_and_no_wrong_output_is_committed(
     spark: SparkSession, tmp_path: Path, tally: Tally, how: str, reason: str
 ) -> None:
     sums = Sums(tmp_path)

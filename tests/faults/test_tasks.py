@@ -37,7 +37,7 @@ def resumed(sums: Sums, spark: SparkSession, fault: FailingTasks) -> dict[str, l
 
 
 @pytest.mark.slow
-def test_a_shuffle_in_another_order_changes_nothing(spark: SparkSession, tmp_path: Path, tally: Tally) -> None:
+def test_a_shuffle_in_another_order_changes_no_result(spark: SparkSession, tmp_path: Path, tally: Tally) -> None:
     sums = Sums(tmp_path)
     fault = FailingTasks(str(tmp_path / "marks"), seed=9, points=("after_writing",), share=0.25)
     outcome = resumed(sums, spark, fault)
@@ -45,7 +45,7 @@ def test_a_shuffle_in_another_order_changes_nothing(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_task_that_fails_right_after_its_state_write_changes_nothing(
+def test_a_task_that_fails_right_after_writing_its_state_changes_no_result(
     spark: SparkSession, tmp_path: Path, tally: Tally
 ) -> None:
     sums = Sums(tmp_path)
@@ -57,7 +57,7 @@ def test_a_task_that_fails_right_after_its_state_write_changes_nothing(
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("case", [("before_state after_state after_writing", 0.05, 10), ("after_state", 0.25, 10)])
-def test_tasks_that_fail_and_are_tried_again_by_spark_change_nothing(
+def test_failed_tasks_that_spark_retries_change_no_result(
     java_home: str,
     new_job: Callable[..., Job],
     uninterrupted: dict[str, list[Any]],
