@@ -9,7 +9,7 @@ from tests.support.figures.expected import BOOK_NAMES, check
 
 
 @pytest.mark.parametrize("name", BOOK_NAMES)
-def test_the_panes_are_those_of_the_book(name: str) -> None:
+def test_the_panes_of_each_figure_equal_those_in_the_book(name: str) -> None:
     for number, panel in enumerate(run(name)):
         check(name, number, panel.panes)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def test_a_figure_is_drawn_and_its_panes_are_told(
+def test_a_figure_is_drawn_and_its_panes_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -33,7 +33,7 @@ def test_a_figure_is_drawn_and_its_panes_are_told(
     assert (tmp_path / "figure-6J.png").read_bytes().startswith(PNG)
 
 
-def test_the_picture_goes_where_the_user_says(tmp_path: Path) -> None:
+def test_the_picture_is_saved_where_the_option_out_says(tmp_path: Path) -> None:
     assert main(["figure", "watermark_heuristic", "--out", str(tmp_path / "drawn.svg")]) == 0
     assert (tmp_path / "drawn.svg").is_file()
 
@@ -45,7 +45,7 @@ def test_without_a_name_all_figures_are_listed(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(("name", "near"), [("6K", "6J"), ("watermrk_perfect", "watermark_perfect")])
-def test_a_name_that_no_figure_has_ends_with_status_2_and_names_that_are_near(
+def test_an_unknown_name_ends_with_status_2_and_similar_names(
     name: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -76,18 +76,18 @@ def test_a_figure_is_found_by_its_name_and_by_its_number_in_the_paper_and_the_bo
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=list(FIGURES))
-def test_no_figure_hides_another_ones_number(figure: Figure) -> None:
+def test_each_figure_is_found_by_its_own_name_and_number(figure: Figure) -> None:
     assert find(figure.name) is figure
     assert find(figure.number or figure.name) is figure
 
 
-def test_a_figure_with_two_plots_asks_which() -> None:
+def test_the_number_of_a_figure_with_two_plots_is_refused_with_both_names() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"did you mean 2-11 left or 2-11 right\?"):
         find("figure 2-11")
 
 
 @pytest.mark.parametrize("typed", ["figure 5", "figure", "", "99"])
-def test_an_unknown_figure_is_answered_with_all_that_there_are(typed: str) -> None:
+def test_the_error_for_an_unknown_figure_lists_all_figures(typed: str) -> None:
     with pytest.raises(dm.InvalidArgument) as error:
         find(typed)
     for name, figure in FIGURES.items():
@@ -100,12 +100,14 @@ def test_a_command_may_name_a_figure_in_two_words(tmp_path: Path, capsys: pytest
     assert "Figure 14: Sessions, Retracting" in capsys.readouterr().out
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_file_that_cannot_be_written_is_reported_with_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["figure", "6E", "--out", str(tmp_path / "no" / "6E.png")]) == 1
     assert "Hint: choose another file" in capsys.readouterr().err
 
 
-def test_a_format_that_nobody_knows_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_format_of_pictures_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figure", "6E", "--out", str(tmp_path / "6E.doc")]) == 1
     assert "6E.doc" in capsys.readouterr().err
 
@@ -116,7 +118,7 @@ def test_a_picture_without_a_suffix_is_rejected(tmp_path: Path, capsys: pytest.C
     assert not list(tmp_path.iterdir())
 
 
-def test_without_matplotlib_the_panes_are_told_and_the_way_to_a_picture(
+def test_without_matplotlib_the_panes_are_printed_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real_find_spec = importlib.util.find_spec
@@ -139,7 +141,7 @@ def test_running_a_figure_needs_neither_pyspark_nor_matplotlib() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_number_of_no_figure_names_the_nearest_one() -> None:
+def test_an_unknown_number_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"there is no figure 'figure 99'\nHint: did you mean 14 or 9\? "):
         find("figure 99")
     with pytest.raises(dm.InvalidArgument, match=r"there is no figure '1'\nHint: did you mean 6[? ]"):

@@ -26,7 +26,7 @@ def test_the_notebook_draws_every_figure(notebook: Path) -> None:
     assert set(re.findall(r'draw\("(\w+)"\)', source)) == set(FIGURES)
 
 
-def test_the_notebook_is_kept_as_it_was_executed_from_top_to_bottom(notebook: Path) -> None:
+def test_the_stored_notebook_was_executed_from_top_to_bottom(notebook: Path) -> None:
     cells = code_cells(notebook)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     pictures = 0

@@ -22,14 +22,14 @@ def test_the_scripts_are_those_of_the_data_file(name: str) -> None:
     assert example.book_script(name).steps == script.steps
 
 
-def test_the_extra_six_comes_right_after_the_four() -> None:
+def test_the_additional_six_of_the_book_follows_the_four_directly() -> None:
     steps = list(BOOK["streams"]["HEURISTIC"])
     steps.insert(steps.index("e 4@12:04:19") + 1, "e 6@12:00:53")
     script = TestStream.parse(steps, day=example.DAY, key=BOOK["key"])
     assert example.book_script("HEURISTIC", extra_six=True).steps == script.steps
 
 
-def test_the_papers_script_has_its_points_and_its_watermark_in_the_order_of_the_clock() -> None:
+def test_the_script_of_the_paper_has_its_points_and_watermarks_in_the_order_of_the_clock() -> None:
     clock = ""
     points, watermark = [], []
     for step in example.paper_script().steps:

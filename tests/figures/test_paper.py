@@ -10,23 +10,23 @@ from tests.support.figures.expected import PAPER_NAMES, check
 
 
 @pytest.mark.parametrize("name", PAPER_NAMES)
-def test_the_panes_are_those_of_the_paper(name: str) -> None:
+def test_the_panes_of_each_figure_equal_those_in_the_paper(name: str) -> None:
     for number, panel in enumerate(run(name)):
         check(name, number, panel.panes)
 
 
-def test_every_figure_of_the_paper_is_there() -> None:
+def test_every_figure_of_the_paper_is_available() -> None:
     assert PAPER_NAMES == ["6B", "6C", "6D", "6E", "6F", "6G", "6H", "6I", "table_1", "6J"]
     assert {name for name, figure in FIGURES.items() if figure.source == "The Dataflow Model"} == set(PAPER_NAMES)
 
 
-def test_the_table_compares_the_three_modes_in_the_files_order() -> None:
+def test_the_table_of_the_paper_compares_discarding_accumulating_and_retracting() -> None:
     modes = [panel.windowing.strategy for panel in FIGURES["table_1"].panels]
     assert [(mode.accumulates, mode.retracting) for mode in modes] == [(False, False), (True, False), (True, True)]
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_retraction_takes_back_what_went_out_before_as_it_was(name: str) -> None:
+def test_each_retraction_equals_a_pane_that_was_emitted_before(name: str) -> None:
     for panel in run(name):
         standing: list[tuple[object, ...]] = []
         for pane in panel.panes:

@@ -71,7 +71,7 @@ def test_labels_are_inside_the_axes(pictures: dict[str, Picture], name: str) -> 
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_all_that_is_written_is_inside_the_picture(pictures: dict[str, Picture], name: str) -> None:
+def test_all_text_is_inside_the_picture(pictures: dict[str, Picture], name: str) -> None:
     canvas = pictures[name].canvas
     canvas.canvas.draw()
     width, height = canvas.canvas.get_width_height()
@@ -87,7 +87,7 @@ def test_all_that_is_written_is_inside_the_picture(pictures: dict[str, Picture],
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_a_picture_is_saved_in_the_format_that_its_name_tells(tmp_path: Path, suffix: str) -> None:
+def test_a_picture_is_saved_in_the_format_of_its_suffix(tmp_path: Path, suffix: str) -> None:
     target = tmp_path / f"6E.{suffix}"
     draw("6E").save(target)
     begins = {"png": PNG, "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
@@ -112,7 +112,7 @@ def test_an_element_behind_the_watermark_is_shown_as_late() -> None:
     assert not [point for point in scene_of(run("watermark_perfect")[0]).points if point.late]
 
 
-def test_a_pane_covers_the_plane_from_the_panes_before_it_to_when_it_went_out() -> None:
+def test_a_pane_covers_the_area_from_the_previous_panes_to_its_emission() -> None:
     bands = scene_of(run("sessions")[0]).bands
     (merged,) = (band for band in bands if band.pane.value == 36)
     earlier = {band.pane.window: band for band in bands[: bands.index(merged)]}
@@ -121,12 +121,12 @@ def test_a_pane_covers_the_plane_from_the_panes_before_it_to_when_it_went_out() 
     assert (merged.boxes[0].left, merged.boxes[-1].right) == (merged.left, merged.right)
 
 
-def test_a_retraction_covers_nothing() -> None:
+def test_a_retraction_covers_no_area_of_the_picture() -> None:
     for band in scene_of(run("6J")[0]).bands:
         assert bool(band.boxes) is not band.pane.is_retraction
 
 
-def test_the_watermarks_path_goes_right_and_up_only() -> None:
+def test_the_path_of_the_watermark_never_goes_left_or_down() -> None:
     for name in FIGURES:
         path = scene_of(run(name)[0]).watermark
         assert all(before[0] <= after[0] and before[1] <= after[1] for before, after in itertools.pairwise(path))
@@ -138,13 +138,13 @@ def test_a_picture_of_one_window_shows_that_window_only() -> None:
     assert [point.value for point in scene.points] == [7, 3, 4, 8]
 
 
-def test_a_label_moves_aside_where_that_costs_less_than_what_it_would_hide() -> None:
+def test_a_label_is_moved_if_that_costs_less_than_what_it_would_cover() -> None:
     taken = [Taken(Rectangle(0, 0, 2, 2))]
     assert place((2, 2), [(0, 0, 0), (3, 0, 1)], taken).x == 3
     assert place((2, 2), [(0, 0, 0), (3, 0, 9)], taken).x == 0
 
 
-def test_a_figure_of_ones_own_may_last_for_hours() -> None:
+def test_a_users_figure_may_span_hours() -> None:
     script = TestStream().processing_time("2013-03-08T08:10Z").add(3, "2013-03-08T08:05Z", key="k")
     script = script.processing_time("2013-03-08T13:10Z").add(4, "2013-03-08T09:55Z", key="k")
     panel = Panel(dm.Window.into(dm.FixedWindows("1 hour")))

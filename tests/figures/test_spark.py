@@ -52,24 +52,26 @@ def check_all(result: Any, names: Iterable[str], *, batch: bool = False) -> None
             check(name, number, [pane for pane in panes if focus in (None, pane.window)], batch=batch)
 
 
-def test_figures_side_by_side_in_process_are_as_each_alone() -> None:
+def test_figures_run_together_in_process_give_the_panes_of_each_alone() -> None:
     check_all(run(dm.LocalRunner(), AS_STREAMS), AS_STREAMS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rows_per_batch", [37, 7])
-def test_every_figure_on_spark_streaming(spark: SparkSession, tmp_path: Path, rows_per_batch: int) -> None:
+def test_every_figure_has_the_same_panes_on_spark_streaming(
+    spark: SparkSession, tmp_path: Path, rows_per_batch: int
+) -> None:
     runner = dm.SparkRunner(spark, mode="streaming", checkpoint=str(tmp_path), max_rows_per_batch=rows_per_batch)
     check_all(run(runner, AS_STREAMS), AS_STREAMS)
 
 
 @pytest.mark.slow
-def test_the_figures_of_bounded_data_on_spark_batch(spark: SparkSession) -> None:
+def test_figures_of_bounded_data_have_the_same_panes_on_spark_batch(spark: SparkSession) -> None:
     assert BOUNDED == ["classic_batch", "windowed_batch", "6B", "6F"]
     check_all(run(dm.SparkRunner(spark), BOUNDED), BOUNDED, batch=True)
 
 
-def test_the_figure_in_rounds_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_figure_in_micro_batches_has_the_same_panes_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert IN_ROUNDS == ["6G"]
     runner = dm.SparkRunner(spark, mode="microbatch", interval="1 minute", checkpoint=str(tmp_path))
     check_all(run(runner, IN_ROUNDS), IN_ROUNDS)
