@@ -35,7 +35,7 @@ def decoded(source: FileSource, origin: str) -> tuple[list[Any], list[tuple[int,
     ]
 
 
-def test_a_row_without_event_time_is_bad_and_the_rest_are_not(tmp_path: Path) -> None:
+def test_a_row_without_event_time_is_bad_and_other_rows_are_read(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": [1, None, 3], "n": [10, 20, 30]}), tmp_path / "a.parquet")
     source = ParquetSource(paths=tmp_path, event_time="at").bound()
     rows, bad = decoded(source, "a.parquet")
@@ -187,7 +187,7 @@ def test_text_of_json_that_is_not_utf_8_is_a_bad_row(tmp_path: Path, number: str
 
 
 @pytest.mark.parametrize("content", ["carrier,delay\nUA,4\n", '[{"carrier": "UA"}, {"carrier": "AA"}]'])
-def test_a_file_without_a_line_of_json_has_no_columns(tmp_path: Path, content: str) -> None:
+def test_no_columns_can_be_inferred_from_a_file_without_a_line_of_json(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(
         SourceError,
@@ -243,7 +243,7 @@ def test_a_corrupt_parquet_file_is_named_with_what_is_wrong(tmp_path: Path) -> N
         list(source.read("b.parquet", 0, None))
 
 
-def test_a_parquet_file_whose_name_is_not_utf_8_is_to_be_renamed(tmp_path: Path) -> None:
+def test_a_parquet_file_whose_name_is_not_utf_8_is_refused_with_a_hint_to_rename_it(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": [1], "n": [1]}), tmp_path / "a.parquet")
     (tmp_path / "a.parquet").rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9.parquet"))
     with pytest.raises(SourceError, match=r"names are UTF-8, got b'.*/\\xe9\.parquet'\nHint: rename the file"):
@@ -299,7 +299,7 @@ def test_a_replay_clock_that_goes_back_is_an_error_with_row_and_values(tmp_path:
     assert list(source.read("a.csv", 3, None))
 
 
-def test_a_row_without_clock_is_bad_and_takes_its_predecessors_clock() -> None:
+def test_a_row_without_processing_time_is_bad_and_gets_that_of_the_row_before_it() -> None:
     batch = pa.record_batch({"at": [1, 2, 3], "seen": [10, None, 30]})
     actual = decode_columns(split_columns(batch, "at", "seen"))
     assert [row.at for row in actual.values] == [1, 3]
@@ -310,7 +310,7 @@ def test_a_row_without_clock_is_bad_and_takes_its_predecessors_clock() -> None:
     assert actual.bad[0].reason == "column 'seen' is null: the row has no processing time"
 
 
-def test_instants_come_in_many_forms() -> None:
+def test_event_times_may_be_timestamps_of_any_unit_and_zone_numbers_or_text() -> None:
     moment = dt.datetime(2013, 1, 1, 10, 15, tzinfo=dt.UTC)
     micros = int(moment.timestamp()) * 1_000_000
     columns = [
@@ -343,7 +343,7 @@ def test_a_damaged_compressed_file_is_named(tmp_path: Path, suffix: str) -> None
         CsvSource(paths=tmp_path, event_time="at").bound()
 
 
-def test_a_format_of_compression_that_is_not_supported_is_refused_with_those_that_are(tmp_path: Path) -> None:
+def test_an_unsupported_compression_is_refused_with_the_supported_ones(tmp_path: Path) -> None:
     (tmp_path / "a.csv.xz").write_bytes(b"x")
     with pytest.raises(SourceError, match=r"a\.csv\.xz is compressed in a format .*\nHint: .*\.gz, \.bz2, \.zst"):
         CsvSource(paths=tmp_path, event_time="at").bound()
@@ -371,9 +371,7 @@ def test_a_line_with_two_objects_is_bad_however_many_lines_have_none(tmp_path: P
         (r'{"at": "2024-01-01T10:00Z", "k": "a", "v": 1, "other": ["\ud800"]}', "'other' has half of a surrogate pair"),
     ],
 )
-def test_the_reason_of_a_bad_line_of_json_is_the_fault_and_not_a_column_beside_it(
-    line: str, reason: str, tmp_path: Path
-) -> None:
+def test_the_reason_of_a_bad_line_of_json_names_the_column_at_fault(line: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"at": "2024-01-01T10:00Z", "k": "a", "v": 1}\n' + line + "\n")
     schema = pa.schema({"at": pa.timestamp("us", "UTC"), "k": pa.string(), "v": pa.int64()})
     read = dm.io.ReadJson(tmp_path / "a.json", event_time="at", schema=schema).with_exception_handling()
@@ -388,7 +386,7 @@ def test_the_reason_of_a_bad_line_of_json_is_the_fault_and_not_a_column_beside_i
 
 @pytest.mark.parametrize("columns", [["__bad__", "n"], ["n", "__bad__"]])
 @pytest.mark.parametrize("bad", [[], ["7,x"]])
-def test_a_column_of_a_file_may_be_called_as_the_column_of_bad_rows_is(
+def test_a_column_may_have_the_name_of_the_internal_column_of_bad_rows(
     columns: list[str], bad: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_text("\n".join([",".join(columns), "1,2", *bad, "3,4", ""]))

@@ -63,7 +63,7 @@ def read(content: bytes, kinds: dict[str, pa.DataType], mixed: str | None) -> tu
 )
 @example(['{"n": "x"}', '{"n": 1, "n": "x"}', '{"s": 5}', '{"s": "a"}'], ["n", "s"], "text", b"\n")
 @example(['{"f": "NaN"}', '{"f": 1e400}', '{"f": "x", "n": 1e400}'], ["n", "f"], None, b"\n")
-def test_bad_lines_are_the_same_at_once_and_one_by_one(
+def test_bad_lines_found_in_bulk_equal_those_found_one_by_one(
     lines: list[str], names: list[str], mixed: str | None, end: bytes
 ) -> None:
     content = end.join([*(line.encode() for line in lines), b""])

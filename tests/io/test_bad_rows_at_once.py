@@ -117,7 +117,7 @@ def read(
 @example(["soon,x", "2013-01-01,x1"], ["at", "whole"], CsvOptions(), "\n", True)
 @example(["nan(snan),1", "nan,x", "1e400,x"], ["share", "whole"], CsvOptions(), "\n", True)
 @example(["x", "1", "1,2,3", "y,2", "5"], ["whole", "text"], CsvOptions(ragged="pad"), "\n", False)
-def test_bad_rows_are_the_same_at_once_and_one_by_one(
+def test_bad_rows_found_in_bulk_equal_those_found_one_by_one(
     rows: list[str], names: list[str], options: CsvOptions, end: str, is_inferred: bool
 ) -> None:
     content = end.join([",".join(names), *rows, ""])

@@ -76,7 +76,7 @@ def test_a_file_that_was_replaced_while_the_stream_was_stopped_is_rejected(
 @files
 @pytest.mark.parametrize("pattern", ["", "*", "**/a.*"])
 @pytest.mark.parametrize("other", [None, range(10)], ids=["alone", "beside a file of the same name"])
-def test_a_folder_that_was_removed_while_the_stream_was_stopped_is_named_and_no_other_read(
+def test_a_folder_removed_while_the_stream_was_stopped_is_reported_and_no_other_is_read(
     tmp_path: Path, kind: str, pattern: str, other: Sequence[int] | None
 ) -> None:
     file, stepped = tmp_path / "rows" / f"a.{kind}", stream(tmp_path, kind, pattern)
@@ -107,7 +107,9 @@ def test_a_folder_that_was_removed_while_the_stream_was_stopped_is_named_and_no_
         (("/x/in", "/y/*/b.csv"), "y/1/b.csv", "/y/1/b.csv"),
     ],
 )
-def test_the_path_of_a_file_that_is_gone_is_where_it_was_listed(paths: tuple[str, ...], name: str, path: str) -> None:
+def test_a_missing_file_is_reported_with_the_path_under_which_it_was_listed(
+    paths: tuple[str, ...], name: str, path: str
+) -> None:
     assert file_below(paths, name) == path
 
 
@@ -190,7 +192,7 @@ def test_a_table_with_other_rows_is_rejected(tmp_path: Path) -> None:
     assert collected(of(range(10))) == list(range(10))
 
 
-def test_equal_tables_are_the_same_whatever_is_stored_in_the_place_of_a_null(tmp_path: Path) -> None:
+def test_tables_are_equal_whatever_bytes_are_stored_behind_a_null(tmp_path: Path) -> None:
     numbers = pa.array([0, 1, 2, 3])
     hidden = pc.call_function("if_else", [pa.array([True, False, True, True]), numbers, pa.scalar(None, pa.int64())])
     plain = pa.array([0, None, 2, 3])

@@ -128,7 +128,7 @@ def test_separated_thousands_are_numbers(file: Path, texts: list[str], kind: pa.
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.float32(), pa.float64(), pa.decimal128(12, 2)], ids=str)
-def test_a_number_that_is_separated_otherwise_is_a_bad_row(file: Path, kind: pa.DataType) -> None:
+def test_a_number_with_misplaced_separators_is_a_bad_row(file: Path, kind: pa.DataType) -> None:
     schema = pa.schema({"n": kind})
     content = "n\n1.234\n12.34\n1.2345\n.5\n1.234.567\n"
     rows, reasons = read(file, content, thousands=".", decimal_point=",", delimiter=";", schema=schema)

@@ -110,7 +110,7 @@ def test_a_bounded_run_adds_to_earlier_output_or_replaces_it(
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_each_file_sink_takes_the_option(tmp_path: Path, kind: str) -> None:
+def test_each_file_sink_has_the_option_if_exists(tmp_path: Path, kind: str) -> None:
     def build(**options: Any) -> Callable[[dm.Pipeline], Any]:
         def write(p: dm.Pipeline) -> None:
             _ = p | dm.Create(["a", "b"]) | WRITERS[kind](tmp_path / "out", **options)
@@ -137,7 +137,7 @@ def test_dead_letters_of_an_earlier_run_count_as_output_and_are_replaced(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["data.json", "part-00000-0b5f0c9e-c000.snappy.parquet", "part-r-00000.parquet"])
-def test_files_that_are_not_ours_are_named_and_never_removed(tmp_path: Path, name: str) -> None:
+def test_files_of_other_programs_are_reported_and_never_removed(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"n": 0}\n')
     with pytest.raises(SinkError, match=f"files that are not of dataflow_model: .* contains '{name}'"):
         run(dm.LocalRunner(), writing(tmp_path, [1]), until=None)
@@ -147,7 +147,7 @@ def test_files_that_are_not_ours_are_named_and_never_removed(tmp_path: Path, nam
     assert len(visible(tmp_path)) == 2
 
 
-def test_partitions_are_files_that_are_not_ours_and_hidden_files_and_other_folders_are_nobodys(tmp_path: Path) -> None:
+def test_files_in_partitions_count_as_existing_output_but_hidden_files_and_other_folders_do_not(tmp_path: Path) -> None:
     for name in ("_SUCCESS", ".part.crc"):
         (tmp_path / name).touch()
     (tmp_path / "checkpoint").mkdir()
@@ -216,7 +216,7 @@ def test_after_a_crash_at_any_step_the_folder_has_the_old_output_or_the_new(tmp_
     assert seen == {len(old), len(fresh)} if len(fresh) != len(old) else {len(old)}
 
 
-def test_what_a_crashed_run_has_published_in_part_is_not_counted_as_output(tmp_path: Path) -> None:
+def test_files_of_a_partly_published_run_do_not_count_as_output(tmp_path: Path) -> None:
     for if_exists in EITHER:
         for crash in every_crash():
             sink = JsonSink(path=tmp_path / "out", schema=NUMBERS, label="out", if_exists=if_exists)
@@ -242,7 +242,7 @@ def test_what_a_crashed_run_has_published_in_part_is_not_counted_as_output(tmp_p
         max_size=6,
     )
 )
-def test_however_runs_crash_a_folder_has_whole_outputs_only(tmp_path_factory: Any, steps: Any) -> None:
+def test_a_folder_contains_only_complete_outputs_however_runs_crash(tmp_path_factory: Any, steps: Any) -> None:
     folder: Path = tmp_path_factory.mktemp("out")
     expected: list[int] = []
     for number, (if_exists, tasks, crash_after) in enumerate(steps):
@@ -277,7 +277,7 @@ def _publish_slowly(folder: Path, begun: Any, resume: Any) -> None:
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_run_that_is_publishing_is_left_alone_as_long_as_it_lives(tmp_path: Path, dies: bool) -> None:
+def test_the_files_of_a_run_that_is_publishing_are_not_touched_while_it_is_alive(tmp_path: Path, dies: bool) -> None:
     processes = multiprocessing.get_context("spawn")
     begun, resume = processes.Event(), processes.Event()
     process = processes.Process(target=_publish_slowly, args=(tmp_path, begun, resume))
@@ -338,7 +338,7 @@ def test_a_stream_continues_its_own_output_and_a_new_one_is_not_added_to_it(
     assert numbers(out) == [1, 2, 3]
 
 
-def test_a_stream_may_not_add_to_a_bounded_run_nor_that_to_a_stream(tmp_path: Path) -> None:
+def test_streams_and_bounded_runs_may_not_add_to_the_output_of_each_other(tmp_path: Path) -> None:
     stream, bounded = dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), dm.LocalRunner()
     for first, second, out in ((stream, bounded, tmp_path / "a"), (bounded, stream, tmp_path / "b")):
         shutil.rmtree(tmp_path / "checkpoint", ignore_errors=True)
@@ -349,20 +349,20 @@ def test_a_stream_may_not_add_to_a_bounded_run_nor_that_to_a_stream(tmp_path: Pa
     assert numbers(tmp_path / "a") == [2]
 
 
-def test_a_stream_replaces_nothing(tmp_path: Path) -> None:
+def test_a_stream_rejects_the_option_to_replace_existing_output(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="'out' has if_exists='replace', but a stream adds files with each commit"):
         run(dm.LocalRunner(checkpoint=tmp_path / "c"), writing(tmp_path / "out", [1], if_exists="replace"))
 
 
 @pytest.mark.parametrize(("given_value", "meant"), [("append", "add"), ("overwrite", "replace"), (True, "replace")])
-def test_another_value_is_rejected_with_the_one_that_was_meant(given_value: Any, meant: str) -> None:
+def test_an_unknown_value_of_if_exists_is_rejected_with_the_nearest_one(given_value: Any, meant: str) -> None:
     with pytest.raises(InvalidArgument, match=f"if_exists.* got {given_value!r}\nHint: write if_exists='{meant}'"):
         dm.io.WriteParquet("out", if_exists=given_value)
     with pytest.raises(InvalidType, match="if_exists='replace'"):
         dm.io.WriteParquet("out", mode="overwrite")  # type: ignore[call-arg]
 
 
-def test_a_sink_of_a_failed_run_that_had_published_before_the_others_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_failed_run_names_the_sinks_that_had_already_published(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         values = p | dm.Create([1])
         _ = values | "first" >> dm.io.WriteJson(tmp_path / "first")

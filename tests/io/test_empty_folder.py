@@ -65,7 +65,7 @@ def summing(folder: Path, kind: str, way: str) -> Callable[[dm.Pipeline], None]:
 @formats
 @ways
 @pytest.mark.parametrize("before", [None, []], ids=["empty", "a file without rows"])
-def test_the_first_file_decides_also_after_a_restart(
+def test_the_first_file_decides_the_columns_even_if_it_appears_after_a_restart(
     tmp_path: Path, kind: str, way: str, before: list[int] | None
 ) -> None:
     folder = tmp_path / "rows"
@@ -84,7 +84,7 @@ def test_the_first_file_decides_also_after_a_restart(
 
 @formats
 @ways
-def test_so_it_does_on_several_shards(tmp_path: Path, kind: str, way: str) -> None:
+def test_the_first_file_decides_the_columns_on_several_shards(tmp_path: Path, kind: str, way: str) -> None:
     folder = tmp_path / "rows"
     folder.mkdir()
     streamed = Streamed(summing(folder, kind, way), tmp_path / "checkpoint")
@@ -93,7 +93,9 @@ def test_so_it_does_on_several_shards(tmp_path: Path, kind: str, way: str) -> No
     assert [record.value for record in streamed.collected("sums")] == [("a", 1)]
 
 
-def test_on_spark_the_first_file_decides_and_a_line_that_is_cut_waits(spark: SparkSession, tmp_path: Path) -> None:
+def test_on_spark_the_first_file_decides_the_columns_and_an_incomplete_line_waits(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     folder = tmp_path / "rows"
     folder.mkdir()
     runner = streaming(spark, tmp_path / "checkpoint", shards=2)

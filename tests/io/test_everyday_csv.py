@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "rows.csv"
 
 
-def test_a_semicolon_file_with_decimal_commas(file: Path) -> None:
+def test_a_file_with_semicolons_and_decimal_commas_is_read(file: Path) -> None:
     rows, bad = read(file, "at;price\n1;1,5\n2;-2,25\n", delimiter=";", decimal_point=",")
     assert rows == [(1, 1.5), (2, -2.25)]
     assert not bad
@@ -59,19 +59,19 @@ def test_a_quote_that_is_not_closed_is_a_bad_row_and_the_rest_is_read(file: Path
     assert bad == ["rows.csv, line 3: a quote is not closed"]
 
 
-def test_quotes_can_be_ordinary_text(file: Path) -> None:
+def test_quotes_are_ordinary_text_if_quoting_is_disabled(file: Path) -> None:
     rows, _ = read(file, 'at|note\n1|"a\n2|b"\n', delimiter="|", quote=None)
     assert [row.note for row in rows] == ['"a', 'b"']
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_end_as_on_unix_windows_and_old_macs(file: Path, end: str) -> None:
+def test_line_ends_of_unix_windows_and_old_macs_are_recognised(file: Path, end: str) -> None:
     rows, bad = read(file, end.join(["at,n", "1,10", "", "2,20"]))
     assert rows == [(1, 10), (2, 20)]
     assert not bad
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_name_or_value(tmp_path: Path) -> None:
+def test_a_byte_order_mark_does_not_become_part_of_the_first_name_or_value(tmp_path: Path) -> None:
     assert read(tmp_path / "a.csv", b"\xef\xbb\xbfat,n\n1,10\n")[0] == [(1, 10)]
     assert read(tmp_path / "b.csv", b"\xef\xbb\xbf1,10\n", columns=["at", "n"])[0] == [(1, 10)]
 
@@ -86,14 +86,14 @@ def test_a_byte_order_mark_inside_a_file_is_text_wherever_reading_begins(tmp_pat
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "shift_jis"])
-def test_a_file_in_another_encoding(file: Path, encoding: str) -> None:
+def test_a_file_in_a_given_encoding_is_read(file: Path, encoding: str) -> None:
     city = "東京" if encoding == "shift_jis" else "Zürich"
     rows, bad = read(file, f'at,city\n1,"{city}\n,"\n'.encode(encoding), encoding=encoding)
     assert rows == [(1, f"{city}\n,")]
     assert not bad
 
 
-def test_text_that_is_not_in_the_encoding_is_a_bad_row_that_says_so(file: Path) -> None:
+def test_a_row_with_text_that_is_not_in_the_encoding_is_a_bad_row_with_that_reason(file: Path) -> None:
     rows, [reason] = read(file, "at,city\n1,Bern\n2,Zürich\n".encode("latin-1"))
     assert rows == [(1, "Bern")]
     assert "column 'city' holds b'Z\\xfcrich', which is not UTF-8; pass encoding='cp1252'" in reason
@@ -129,19 +129,19 @@ def test_a_delimiter_at_the_end_of_each_line_makes_a_column_without_a_name(file:
     assert not bad
 
 
-def test_two_columns_of_one_name_are_refused_and_can_be_named_anew(file: Path) -> None:
+def test_two_columns_of_one_name_are_refused_and_can_be_renamed(file: Path) -> None:
     file.write_text("at,n,n\n1,10,20\n")
     with pytest.raises(InvalidArgument, match=r"there are 2 columns named 'n'.*\nHint: .*columns=\[…\], header=True"):
         dm.io.ReadCsv(file, event_time="at")
     assert read(file, columns=["at", "n", "m"], header=True)[0] == [(1, 10, 20)]
 
 
-def test_files_without_a_header(file: Path) -> None:
+def test_files_without_a_header_are_read_with_the_given_names(file: Path) -> None:
     rows, _ = read(file, "1,10\n2,20\n", columns=["at", "n"])
     assert [(row.at, row.n) for row in rows] == [(1, 10), (2, 20)]
 
 
-def test_names_that_match_no_row_are_refused(file: Path) -> None:
+def test_column_names_that_do_not_match_the_rows_are_refused(file: Path) -> None:
     file.write_text("1,10,x\n2,20,y\n")
     with pytest.raises(SourceError, match=r"rows\.csv cannot be inferred: its first row has 3 values, .* 2 columns"):
         dm.io.ReadCsv(file, event_time="at", columns=["at", "n"])
@@ -152,13 +152,13 @@ def test_columns_are_renamed_and_any_name_can_be_read(file: Path) -> None:
     assert [(row["user-id"], row.at, row["class"]) for row in rows] == [("ann", 1, "A")]
 
 
-def test_a_rename_of_a_column_that_is_not_there_is_refused(file: Path) -> None:
+def test_renaming_a_column_that_does_not_exist_is_refused(file: Path) -> None:
     file.write_text("at,n\n1,2\n")
     with pytest.raises(InvalidArgument, match=r"`rename` names the column 'when', .*\nHint: the columns are at, n"):
         dm.io.ReadCsv(file, event_time="at", rename={"when": "x"})
 
 
-def test_nulls_are_those_that_are_given_and_the_empty_value_and_never_in_quotes(file: Path) -> None:
+def test_the_given_words_and_the_empty_value_are_null_but_never_in_quotes(file: Path) -> None:
     content = 'at,n,text\n1,10,-\n2,-,"-"\n3,,\n4,40,NA\n'
     rows, _ = read(file, content, null_values=["-"])
     assert [row[1:] for row in rows] == [(10, None), (None, "-"), (None, None), (40, "NA")]
@@ -166,7 +166,7 @@ def test_nulls_are_those_that_are_given_and_the_empty_value_and_never_in_quotes(
     assert [row[1:] for row in rows] == [(10, "NA"), (None, "")]
 
 
-def test_the_page_lists_all_words_that_are_null_if_none_are_given(file: Path) -> None:
+def test_the_documentation_lists_all_words_that_are_null_by_default(file: Path) -> None:
     page = (REPOSITORY / "docs" / "io.md").read_text(encoding="utf-8")
     _, _, text = page.partition("these words are null in columns that are not text: ")
     words = re.findall(r"`([^`]+)`", text.partition(", the last four also with a minus")[0])
@@ -194,7 +194,7 @@ def test_a_given_schema_has_the_same_zone_and_timestamps_with_an_offset_keep_it(
     assert rows == [(dt.datetime(2013, 7, 1, 10, tzinfo=dt.UTC), dt.datetime(2013, 7, 1, 7, tzinfo=dt.UTC))]
 
 
-def test_a_value_that_is_not_an_instant_leaves_the_zone_and_formats_of_the_others(file: Path) -> None:
+def test_a_value_that_is_not_an_instant_does_not_change_how_other_values_are_read(file: Path) -> None:
     content = "at\n2013-07-01 12:00\nunknown\n2013-07-02T12:00+05:00\n2013-07-03\n"
     rows, [reason] = read(file, content, zone="Europe/Berlin")
     instants = [dt.datetime(2013, 7, 1, 10), dt.datetime(2013, 7, 2, 7), dt.datetime(2013, 7, 2, 22)]  # noqa: DTZ001
@@ -216,19 +216,19 @@ def test_a_time_in_an_unknown_form_is_refused_with_the_argument_that_describes_i
         _ = p | dm.io.ReadCsv(file, event_time="at") | dm.io.Collect()
 
 
-def test_a_file_with_another_delimiter_is_refused_with_that_delimiter(file: Path) -> None:
+def test_a_file_with_an_unexpected_delimiter_is_refused_with_the_delimiter_that_it_has(file: Path) -> None:
     file.write_text("at;n\n1;2\n")
     with pytest.raises(InvalidArgument, match=r"single column, 'at;n', when ',' separates.*\nHint: pass delimiter=';'"):
         dm.io.ReadCsv(file, event_time="at")
 
 
-def test_a_compressed_file_is_refused_with_the_ending_that_its_name_needs(file: Path) -> None:
+def test_a_compressed_file_without_a_suffix_is_refused_with_the_suffix_that_it_needs(file: Path) -> None:
     file.write_bytes(gzip.compress(b"at\n1\n"))
     with pytest.raises(SourceError, match=r"is not in UTF-8.*\nHint: the file seems to be compressed; .* ends in \.gz"):
         dm.io.ReadCsv(file, event_time="at")
 
 
-def test_dates_begin_at_midnight_in_the_zone(file: Path) -> None:
+def test_dates_become_midnight_in_the_zone(file: Path) -> None:
     rows, _ = read(file, "at\n2013-07-01\n", zone="Europe/Berlin")
     assert rows == [(dt.datetime(2013, 6, 30, 22, tzinfo=dt.UTC),)]
 
@@ -253,7 +253,7 @@ def test_a_schema_to_which_the_options_for_times_do_not_apply_is_refused(
         dm.io.ReadCsv(file, event_time="at", schema=pa.schema({"at": kind}), **{option: value})
 
 
-def test_columns_that_need_no_zone_are_projected_and_replayed(file: Path) -> None:
+def test_local_times_of_a_zone_can_be_event_times_and_a_replay_clock(file: Path) -> None:
     file.write_text("seen,at,n\n2013-07-01T12:00,2013-07-01T11:00,1\n2013-07-01T12:01,2013-07-01T11:30,2\n")
     with dm.Pipeline() as p:
         rows = p | dm.io.ReadCsv(file, event_time="at", processing_time="seen", zone="Europe/Berlin")
@@ -277,7 +277,7 @@ def test_an_empty_file_and_one_with_only_a_header_have_no_rows(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".bz2"])
-def test_compressed_files_are_read_beside_others(tmp_path: Path, suffix: str) -> None:
+def test_compressed_and_uncompressed_files_are_read_together(tmp_path: Path, suffix: str) -> None:
     (tmp_path / "a.csv").write_text("at,n\n1,10\n")
     with pa.CompressedOutputStream(
         str(tmp_path / f"b.csv{suffix}"), {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}[suffix]
@@ -356,13 +356,13 @@ def test_a_decimal_comma_holds_for_every_type_of_number(file: Path, kind: pa.Dat
     assert len(bad) == 2
 
 
-def test_times_of_months_and_days_are_no_type_of_a_file(file: Path) -> None:
+def test_calendar_intervals_are_rejected_as_types_of_columns(file: Path) -> None:
     columns = pa.schema({"at": pa.int64(), "v": pa.month_day_nano_interval()})
     with pytest.raises(InvalidArgument, match=r"column 'v' has type month_day_nano.*in CSV files\nHint: use"):
         read(file, "at,v\n1,2\n", schema=columns)
 
 
-def test_a_header_has_the_line_breaks_of_csv_only(file: Path) -> None:
+def test_a_header_ends_only_at_the_line_breaks_of_csv(file: Path) -> None:
     rows, _ = read(file, "at,a\x0bb,c\u2028d\n1,2,3\n")
     assert rows[0]._asdict() == {"at": 1, "a\x0bb": 2, "c\u2028d": 3}
 

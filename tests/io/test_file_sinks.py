@@ -69,7 +69,7 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> FileSink:
     return made
 
 
-def test_rows_appear_with_the_commit_and_under_its_name(sink: FileSink) -> None:
+def test_rows_appear_at_the_commit_in_files_that_contain_its_id(sink: FileSink) -> None:
     messages = written(sink, "7", [("UA", 1), ("AA", 2)], [], [("UA", 3)])
     assert visible(Path(sink.path)) == []
     sink.commit("7", messages)
@@ -79,7 +79,7 @@ def test_rows_appear_with_the_commit_and_under_its_name(sink: FileSink) -> None:
     assert sink.counts(messages) == {"rows": 3, "dead_letters": 0}
 
 
-def test_a_commit_that_comes_again_publishes_nothing_more(sink: FileSink) -> None:
+def test_a_repeated_commit_publishes_nothing_more(sink: FileSink) -> None:
     sink.commit("7", written(sink, "7", [("UA", 1)]))
     before = rows(sink), visible(Path(sink.path))
     sink.commit("7", written(sink, "7", [("UA", 1)]))
@@ -116,7 +116,7 @@ def test_a_crash_during_the_commit_and_another_number_of_tasks_still_publish_onc
     assert len(letters) == 1
 
 
-def test_an_abort_leaves_nothing(sink: FileSink) -> None:
+def test_an_aborted_commit_leaves_no_files(sink: FileSink) -> None:
     messages = written(sink, "7", [("UA", 1)], ["misfit"])
     sink.abort("7", messages)
     assert [file for file in Path(sink.path).rglob("*") if file.is_file()] == []
@@ -133,7 +133,7 @@ def test_a_commit_without_rows_writes_nothing(sink: FileSink) -> None:
 
 @pytest.mark.parametrize("kind", [ParquetSink, JsonSink, CsvSink])
 @pytest.mark.parametrize("schema", [None, pa.schema([])])
-def test_records_without_fields_are_dead_letters_where_there_are_no_columns(
+def test_records_without_fields_are_dead_letters_if_there_are_no_columns(
     tmp_path: Path, kind: Any, schema: pa.Schema | None
 ) -> None:
     sink = kind(path=tmp_path, schema=schema)
@@ -143,7 +143,7 @@ def test_records_without_fields_are_dead_letters_where_there_are_no_columns(
     assert reasons == {"it has no fields, and a row must have at least one column"}
 
 
-def test_a_record_without_fields_is_a_row_of_nulls_where_there_are_columns(sink: FileSink) -> None:
+def test_a_record_without_fields_is_a_row_of_nulls_if_there_are_columns(sink: FileSink) -> None:
     assert counted(attrs.evolve(sink, schema=pa.schema({"value": pa.int64()})), [{}, {"value": 1}, {}]) == {
         "rows": 3,
         "dead_letters": 0,
@@ -170,7 +170,7 @@ def test_rows_that_do_not_fit_go_to_the_dead_letters_and_are_counted(tmp_path: P
 
 @pytest.mark.parametrize("odd", [{"\ud800": 1}, {"a": {"\ud800": 1}}], ids=["field", "inner field"])
 @pytest.mark.parametrize("others", [[], [{"a": 1}]], ids=["alone", "among others"])
-def test_a_row_with_a_field_whose_name_is_no_text_is_a_dead_letter(
+def test_a_row_with_a_field_name_that_is_not_text_is_a_dead_letter(
     odd: dict[str, Any], others: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     sink = JsonSink(path=tmp_path, label="Out")
@@ -201,7 +201,7 @@ def test_panes_add_window_and_pane_with_null_for_infinite_bounds(tmp_path: Path)
 
 @pytest.mark.parametrize("schema", [PAIRS, None])
 @pytest.mark.parametrize(("panes", "retractions"), [(True, False), (True, True), (False, True)])
-def test_panes_in_columns_are_written_as_their_records_are(
+def test_panes_in_columns_are_written_like_their_records(
     tmp_path: Path, schema: pa.Schema | None, panes: bool, retractions: bool
 ) -> None:
     starts = np.array([0, 10, int(MIN_TIMESTAMP)])
@@ -257,7 +257,7 @@ class Total:
         (Duration(micros=1_000_000), {"value": dt.timedelta(seconds=1)}),
     ],
 )
-def test_the_shape_of_an_element_is_the_shape_of_its_row(tmp_path: Path, value: Any, row: dict[str, Any]) -> None:
+def test_the_fields_of_an_element_are_the_columns_of_its_row(tmp_path: Path, value: Any, row: dict[str, Any]) -> None:
     sink = ParquetSink(path=tmp_path)
     sink.commit("0", written(sink, "0", [value]))
     assert rows(sink) == [row]
@@ -269,7 +269,7 @@ def test_a_value_with_a_field_called_key_beside_a_key_does_not_fit(tmp_path: Pat
     assert sink.counts(messages) == {"rows": 1, "dead_letters": 1}
 
 
-def test_tasks_that_infer_apart_agree_in_the_end(tmp_path: Path) -> None:
+def test_the_columns_inferred_by_different_tasks_are_reconciled_at_the_commit(tmp_path: Path) -> None:
     sink = ParquetSink(path=tmp_path)
     sink.commit("0", written(sink, "0", [{"n": 1}], [{"n": 1.5, "s": "x"}], []))
     assert rows(sink) == [{"n": 1.0, "s": None}, {"n": 1.5, "s": "x"}]
@@ -278,7 +278,7 @@ def test_tasks_that_infer_apart_agree_in_the_end(tmp_path: Path) -> None:
         sink.commit("1", clash)
 
 
-def test_columns_are_written_as_rows_are(sink: FileSink) -> None:
+def test_columns_are_written_like_rows(sink: FileSink) -> None:
     writer = sink.open("0", "0")
     writer.write_columns(pa.table({"key": ["UA", "AA"], "value": pa.array([1, 2], pa.int32())}))
     writer.write_columns(pa.table({"value": [3.0, 4.5], "key": ["UA", "UA"]}))
@@ -288,7 +288,7 @@ def test_columns_are_written_as_rows_are(sink: FileSink) -> None:
     assert sink.counts([message]) == {"rows": 2, "dead_letters": 2}
 
 
-def test_json_holds_what_json_has_no_sign_for(tmp_path: Path) -> None:
+def test_json_files_have_text_for_values_that_json_cannot_express(tmp_path: Path) -> None:
     sink = JsonSink(path=tmp_path)
     value = {
         "nan": float("nan"),
@@ -301,7 +301,7 @@ def test_json_holds_what_json_has_no_sign_for(tmp_path: Path) -> None:
     assert line == {"nan": "NaN", "at": "2013-01-01T00:00:00Z", "raw": "AA==", "for": 1.0}
 
 
-def test_lines_of_json_are_what_the_json_module_writes(tmp_path: Path) -> None:
+def test_lines_of_json_equal_what_the_json_module_writes(tmp_path: Path) -> None:
     lines = [
         {"100 %s": 2**62, 'a "name"': -0.1, "is_late": True, "text": 'ü "%d"\n', "list": [1, None], "row": {"x": 1.5}},
         {"100 %s": None, 'a "name"': 1e300, "is_late": False, "text": None, "list": [], "row": None},
@@ -312,7 +312,7 @@ def test_lines_of_json_are_what_the_json_module_writes(tmp_path: Path) -> None:
     assert text == "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
-def test_a_sink_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_sink_whose_folder_cannot_be_written_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file, no directory")
     with pytest.raises(SinkError, match=r"'Write' cannot write to .*out: .*\nHint: choose a directory"):
         ParquetSink(path=tmp_path / "out").check()
@@ -342,7 +342,7 @@ def test_two_columns_of_one_name_in_a_schema_are_refused_at_construction() -> No
         ToDataFrame(schema=twice)
 
 
-def test_a_type_that_no_value_has_is_refused_at_construction() -> None:
+def test_a_type_that_has_no_values_is_refused_at_construction() -> None:
     union = pa.dense_union([pa.field("n", pa.int64())])
     with pytest.raises(InvalidArgument, match=r"a column 'v' of type list<.*union.*no value of Python can be\nHint: "):
         WriteJson("out", schema=pa.schema({"v": pa.list_(union)}))
@@ -362,7 +362,7 @@ _FILLED = pa.struct([pa.field("n", pa.int64(), nullable=False)])
         (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), {"n": None}, {"n": 1}),
     ],
 )
-def test_a_null_inside_of_a_value_where_there_may_be_none_is_a_misfit(
+def test_a_null_in_a_nested_field_that_does_not_allow_it_is_a_dead_letter(
     sink: FileSink, kind: pa.DataType, bad: Any, good: Any
 ) -> None:
     sink = attrs.evolve(sink, schema=pa.schema({"v": kind}))
@@ -380,7 +380,7 @@ def test_a_null_inside_of_a_value_where_there_may_be_none_is_a_misfit(
         (pa.map_(pa.string(), pa.float32()), {"share": 1e300}, {"share": None}),
     ],
 )
-def test_a_number_that_is_too_large_for_the_floats_of_its_column_is_a_misfit(
+def test_a_number_too_large_for_the_float_type_of_its_column_is_a_dead_letter(
     sink: FileSink, kind: pa.DataType, large: Any, held: Any
 ) -> None:
     sink = attrs.evolve(sink, schema=pa.schema({"v": kind}))
@@ -390,7 +390,7 @@ def test_a_number_that_is_too_large_for_the_floats_of_its_column_is_a_misfit(
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.int64()])
-def test_a_number_in_columns_that_is_too_large_for_the_floats_of_a_sink_is_a_misfit(
+def test_a_number_in_columns_too_large_for_the_float_type_of_a_sink_is_a_dead_letter(
     tmp_path: Path, kind: pa.DataType
 ) -> None:
     sink = ParquetSink(path=tmp_path, schema=pa.schema({"n": pa.float16()}))
@@ -399,7 +399,7 @@ def test_a_number_in_columns_that_is_too_large_for_the_floats_of_a_sink_is_a_mis
     assert sink.counts([writer.close()]) == {"rows": 1, "dead_letters": 1}
 
 
-def test_the_transform_takes_columns_from_the_element_type_and_its_label(tmp_path: Path) -> None:
+def test_a_sink_transform_infers_columns_from_the_type_of_elements(tmp_path: Path) -> None:
     pipeline = Pipeline()
     _ = pipeline | Create([Flight("UA", 1)]) | "delays" >> WriteParquet(tmp_path, panes=True)
     node = pipeline.plan().nodes[-1]
@@ -414,7 +414,7 @@ class Named(NamedTuple):
     window_start: str
 
 
-def test_panes_refuse_rows_with_columns_of_those_names(tmp_path: Path) -> None:
+def test_a_schema_with_a_column_that_panes_add_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="already have a column 'window_start'"):
         _ = Pipeline() | Create([Named("x")]) | WriteParquet(tmp_path, panes=True)
 
@@ -437,7 +437,7 @@ def test_a_field_with_the_name_of_a_column_that_panes_add_makes_its_row_a_dead_l
 
 
 @pytest.mark.parametrize("schema", [pa.schema({"user": pa.string()}), None])
-def test_columns_with_the_name_of_a_column_that_panes_add_are_dead_letters_too(
+def test_rows_in_columns_with_the_name_of_a_column_that_panes_add_are_dead_letters(
     tmp_path: Path, schema: pa.Schema | None
 ) -> None:
     sink = ParquetSink(path=tmp_path, schema=schema, panes=True)
@@ -467,7 +467,7 @@ def test_two_sinks_of_a_pipeline_in_one_directory_are_refused_before_anything_ru
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_two_sinks_in_a_directory_that_does_not_exist_yet_are_refused_too(tmp_path: Path) -> None:
+def test_two_sinks_of_a_pipeline_in_one_missing_directory_are_refused(tmp_path: Path) -> None:
     p = Pipeline()
     for label in ("first", "second"):
         _ = p | f"numbers for {label}" >> Create([1]) | label >> WriteParquet(tmp_path / "new" / "out")
@@ -523,7 +523,7 @@ def test_two_runs_that_write_to_one_directory_both_add_their_rows(tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("keyed", [False, True])
-def test_what_is_declared_as_one_column_is_one_whatever_an_element_looks_like(
+def test_an_element_declared_as_one_column_is_written_as_one_whatever_its_fields(
     tmp_path: Path, values: list[Any], declared: Any, expected: list[Any], keyed: bool
 ) -> None:
     elements = [("k", value) for value in values] if keyed else values
@@ -542,7 +542,7 @@ def test_what_is_declared_as_one_column_is_one_whatever_an_element_looks_like(
     assert result.metrics()["WriteParquet"]["dead_letters"] == 0
 
 
-def test_a_dict_with_just_the_column_of_a_map_is_a_record(tmp_path: Path) -> None:
+def test_a_dict_with_only_the_column_of_a_map_is_a_record(tmp_path: Path) -> None:
     schema = pa.schema({"value": pa.map_(pa.string(), pa.int64())})
     sink = ParquetSink(path=tmp_path / "out", schema=schema)
     sink.commit("c", written(sink, "c", [{"value": {"a": 1}}, {"b": 2}]))
@@ -579,7 +579,9 @@ def test_a_null_that_arrow_could_not_read_back_from_a_list_of_fixed_size_is_a_de
 
 
 @pytest.mark.parametrize("view", [pa.string_view(), pa.struct({"a": pa.string_view()})])
-def test_a_row_that_does_not_fit_leaves_the_others_in_columns_of_views(tmp_path: Path, view: pa.DataType) -> None:
+def test_rows_in_columns_of_view_types_are_written_although_one_of_them_does_not_fit(
+    tmp_path: Path, view: pa.DataType
+) -> None:
     value = "a" if pa.types.is_string_view(view) else {"a": "a"}
     with dm.Pipeline() as p:
         _ = p | dm.Create([{"v": value}, {"v": 5}]) | WriteParquet(tmp_path, schema=pa.schema({"v": view}))

@@ -98,7 +98,7 @@ def test_single_bad_rows_and_rows_with_several_problems_keep_their_dead_letters(
 
 
 @pytest.mark.parametrize("header", ["m,t\n", "\xe9,t\n"])
-def test_a_file_with_another_header_stops_no_stream(header: str, tmp_path: Path) -> None:
+def test_a_file_with_another_header_does_not_stop_a_stream_with_dead_letters(header: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "1.csv").write_text("n,t\n1,x\n")
@@ -131,7 +131,7 @@ def test_rows_that_fit_are_read_when_they_are_appended_to_a_file_at_fault(tmp_pa
     assert [element for element, _ in letters] == [str(file), "q,s"]
 
 
-def test_without_dead_letters_another_header_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+def test_without_dead_letters_a_file_with_another_header_is_an_error_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("n,t\n1,x\n")
     (tmp_path / "2.csv").write_text("m,t\n1,x\n")
     with pytest.raises(dm.SourceError, match=r"must have the columns n, t, got m, t\nHint: .*with_exception_handling"):

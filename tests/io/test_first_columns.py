@@ -99,7 +99,7 @@ WRITERS: dict[str, Any] = {"parquet": dm.io.WriteParquet, "json": dm.io.WriteJso
 @example(rows=[{"a": 1.5}, {"a": 1}], cut=1)
 @example(rows=[{"a": 1}, {"b": 1}], cut=1)
 @example(rows=[{"a": []}, {"a": [1]}], cut=1)
-def test_a_stream_writes_what_a_bounded_run_writes_if_all_rows_fit(
+def test_a_stream_without_a_schema_writes_what_a_bounded_run_writes_if_all_rows_fit(
     tmp_path_factory: Any, kind: str, rows: list[dict[str, Any]], cut: int
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("run")
@@ -119,7 +119,9 @@ def test_a_stream_writes_what_a_bounded_run_writes_if_all_rows_fit(
 
 
 @STREAMS
-def test_only_the_runner_is_changed(host: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_pipeline_with_inferred_columns_writes_the_same_rows_on_every_host(
+    host: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     values = [{"carrier": "UA", "delay": delay} for delay in range(10)]
     runner = runner_on(host, request, tmp_path / "checkpoint", max_rows_per_batch=3)
     for name, writer in WRITERS.items():
@@ -137,7 +139,7 @@ def test_only_the_runner_is_changed(host: str, tmp_path: Path, request: pytest.F
 
 
 @STREAMS
-def test_keyed_results_of_several_shards_decide_the_columns_together(
+def test_keyed_results_of_several_shards_jointly_decide_the_columns(
     host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     def build(out: Path) -> Callable[[dm.Pipeline], Any]:
@@ -156,7 +158,7 @@ def test_keyed_results_of_several_shards_decide_the_columns_together(
     assert sorted(map(repr, stream)) == sorted(map(repr, bounded))
 
 
-def test_what_does_not_fit_the_first_rows_is_a_dead_letter_with_both_types(tmp_path: Path) -> None:
+def test_a_row_that_does_not_fit_the_first_rows_is_a_dead_letter_with_both_types(tmp_path: Path) -> None:
     values = [{"n": 1}, {"n": 1.5}, {"n": None}, {"n": 2}]
     runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1)
     result = run(runner, writing(tmp_path, values, dm.io.WriteParquet(tmp_path / "out")))
@@ -167,7 +169,7 @@ def test_what_does_not_fit_the_first_rows_is_a_dead_letter_with_both_types(tmp_p
     assert {str(pq.read_schema(file)) for file in (tmp_path / "out").glob("part-*")} == {"n: int64"}
 
 
-def test_a_commit_without_a_row_that_has_columns_decides_nothing(tmp_path: Path) -> None:
+def test_a_commit_in_which_no_row_has_columns_does_not_decide_them(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         rows = p | dm.io.ReadParquet(tmp_path / "numbers.parquet", event_time="at")
         values = rows | dm.FlatMap(lambda row: [[], [{}], [{"n": 1.5}], [{"n": 2}]][row.at])
@@ -195,7 +197,7 @@ def test_a_column_that_is_null_in_all_of_the_first_rows_is_text_and_the_log_says
     assert "schema=" in warned
 
 
-def test_panes_and_retractions_are_added_to_the_columns_that_were_decided(tmp_path: Path) -> None:
+def test_columns_of_panes_and_retractions_are_added_to_the_inferred_columns(tmp_path: Path) -> None:
     def build(out: Path) -> Callable[[dm.Pipeline], Any]:
         def write(p: dm.Pipeline) -> None:
             rows = p | dm.io.ReadParquet(tmp_path / "numbers.parquet", event_time="at")
@@ -288,7 +290,7 @@ def test_a_restart_in_the_middle_of_the_first_commit_keeps_the_columns_and_publi
         assert len(dead_letters(tmp_path / "out")) == 1
 
 
-def test_the_record_of_the_columns_is_missed_if_it_is_lost(tmp_path: Path) -> None:
+def test_a_lost_record_of_the_columns_is_detected(tmp_path: Path) -> None:
     stream = Stepped(
         writing(tmp_path, [{"k": 1}, {"k": 2}], dm.io.WriteParquet(tmp_path / "out")), tmp_path / "checkpoint", rows=1
     )
@@ -336,7 +338,7 @@ def test_the_columns_do_not_depend_on_the_shards_and_their_order(
     assert several.counts(messages) == one.counts(written(one, folder / "one", [list(enumerate(rows))])[1])
 
 
-def test_tasks_write_by_themselves_once_the_columns_are_decided(tmp_path: Path) -> None:
+def test_tasks_write_files_directly_once_the_columns_are_decided(tmp_path: Path) -> None:
     sink = ParquetSink(path=tmp_path / "out")
     first, _ = written(sink, tmp_path, [[(0, Point(1, None))]])
     assert first.schema == pa.schema({"k": pa.int64(), "v": pa.string()})

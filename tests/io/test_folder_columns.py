@@ -89,7 +89,9 @@ def test_all_hosts_read_columns_with_types_from_the_names_of_folders(
 
 
 @FORMATS
-def test_all_formats_have_the_columns_and_schema_says_their_types(kind: str, tmp_path: Path) -> None:
+def test_readers_of_all_formats_have_the_columns_of_folders_with_types_from_the_schema(
+    kind: str, tmp_path: Path
+) -> None:
     put(tmp_path / "gate=B%2F7" / "hour=03", [{"n": 1}], kind)
     put(tmp_path / "gate=caf%C3%A9" / "hour=11", [{"n": 2}], kind)
     assert collected(kind, tmp_path) == [
@@ -111,14 +113,14 @@ def test_a_pipeline_that_uses_only_the_columns_of_folders_counts_all_rows(kind: 
     assert sorted(record.value for record in p.result.collected("out")) == [(1, 2), (2, 1)]
 
 
-def test_folders_above_the_path_are_no_columns(tmp_path: Path) -> None:
+def test_folders_above_the_path_are_not_columns(tmp_path: Path) -> None:
     put(tmp_path / "dt=2024-05-01" / "hour=3", [{"n": 1}])
     assert collected("parquet", tmp_path / "dt=2024-05-01") == [{"n": 1, "hour": 3}]
     assert collected("parquet", str(tmp_path / "dt=*" / "hour=3")) == [{"n": 1, "dt": date(2024, 5, 1), "hour": 3}]
 
 
 @FORMATS
-def test_what_a_file_says_otherwise_than_its_folder_is_a_bad_row(kind: str, tmp_path: Path) -> None:
+def test_a_row_that_contradicts_the_name_of_its_folder_is_a_bad_row(kind: str, tmp_path: Path) -> None:
     put(tmp_path / "day=01", [{"n": 1, "day": 1}, {"n": 2, "day": 2}], kind)
     with pytest.raises(
         SourceError, match=r"(row 1|line [23]) of day=01.*column 'day' holds '?2'? in the file, but.* says '01'"
@@ -131,7 +133,7 @@ def test_what_a_file_says_otherwise_than_its_folder_is_a_bad_row(kind: str, tmp_
 
 
 @FORMATS
-def test_a_row_that_says_nothing_has_what_its_folder_says(kind: str, tmp_path: Path) -> None:
+def test_a_null_in_a_row_is_replaced_by_the_value_in_the_name_of_its_folder(kind: str, tmp_path: Path) -> None:
     put(tmp_path / "day=5", [{"n": 1, "day": None}, {"n": 2, "day": 5}], kind)
     assert [row["day"] for row in collected(kind, tmp_path)] == [5, 5]
 
@@ -151,7 +153,7 @@ def test_parquet_types_may_differ_between_partitions(tmp_path: Path, stated: boo
 
 
 @FORMATS
-def test_a_unit_that_times_in_the_names_of_folders_do_not_have_is_rejected(kind: str, tmp_path: Path) -> None:
+def test_times_in_the_names_of_folders_need_event_time_unit(kind: str, tmp_path: Path) -> None:
     put(tmp_path / "at=1709315512", [{"n": 1}], kind)
     with pytest.raises(InvalidArgument, match="event_time_unit"):
         READERS[kind](tmp_path, event_time="at")
@@ -176,7 +178,7 @@ def test_hive_partitioning_can_be_required(tmp_path: Path) -> None:
         dm.io.ReadParquet(tmp_path, event_time=None, hive_partitioning=True)
 
 
-def test_a_column_twice_and_files_without_other_columns_are_rejected(tmp_path: Path) -> None:
+def test_a_repeated_folder_column_and_files_without_other_columns_are_rejected(tmp_path: Path) -> None:
     put(tmp_path / "a" / "x=1" / "x=2", [{"n": 1}])
     with pytest.raises(InvalidArgument, match="name a column twice: x, x"):
         dm.io.ReadParquet(tmp_path / "a", event_time=None)
@@ -195,7 +197,7 @@ def following(folder: Path, **options: Any) -> Callable[[dm.Pipeline], Any]:
     return build
 
 
-def test_the_types_decided_first_hold_for_later_folders_and_starts(tmp_path: Path) -> None:
+def test_the_inferred_types_of_folder_columns_hold_for_later_folders_and_restarts(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     first = put(folder / "hour=3", [{"n": 1}])
     stream = Stepped(following(folder), tmp_path / "checkpoint")
@@ -260,7 +262,7 @@ def test_a_filter_stays_valid_when_a_file_in_no_folder_appears(tmp_path: Path) -
         st.none() | st.from_regex(r"-?[0-9]{1,20}|[0-9]{4}-[0-9]{2}-[0-9]{2}|[a-c]{0,2}", fullmatch=True), min_size=1
     )
 )
-def test_the_type_that_is_decided_loses_nothing_of_the_names(values: set[str | None]) -> None:
+def test_the_inferred_type_of_a_folder_column_preserves_the_text_of_the_names(values: set[str | None]) -> None:
     columns = with_folder_columns(pa.schema({"n": pa.int64()}), {"k": values}, is_stated=False, types={})
     kind = columns.field("k").type
     texts = pa.array(sorted(values, key=str), pa.string())
@@ -284,7 +286,7 @@ def test_new_folders_appear_while_a_stream_runs_and_those_filtered_out_are_skipp
 
 
 @pytest.mark.parametrize("path", [".", "dt=*", "**", "dt=*/hour=*/*.parquet"])
-def test_folders_that_do_not_meet_the_filter_are_neither_listed_nor_opened(
+def test_folders_that_do_not_match_the_filter_are_neither_listed_nor_opened(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "dt=2024-05-01" / "hour=3", [{"n": 1}])
@@ -313,7 +315,7 @@ def test_a_list_of_paths_is_filtered_too(tmp_path: Path) -> None:
     assert collected("parquet", paths, partition_filter=[("day", "<", 3)]) == [{"n": 0, "day": 1}, {"n": 1, "day": 2}]
 
 
-def test_a_filter_must_suit_the_columns(tmp_path: Path) -> None:
+def test_a_filter_that_does_not_suit_the_columns_is_rejected(tmp_path: Path) -> None:
     put(tmp_path / "dt=2024-05-01" / "hour=03", [{"n": 1}])
 
     def read(*conditions: Any) -> Any:
@@ -345,9 +347,7 @@ def test_explain_shows_the_columns_of_folders_and_the_filter(tmp_path: Path) -> 
 
 
 @given(st.integers(), st.none() | st.integers(), st.sampled_from(["==", "!=", "<", "<=", ">", ">="]))
-def test_a_filter_compares_as_python_does_and_null_meets_nothing_but_null(
-    operand: int, value: int | None, sign: str
-) -> None:
+def test_a_filter_compares_like_python_and_null_equals_only_null(operand: int, value: int | None, sign: str) -> None:
     name = f"n={'__HIVE_DEFAULT_PARTITION__' if value is None else value}"
     assert value_in(name) == ("n", None if value is None else str(value))
     meets = not FolderFilter((("n", sign, operand),)).skips(name)

@@ -53,13 +53,15 @@ def test_notices_of_a_directory_that_is_moved_away_end(tmp_path: Path) -> None:
     assert notices.take() is None
 
 
-def test_there_are_no_notices_of_what_is_no_directory(tmp_path: Path) -> None:
+def test_a_file_cannot_be_watched_for_notices(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert FolderNotices.open(str(tmp_path / "file")) is None
     assert FolderNotices.open(str(tmp_path / "missing")) is None
 
 
-def test_a_fork_does_not_take_the_notices_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_does_not_consume_the_notices_of_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notices = notices_of(tmp_path)
     (tmp_path / "a").touch()
     with monkeypatch.context() as patch:
@@ -135,14 +137,14 @@ def test_a_directory_is_listed_when_notices_were_lost(watched: Watched, monkeypa
     assert watched.listed == [str(watched.folder)]
 
 
-def test_another_directory_under_the_same_name_is_listed(watched: Watched) -> None:
+def test_a_directory_replaced_by_another_of_the_same_name_is_listed(watched: Watched) -> None:
     watched.folder.rename(watched.folder.with_name("elsewhere"))
     watched.folder.mkdir()
     (watched.folder / "other").touch()
     assert watched.look()[0] == {"other"}
 
 
-def test_a_directory_that_is_removed_leaves_its_notices_to_others(tmp_path: Path) -> None:
+def test_removing_a_directory_does_not_disturb_the_notices_of_others(tmp_path: Path) -> None:
     watch, pattern = Watch(), str(tmp_path / "*" / "*")
     for day in range(MOST_NOTICED + 1):
         folder = tmp_path / str(day)
@@ -158,7 +160,9 @@ def test_a_directory_that_is_removed_leaves_its_notices_to_others(tmp_path: Path
     assert watch.folders() == [str(tmp_path)]
 
 
-def test_without_notices_many_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directories_with_many_files_are_listed_if_notices_are_not_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(folder_notices, "_libc", lambda: None)
     watched = Watched(tmp_path, monkeypatch)
     watched.arrive("new")

@@ -48,7 +48,7 @@ def test_a_file_that_is_replaced_is_read_from_its_first_row(tmp_path: Path, kind
 
 
 @both
-def test_rows_that_a_replaced_or_removed_file_took_away_are_counted(tmp_path: Path, kind: str) -> None:
+def test_unread_rows_of_a_replaced_or_removed_file_are_counted_as_lost(tmp_path: Path, kind: str) -> None:
     folder = Folder(tmp_path, kind)
     reader = Reader(folder)
     folder.put("export", range(10))
@@ -62,7 +62,7 @@ def test_rows_that_a_replaced_or_removed_file_took_away_are_counted(tmp_path: Pa
 
 
 @both
-def test_a_file_that_comes_back_under_the_name_of_one_that_went_is_a_new_file(tmp_path: Path, kind: str) -> None:
+def test_a_file_with_the_name_of_a_removed_file_is_a_new_file(tmp_path: Path, kind: str) -> None:
     folder = Folder(tmp_path, kind)
     reader = Reader(folder)
     folder.put("hour", range(3))
@@ -75,7 +75,7 @@ def test_a_file_that_comes_back_under_the_name_of_one_that_went_is_a_new_file(tm
 
 
 @both
-def test_a_file_that_is_removed_and_written_again_between_two_polls_is_a_new_file(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_removed_and_rewritten_between_two_polls_is_a_new_file(tmp_path: Path, kind: str) -> None:
     folder = Folder(tmp_path, kind)
     reader = Reader(folder)
     folder.put("hour", range(3))
@@ -85,7 +85,7 @@ def test_a_file_that_is_removed_and_written_again_between_two_polls_is_a_new_fil
     assert reader.micro_batch() == [3, 4, 5]
 
 
-def test_a_file_of_the_same_size_and_time_is_told_apart_by_what_is_in_it(tmp_path: Path) -> None:
+def test_a_replaced_file_of_the_same_size_and_time_is_detected_by_its_content(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "csv")
     reader = Reader(folder)
     folder.put("hour", [10, 11])
@@ -102,7 +102,7 @@ def test_a_file_of_the_same_size_and_time_is_told_apart_by_what_is_in_it(tmp_pat
     assert reader.micro_batch() == []
 
 
-def test_a_file_of_the_same_size_and_time_is_read_by_where_its_own_rows_are(tmp_path: Path) -> None:
+def test_a_replaced_file_of_the_same_size_and_time_is_read_by_its_own_row_index(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "csv")
     reader = Reader(folder)
     for numbers in ([10111], [10, 11], [20111]):
@@ -111,7 +111,7 @@ def test_a_file_of_the_same_size_and_time_is_read_by_where_its_own_rows_are(tmp_
         assert reader.micro_batch() == numbers
 
 
-def test_of_lines_that_are_appended_only_these_are_read(tmp_path: Path) -> None:
+def test_only_the_appended_lines_of_a_file_are_read(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "csv")
     reader = Reader(folder)
     folder.put("log", [])
@@ -127,7 +127,7 @@ def test_of_lines_that_are_appended_only_these_are_read(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 3_000), min_size=2, max_size=5))
-def test_the_index_of_a_file_that_grows_is_that_of_the_whole_file(counts: Sequence[int]) -> None:
+def test_the_row_index_of_a_growing_file_equals_that_of_the_whole_file(counts: Sequence[int]) -> None:
     with tempfile.TemporaryDirectory() as path:
         folder = Folder(Path(path), "csv")
         folder.put("log", [])
@@ -140,7 +140,7 @@ def test_the_index_of_a_file_that_grows_is_that_of_the_whole_file(counts: Sequen
                 assert grown == row_texts._index(version, form, row_texts.RowIndex(0, ()), 0)
 
 
-def test_of_a_file_that_grows_only_the_end_is_indexed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_appended_end_of_a_growing_file_is_indexed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(tmp_path, "csv")
     folder.put("log", range(5_000))
     index = row_texts.row_index(FileVersion.of(str(folder.file("log"))), TextFormat())
@@ -160,7 +160,7 @@ def test_of_a_file_that_grows_only_the_end_is_indexed_again(tmp_path: Path, monk
     assert starts[1:] == [0]
 
 
-def test_of_a_file_that_grows_again_and_again_one_index_is_kept(tmp_path: Path) -> None:
+def test_only_the_newest_index_of_a_growing_file_is_cached(tmp_path: Path) -> None:
     folder = Folder(tmp_path, "csv")
     folder.put("log", range(5))
     for count in range(20):
@@ -187,12 +187,12 @@ def appended(tmp_path: Path, *contents: str | bytes, name: str = "log.csv", **op
     return read
 
 
-def test_rows_with_line_breaks_are_appended_as_others_are(tmp_path: Path) -> None:
+def test_rows_that_contain_line_breaks_can_be_appended(tmp_path: Path) -> None:
     first = 'at,note\n1,"a\nb"\n'
     assert appended(tmp_path, first, first + '2,"c\n\nd"\n3,e\n') == [["a\nb"], ["c\n\nd", "e"]]
 
 
-def test_rows_are_appended_to_a_file_in_another_encoding(tmp_path: Path) -> None:
+def test_rows_can_be_appended_to_a_file_in_latin_1(tmp_path: Path) -> None:
     first, second = "at,note\n1,é\n".encode("latin-1"), "2,ü\n".encode("latin-1")
     assert appended(tmp_path, first, first + second, encoding="latin-1") == [["é"], ["ü"]]
     with pytest.raises(SourceError, match="had no line end when it was read"):
@@ -213,7 +213,7 @@ def test_a_compressed_file_may_not_grow(tmp_path: Path) -> None:
         appended(tmp_path, first, first + gzip.compress(b"2,b\n"), name="log.csv.gz")
 
 
-def test_a_file_that_is_replaced_before_it_was_read_stops_the_run_instead_of_giving_other_rows(tmp_path: Path) -> None:
+def test_a_file_replaced_between_listing_and_reading_stops_the_run(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     reader = Reader(folder)
     folder.put("export", range(10))
@@ -230,7 +230,7 @@ def test_a_file_that_is_replaced_before_it_was_read_stops_the_run_instead_of_giv
 
 
 @pytest.mark.parametrize("has_sink", [False, True])
-def test_a_stream_that_a_bad_row_has_stopped_goes_on_as_the_hint_says(tmp_path: Path, *, has_sink: bool) -> None:
+def test_a_stream_stopped_by_a_bad_row_resumes_as_its_hint_describes(tmp_path: Path, *, has_sink: bool) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "a.csv").write_text("at,v\n1,1\n2,10\n3,oops\n4,1000\n")
     checkpoint = tmp_path / "checkpoint"
@@ -315,7 +315,7 @@ def test_a_restart_reads_no_file_again_and_opens_none(
 
 
 @both
-def test_files_that_may_not_be_looked_at_for_a_while_stop_the_run_and_are_not_read_again(
+def test_files_that_are_temporarily_inaccessible_stop_the_run_and_are_not_read_again(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Folder(tmp_path, kind)
@@ -352,7 +352,7 @@ def test_an_idle_poll_opens_nothing_however_many_files_there_are(tmp_path: Path)
     assert parquet_source._footer.cache_info().misses == misses
 
 
-def test_a_file_is_done_in_the_offset_of_the_micro_batch_that_reads_its_last_row(tmp_path: Path) -> None:
+def test_the_offset_marks_a_file_as_done_in_the_micro_batch_that_reads_its_last_row(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     reader = Reader(folder)
     folder.put("export", range(3))
@@ -368,7 +368,7 @@ def test_a_file_is_done_in_the_offset_of_the_micro_batch_that_reads_its_last_row
     ]
 
 
-def test_files_that_were_swept_leave_nothing_behind_in_the_offset(tmp_path: Path) -> None:
+def test_removed_files_leave_nothing_in_the_offset(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     reader = Reader(folder)
     sizes = []
@@ -437,7 +437,7 @@ def test_whatever_happens_to_the_files_each_row_is_read_once_or_counted_as_lost(
         assert rows_read(reader.offset, "rows") == len(read)
 
 
-def test_a_name_that_comes_back_has_record_ids_of_its_own(tmp_path: Path) -> None:
+def test_a_new_file_under_an_earlier_name_has_record_ids_of_its_own(tmp_path: Path) -> None:
     from tests.support.micro_batches import Streamed  # which needs the lowering of the streaming runner
 
     folder = Folder(tmp_path / "in")

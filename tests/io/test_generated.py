@@ -66,7 +66,7 @@ def values(records: Any) -> list[int]:
     count=st.integers(1, 50),
     cut=st.integers(0, 50),
 )
-def test_row_n_is_n_periods_after_the_first_wherever_a_read_begins(
+def test_row_n_is_n_periods_after_the_first_wherever_reading_starts(
     rate: int, period: int, first: int, start: int, count: int, cut: int
 ) -> None:
     made = source(dm.io.GenerateSequence(first, rate=rate, period=dm.Duration(micros=period), begin=100))
@@ -77,7 +77,9 @@ def test_row_n_is_n_periods_after_the_first_wherever_a_read_begins(
 
 
 @given(st.integers(1, 50), st.integers(1, 10**7), st.lists(st.integers(0, 10**6), max_size=20))
-def test_a_row_is_available_from_its_instant_on_and_not_before(rate: int, period: int, steps: list[int]) -> None:
+def test_a_generated_row_is_available_from_its_instant_on_and_not_before(
+    rate: int, period: int, steps: list[int]
+) -> None:
     made = source(dm.io.GenerateSequence(rate=rate, period=dm.Duration(micros=period)))
     known, clock = Followed(), NEW_YEAR * 10**6
     begun = clock
@@ -92,14 +94,14 @@ def test_a_row_is_available_from_its_instant_on_and_not_before(rate: int, period
         assert begun + (available - 1) * period // rate <= clock < begun + available * period // rate
 
 
-def test_the_watermark_is_where_the_next_row_will_be() -> None:
+def test_the_watermark_of_a_sequence_is_the_event_time_of_the_next_row() -> None:
     made = source(dm.io.GenerateSequence(rate=3))
     times = [at for _, at in rows(made, "1970-01-01T00:00:00Z", 0, 10)]
     for now, following in itertools.pairwise(times):
         assert now < int(made.watermark.watermark(dm.EventTime(now))) <= following
 
 
-def test_many_batches_make_one_sequence() -> None:
+def test_a_sequence_read_in_many_batches_has_each_row_once() -> None:
     made = source(dm.io.GenerateSequence(5, 200_005))
     [origin] = made.origins()
     assert origin.rows == 200_000
@@ -126,7 +128,7 @@ def test_impulses_with_an_end_are_a_bounded_collection() -> None:
     assert [int(record.event_time) // 10**6 for record in result.collected("all")] == [at for _, at in expected]
 
 
-def test_a_sequence_of_nothing_is_empty() -> None:
+def test_a_sequence_of_zero_rows_is_empty() -> None:
     result = run(dm.LocalRunner(), windows(lambda: dm.io.GenerateSequence(7, 7)), until=None)
     assert values(result.collected("panes")) == []
 
@@ -148,7 +150,7 @@ def test_a_stream_emits_each_row_when_the_wall_clock_reaches_it(tmp_path: Path) 
     assert stepped.steps() == 0
 
 
-def test_a_run_that_is_resumed_goes_on_with_the_rows_that_follow(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_with_the_next_row_of_a_sequence(tmp_path: Path) -> None:
     def numbers(p: dm.Pipeline) -> None:
         read = p | dm.io.GenerateSequence(rate=10) | dm.Map(lambda row: (row.value, round(row.at.timestamp() * 1_000)))
         _ = read | "all" >> dm.io.Collect()
@@ -163,7 +165,7 @@ def test_a_run_that_is_resumed_goes_on_with_the_rows_that_follow(tmp_path: Path)
     ]
 
 
-def test_impulses_that_are_due_come_at_once_and_the_others_at_their_instants(tmp_path: Path) -> None:
+def test_impulses_that_are_due_arrive_immediately_and_others_at_their_instants(tmp_path: Path) -> None:
     def impulses(p: dm.Pipeline) -> None:
         read = p | dm.io.PeriodicImpulse(NEW_YEAR, interval="1 minute") | dm.Map(lambda row: row.value)
         _ = read | "all" >> dm.io.Collect()
@@ -259,6 +261,6 @@ def test_generated_rows_are_the_same_on_spark(spark: SparkSession, tmp_path: Pat
         (lambda: dm.io.PeriodicImpulse(5, 3), r"`stop` must not be before `start`"),
     ],
 )
-def test_options_that_make_no_sequence_are_rejected(build: Callable[[], Any], message: str) -> None:
+def test_options_that_do_not_describe_a_sequence_are_rejected(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(dm.DataflowError, match=message):
         build()

@@ -76,7 +76,7 @@ def test_columns_and_rows_do_not_depend_on_how_the_file_is_cut(rows: list[Any], 
 
 
 @given(ROWS)
-def test_each_row_is_read_as_python_reads_it_or_is_a_bad_row(rows: list[Any]) -> None:
+def test_each_line_of_json_is_read_like_python_reads_it_or_is_a_bad_row(rows: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = source_of(folder, lines_of(rows), mixed="text")
         try:
@@ -99,7 +99,7 @@ def test_each_row_is_read_as_python_reads_it_or_is_a_bad_row(rows: list[Any]) ->
 
 
 @given(ROWS, st.randoms(use_true_random=False))
-def test_nulls_and_missing_fields_anywhere_leave_the_types_as_they_are(rows: list[Any], random: Any) -> None:
+def test_nulls_and_missing_fields_do_not_change_the_inferred_types(rows: list[Any], random: Any) -> None:
     lines = lines_of(rows).splitlines()
     names = json_schema(lines, mixed=True).names
     more = [json.dumps(dict.fromkeys(names)).encode(), b"{}"] * 3
@@ -173,13 +173,13 @@ def test_a_line_that_cannot_be_read_is_one_bad_row_wherever_it_is(
     assert reasons[0].startswith(reason)
 
 
-def test_a_number_beyond_a_float_in_an_ignored_field_does_no_harm(tmp_path: Path) -> None:
+def test_a_number_beyond_the_range_of_floats_in_an_ignored_field_is_ignored(tmp_path: Path) -> None:
     source = source_of(tmp_path, b'{"n": 1, "other": 1e400}\n{"n": 2}\n', given=pa.schema({"n": pa.int64()}))
     assert read(source) == ([{"n": 1}, {"n": 2}], [])
 
 
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.list_(pa.float32())], ids=str)
-def test_a_number_that_would_be_infinite_is_a_bad_row_and_words_are_infinite(tmp_path: Path, kind: Any) -> None:
+def test_a_number_that_would_overflow_is_a_bad_row_and_words_for_infinity_are_read(tmp_path: Path, kind: Any) -> None:
     item = pa.types.is_list(kind)
     texts = ["1e39", "1" * 400, "1e400", '"Infinity"', "2"]
     if kind == pa.float64():
@@ -196,13 +196,13 @@ def test_a_byte_order_mark_before_a_line_is_skipped(tmp_path: Path) -> None:
     assert read(source_of(tmp_path, content).bound()) == ([{"a": 1}, {"a": 2}, {"a": 3}], [])
 
 
-def test_a_line_of_ten_megabytes_is_a_row(tmp_path: Path) -> None:
+def test_a_line_of_ten_megabytes_is_read_as_one_row(tmp_path: Path) -> None:
     content = lines_of([{"a": "x" * 10_000_000, "n": 1}, {"a": "y", "n": 2}])
     rows, reasons = read(source_of(tmp_path, content).bound())
     assert ([len(row["a"]) for row in rows], reasons) == ([10_000_000, 1], [])
 
 
-def test_values_of_mixed_kinds_are_kept_as_text(tmp_path: Path) -> None:
+def test_values_of_mixed_types_are_read_as_text_with_the_option_mixed(tmp_path: Path) -> None:
     content = b'{"g": "B12", "n": [1]}\n{"g": 1.50, "n": ["x"]}\n{"g": {"a": [true, null, 1e400]}}\n{"g": null}\n'
     source = source_of(tmp_path, content, mixed="text").bound()
     assert source.schema() == pa.schema({"g": pa.string(), "n": pa.list_(pa.string())})
@@ -211,7 +211,7 @@ def test_values_of_mixed_kinds_are_kept_as_text(tmp_path: Path) -> None:
     assert ([row["n"] for row in rows], reasons) == ([["1"], ["x"], None, None], [])
 
 
-def test_values_of_other_kinds_are_bad_rows_without_it(tmp_path: Path) -> None:
+def test_values_of_mixed_types_are_bad_rows_without_the_option_mixed(tmp_path: Path) -> None:
     rows, [reason] = read(source_of(tmp_path, b'{"g": "B12"}\n{"g": 1}\n').bound())
     assert (rows, reason) == ([{"g": "B12"}], "column 'g' is string and cannot hold 1")
     with pytest.raises(dm.InvalidArgument, match=r"`mixed` must be 'text' or None, got 'json'\nHint: "):
@@ -222,7 +222,7 @@ DOCUMENTS = st.sampled_from(["array", "pretty array", "pretty objects", "objects
 
 
 @given(ROWS, DOCUMENTS, st.sampled_from(["\n", "\r\n"]))
-def test_a_document_has_the_rows_of_its_lines(rows: list[Any], form: str, end: str) -> None:
+def test_a_json_document_has_the_same_rows_as_lines_of_json(rows: list[Any], form: str, end: str) -> None:
     text = {
         "array": json.dumps(rows),
         "pretty array": json.dumps(rows, indent=2),
@@ -240,14 +240,14 @@ def test_a_document_has_the_rows_of_its_lines(rows: list[Any], form: str, end: s
 
 
 @given(st.text('[]{}",:1\\ \na', max_size=30))
-def test_everything_in_a_document_is_in_a_row(text: str) -> None:
+def test_no_text_of_a_json_document_is_lost_when_it_is_split_into_rows(text: str) -> None:
     texts, lines = texts_of_document(text.encode())
     assert len(texts) == len(lines)
     ignored = str.maketrans("", "", "[], \n")
     assert texts.text().decode().translate(ignored) == text.translate(ignored)
 
 
-def test_what_is_no_object_in_an_array_is_a_bad_row(tmp_path: Path) -> None:
+def test_an_item_of_a_json_array_that_is_not_an_object_is_a_bad_row(tmp_path: Path) -> None:
     content = b'[{"a": 1}, 5, "x", [{"a": 2}], {"a": 3}, {"a": '
     rows, reasons = read(source_of(tmp_path, content, JsonDocumentSource).bound())
     assert rows == [{"a": 1}, {"a": 3}]
@@ -255,7 +255,7 @@ def test_what_is_no_object_in_an_array_is_a_bad_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ['[\n{"a": 1},\n{"a": 2}\n]\n', '{\n  "a": 1\n}\n', '[{"a": 1}]'])
-def test_a_document_is_recognised_and_the_hint_says_how_to_read_it(tmp_path: Path, content: str) -> None:
+def test_a_json_document_read_as_lines_is_refused_with_the_option_that_reads_it(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(dm.SourceError, match=r"a\.json.*\nHint: pass lines=False"), dm.Pipeline() as p:
         _ = p | dm.io.ReadJson(tmp_path, event_time=None) | dm.io.Collect()
@@ -268,7 +268,7 @@ def test_a_document_is_recognised_and_the_hint_says_how_to_read_it(tmp_path: Pat
     assert p.result.collected("rows")[0].value.a == 1
 
 
-def test_the_error_names_file_line_and_way_out(tmp_path: Path) -> None:
+def test_the_error_for_bad_json_names_the_file_the_line_and_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"at": 1}\n\r\n\n{"at": 2}\n' + HUGE + b"\n")
     pipeline = dm.Pipeline()
     _ = pipeline | "read" >> dm.io.ReadJson(tmp_path, event_time=None) | dm.io.Collect()
@@ -279,7 +279,7 @@ def test_the_error_names_file_line_and_way_out(tmp_path: Path) -> None:
         pipeline.run().wait_until_finish()
 
 
-def test_lines_of_documents_are_those_of_an_editor(tmp_path: Path) -> None:
+def test_line_numbers_in_json_documents_are_those_of_a_text_editor(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[\n  {"a": 1},\n\n  {"a":\n   "x"}\n]\n')
     with dm.Pipeline() as p:
         rows, bad = p | dm.io.ReadJson(tmp_path, event_time=None, lines=False).with_exception_handling()

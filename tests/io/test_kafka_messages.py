@@ -53,7 +53,7 @@ def test_a_key_that_is_not_text_is_json(keys: Any, key: bytes) -> None:
     assert parts(sink(schema=PAIRS, keys=keys), ("UA", 4))[0][0] == key
 
 
-def test_columns_come_from_the_rows_where_nothing_else_says_them() -> None:
+def test_columns_of_messages_are_inferred_from_the_rows_if_there_is_no_schema() -> None:
     assert parts(sink(keys="a"), {"a": "x", "b": 1.5}) == [(b"x", b'{"a": "x", "b": 1.5}')]
     with pytest.raises(dm.InvalidArgument, match="has the key 'c', but its rows have no such column"):
         parts(sink(keys="c"), {"a": "x"})
@@ -120,14 +120,16 @@ def test_an_element_that_does_not_fit_fails_before_anything_is_pending(
         ({"options": {"transactional.id": "mine"}}, "must not contain 'transactional.id', which is set here"),
     ],
 )
-def test_what_contradicts_itself_is_rejected_when_it_is_passed(options: dict[str, Any], problem: str) -> None:
+def test_contradictory_options_of_a_kafka_sink_are_rejected_at_construction(
+    options: dict[str, Any], problem: str
+) -> None:
     with pytest.raises((dm.InvalidArgument, dm.InvalidType)) as raised:
         sink(**options)
     assert problem in str(raised.value)
     assert "Hint: " in str(raised.value)
 
 
-def test_several_brokers_are_one_list() -> None:
+def test_several_brokers_are_passed_as_one_list() -> None:
     assert sink(servers=["one:9092", "two:9092"]).servers == "one:9092,two:9092"
 
 
@@ -170,7 +172,9 @@ def test_an_option_that_the_client_does_not_have_is_rejected_with_its_name() -> 
         ({"keys": ("key", "window_end", "pane_index"), "upsert": True, "panes": True}, Reader.ROW_OF_PANE),
     ],
 )
-def test_readers_can_tell_what_the_messages_and_their_keys_say(options: dict[str, Any], reader: Reader) -> None:
+def test_what_readers_can_distinguish_depends_on_the_messages_and_their_keys(
+    options: dict[str, Any], reader: Reader
+) -> None:
     assert sink(**options).reader(has_window=False, keeps_windows=True) is reader
 
 
@@ -209,6 +213,6 @@ def test_a_missing_client_is_named_with_the_command(monkeypatch: pytest.MonkeyPa
     assert raised.value.name == "confluent_kafka"
 
 
-def test_a_schema_that_is_none_is_rejected() -> None:
+def test_a_schema_of_another_type_is_rejected() -> None:
     with pytest.raises(dm.InvalidType, match=r"`schema` must be a pyarrow.Schema"):
         sink(schema=[pa.field("key", pa.string())])

@@ -35,20 +35,22 @@ def source(**options: Any) -> KafkaSource:
         ({"topic": "departures"}, "ReadKafka has no argument 'topic'"),
     ],
 )
-def test_what_contradicts_itself_is_rejected_when_it_is_passed(options: dict[str, Any], problem: str) -> None:
+def test_contradictory_options_of_a_kafka_source_are_rejected_at_construction(
+    options: dict[str, Any], problem: str
+) -> None:
     with pytest.raises((dm.InvalidArgument, dm.InvalidType)) as raised:
         source(**options)
     assert problem in str(raised.value)
     assert "Hint: " in str(raised.value)
 
 
-def test_it_is_bounded_with_an_end_and_followed_without() -> None:
+def test_a_kafka_source_is_bounded_if_it_has_an_end_and_is_followed_otherwise() -> None:
     assert source(end="latest").is_bounded
     assert source(end="2013-01-01T00:00:00Z").is_bounded
     assert not source().is_bounded
 
 
-def test_each_partition_has_a_watermark_of_its_own_unless_it_is_said_otherwise() -> None:
+def test_by_default_each_partition_has_a_watermark_of_its_own() -> None:
     assert source().watermark_origins.by == "origin"
     assert source(watermark_origin=None).watermark_origins.by is None
     assert source(event_time=None).watermark_origins.by is None

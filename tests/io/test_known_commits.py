@@ -41,7 +41,7 @@ def commit_id(start: int, number: int) -> str:
     return f"7c1f-{start:012x}-{number:08d}"
 
 
-def test_a_start_of_a_run_remembers_its_last_commit_and_takes_those_before_it_for_published(tmp_path: Path) -> None:
+def test_a_start_of_a_run_records_its_last_commit_and_assumes_earlier_ones_are_published(tmp_path: Path) -> None:
     sink = JsonSink(path=tmp_path / "out", schema=COLUMNS)
     for number in range(20):
         sink.commit(commit_id(1, number), written(sink, commit_id(1, number), [{"n": number}]))
@@ -55,7 +55,7 @@ def test_a_start_of_a_run_remembers_its_last_commit_and_takes_those_before_it_fo
     assert commits(tmp_path / "out") == [commit_id(1, 19), commit_id(2, 7)]
 
 
-def test_the_last_starts_of_a_run_are_remembered_and_those_of_other_runs_left_alone(tmp_path: Path) -> None:
+def test_the_last_starts_of_a_run_are_recorded_and_records_of_other_runs_are_kept(tmp_path: Path) -> None:
     sink = JsonSink(path=tmp_path / "out", schema=COLUMNS)
     others = ["another-00000000000a-00000007", "nightly", "7c1f-1a2b3c4d-00000000000a-00000003"]
     for number, commit in enumerate(others):
@@ -66,7 +66,7 @@ def test_the_last_starts_of_a_run_are_remembered_and_those_of_other_runs_left_al
     assert commits(tmp_path / "out") == sorted([*others, *kept])
 
 
-def test_a_crash_at_any_step_of_a_commit_neither_loses_nor_doubles_rows_nor_leaves_records(tmp_path: Path) -> None:
+def test_a_crash_at_any_step_of_a_commit_neither_loses_nor_repeats_rows_nor_leaves_records(tmp_path: Path) -> None:
     sink = JsonSink(path=tmp_path / "out", schema=COLUMNS).synced()
     for crash in every_crash():
         for number in range(3):
@@ -90,7 +90,7 @@ def stream(folder: Path, out: Path) -> Callable[[dm.Pipeline], Any]:
     return build
 
 
-def test_a_stream_in_process_that_starts_and_commits_often_remembers_few_commits(tmp_path: Path) -> None:
+def test_a_stream_in_process_that_restarts_and_commits_often_records_few_commits(tmp_path: Path) -> None:
     stepped = Stepped(stream(tmp_path / "rows", tmp_path / "out"), tmp_path / "checkpoint")
     for number in range(2 * STARTS):
         for part in range(3):
@@ -103,7 +103,7 @@ def test_a_stream_in_process_that_starts_and_commits_often_remembers_few_commits
 
 
 @on_hosts("streaming")
-def test_a_stream_on_spark_remembers_its_last_commit(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_stream_on_spark_records_its_last_commit(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
 
     def build(p: dm.Pipeline) -> None:

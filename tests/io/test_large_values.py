@@ -80,7 +80,7 @@ VALUES = st.one_of(
     values=st.lists(VALUES, max_size=30) | st.lists(st.text(max_size=90), max_size=30),
     column=st.sampled_from([pa.string(), pa.binary(), pa.list_(pa.string())]),
 )
-def test_what_is_written_does_not_depend_on_the_size_of_batches(
+def test_the_written_rows_do_not_depend_on_the_size_of_batches(
     tmp_path_factory: pytest.TempPathFactory, kind: type[FileSink], values: list[Any], column: pa.DataType
 ) -> None:
     schema = pa.schema({"value": pa.string() if kind is TextSink else column})
@@ -182,7 +182,7 @@ def test_a_text_that_is_too_long_for_its_column_names_the_way_out(monkeypatch: p
     )
 
 
-def test_the_weight_of_values_counts_the_text_inside_of_them() -> None:
+def test_the_size_of_values_includes_the_text_inside_of_them() -> None:
     inner = {"text": "x" * 1_000}
     for value in ("x" * 1_000, b"x" * 1_000, ["x" * 500] * 2, inner, [inner], ("UA", inner), {"x" * 500: "y" * 500}):
         assert 1_000 <= weight_of([value]) <= 1_100

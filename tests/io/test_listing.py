@@ -77,7 +77,7 @@ def long_ago(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("always_many")
-def test_a_file_that_is_replaced_is_the_only_suspect(tmp_path: Path) -> None:
+def test_only_a_replaced_file_has_to_be_checked_again(tmp_path: Path) -> None:
     watch = Watch(Clock())
     for name in "abc":
         (tmp_path / name).write_text(name)
@@ -89,7 +89,7 @@ def test_a_file_that_is_replaced_is_the_only_suspect(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("always_many")
-def test_a_file_that_is_replaced_just_when_others_come_and_go_is_found_in_the_end(tmp_path: Path) -> None:
+def test_a_file_replaced_while_other_files_appear_and_disappear_is_eventually_found(tmp_path: Path) -> None:
     watch = Watch(Clock())
     for name in "abc":
         (tmp_path / name).write_text(name)
@@ -120,7 +120,7 @@ def test_a_file_that_becomes_a_directory_under_its_own_inode_is_listed_as_one(tm
 
 
 @pytest.mark.usefixtures("always_many")
-def test_files_take_turns_at_being_looked_at(tmp_path: Path) -> None:
+def test_files_are_checked_for_changes_in_turns(tmp_path: Path) -> None:
     clock = Clock()
     watch = Watch(clock)
     for name in "abcdefghij":
@@ -139,7 +139,7 @@ def test_files_take_turns_at_being_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("always_many")
-def test_a_file_that_was_replaced_since_its_turn_is_looked_at_again_with_all_the_others(tmp_path: Path) -> None:
+def test_a_file_replaced_after_its_turn_is_found_when_all_files_are_checked_again(tmp_path: Path) -> None:
     clock = Clock()
     watch = Watch(clock)
     for name in "abcdefghij":
@@ -158,7 +158,7 @@ def test_a_file_that_was_replaced_since_its_turn_is_looked_at_again_with_all_the
 
 
 @pytest.mark.usefixtures("always_many")
-def test_every_file_is_a_suspect_again_when_looking_at_all_of_them_is_a_small_share_of_the_time(tmp_path: Path) -> None:
+def test_all_files_are_checked_again_when_that_takes_a_small_share_of_the_time(tmp_path: Path) -> None:
     clock = Clock()
     watch = Watch(clock)
     (tmp_path / "a").write_text("a")
@@ -172,7 +172,7 @@ def test_every_file_is_a_suspect_again_when_looking_at_all_of_them_is_a_small_sh
     assert suspects(pickle.loads(pickle.dumps(watch)), tmp_path) == {"a"}
 
 
-def test_while_there_are_few_files_each_is_a_suspect_at_each_poll(tmp_path: Path) -> None:
+def test_a_small_number_of_files_is_checked_at_each_poll(tmp_path: Path) -> None:
     watch = Watch(Clock())
     (tmp_path / "a").write_text("a")
     for _ in range(3):
@@ -180,7 +180,9 @@ def test_while_there_are_few_files_each_is_a_suspect_at_each_poll(tmp_path: Path
 
 
 @pytest.mark.usefixtures("always_many")
-def test_a_directory_that_has_settled_is_not_listed_until_it_changes(tmp_path: Path, listed: list[str]) -> None:
+def test_a_directory_that_has_not_changed_recently_is_not_listed_until_it_changes(
+    tmp_path: Path, listed: list[str]
+) -> None:
     clock = Clock()
     watch = Watch(clock)
     (tmp_path / "below").mkdir()
@@ -201,7 +203,7 @@ def test_a_directory_that_has_settled_is_not_listed_until_it_changes(tmp_path: P
 
 
 @pytest.mark.usefixtures("always_many")
-def test_a_directory_with_a_coarse_clock_is_listed_at_each_look_until_it_has_settled(
+def test_a_directory_with_a_coarse_clock_is_listed_at_each_poll_until_it_stops_changing(
     tmp_path: Path, listed: list[str]
 ) -> None:
     clock = Clock()
@@ -232,7 +234,7 @@ def test_a_file_that_appears_within_one_tick_of_a_coarse_clock_is_found(tmp_path
 
 
 @pytest.mark.usefixtures("always_many")
-def test_a_full_look_finds_what_a_file_system_without_times_of_directories_hides(tmp_path: Path) -> None:
+def test_a_full_listing_finds_new_files_if_directories_have_no_modification_times(tmp_path: Path) -> None:
     clock = Clock()
     watch = Watch(clock)
     for number in range(4):
@@ -271,7 +273,7 @@ def everything(path: Path) -> None:
         ("none/*.csv", ""),
     ],
 )
-def test_a_path_means_the_same_files_at_each_look(tmp_path: Path, pattern: str, expected: str) -> None:
+def test_a_path_means_the_same_files_at_each_poll(tmp_path: Path, pattern: str, expected: str) -> None:
     everything(tmp_path)
     paths = (str(tmp_path / pattern),)
     watch = Watch(Clock())
@@ -293,7 +295,7 @@ def test_a_path_means_the_same_files_at_each_look(tmp_path: Path, pattern: str, 
         ("latest", "a.csv b/c.csv"),
     ],
 )
-def test_a_link_to_a_directory_is_followed_where_it_is_named_but_not_by_two_stars(
+def test_a_link_to_a_directory_is_followed_if_it_is_named_but_not_by_two_stars(
     tmp_path: Path, pattern: str, expected: str
 ) -> None:
     (tmp_path / "2013" / "b").mkdir(parents=True)
@@ -316,7 +318,7 @@ def test_a_link_to_a_directory_is_followed_where_it_is_named_but_not_by_two_star
         ("link.csv", "link.csv"),
     ],
 )
-def test_a_pipe_is_no_file_and_neither_is_a_link_to_one(tmp_path: Path, pattern: str, expected: str) -> None:
+def test_named_pipes_and_links_to_them_are_not_listed(tmp_path: Path, pattern: str, expected: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     os.mkfifo(folder / "pipe.csv")
@@ -329,14 +331,14 @@ def test_a_pipe_is_no_file_and_neither_is_a_link_to_one(tmp_path: Path, pattern:
     assert sorted(watch.look(paths).names) == expected.split()
 
 
-def test_a_directory_in_the_place_of_a_glob_is_meant_by_its_own_name(tmp_path: Path) -> None:
+def test_a_directory_whose_name_looks_like_a_pattern_is_taken_literally(tmp_path: Path) -> None:
     for name in ("run[1]/a.csv", "run1/b.csv"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text(name)
     assert list_files((str(tmp_path / "run[1]" / "*.csv"),)) == ["a.csv"]
 
 
-def test_several_paths_are_named_below_the_directory_that_holds_them_all(tmp_path: Path) -> None:
+def test_files_of_several_paths_are_named_relative_to_their_common_directory(tmp_path: Path) -> None:
     everything(tmp_path)
     paths = tuple(str(tmp_path / name) for name in ("in/*.csv", "_in", "a.csv", "a.csv"))
     assert list_files(paths) == ["_in/f.csv", "a.csv", "in/a.csv", "in/link.csv"]
@@ -373,7 +375,7 @@ def poller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Folder, Pol
     return folder, poller
 
 
-def test_a_poll_looks_at_new_files_only_however_many_are_known(
+def test_a_poll_checks_only_new_files_however_many_are_known(
     poller: tuple[Folder, Poller], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, polls = poller
@@ -390,7 +392,7 @@ def test_a_poll_looks_at_new_files_only_however_many_are_known(
     assert polls.poll() == {"8.parquet": 3, "files_replaced": 1}
 
 
-def test_a_file_that_is_overwritten_in_place_among_many_is_noticed_when_its_turn_comes(
+def test_a_file_overwritten_in_place_among_many_is_found_when_its_turn_comes(
     poller: tuple[Folder, Poller], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, polls = poller

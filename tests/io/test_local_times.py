@@ -71,7 +71,7 @@ def test_without_an_output_for_bad_rows_the_error_names_the_way_out(file: Path) 
         _ = p | dm.io.ReadCsv(file, event_time="at", zone="Europe/Berlin") | dm.io.Collect()
 
 
-def test_the_earlier_and_the_later_of_two_instants_are_in_order_of_time(file: Path) -> None:
+def test_the_earlier_of_two_possible_instants_is_before_the_later_one(file: Path) -> None:
     content = "at\n2013-10-27T02:30\n2013-03-31T02:30\n"
     rows, bad = read(file, content, ambiguous="earlier", nonexistent="earlier")
     assert ([row.at for row in rows], bad) == ([utc("2013-10-27T00:30"), utc("2013-03-31T00:30")], [])
@@ -80,7 +80,7 @@ def test_the_earlier_and_the_later_of_two_instants_are_in_order_of_time(file: Pa
 
 
 @pytest.mark.parametrize("values", [("0", "1"), ("+02:00", "+01:00"), ("+0200", "+0100"), ('"+02:00"', '" +01"')])
-def test_a_column_says_which_of_two_times_it_is_whatever_its_type(file: Path, values: tuple[str, str]) -> None:
+def test_a_column_of_any_type_can_choose_between_two_possible_instants(file: Path, values: tuple[str, str]) -> None:
     first, second = values
     content = f"at,which\n2013-10-27T02:30,{second}\n2013-10-27T02:30,{first}\n2013-10-27T02:31,\n2013-07-01T12:00,\n"
     rows, [letter] = read(file, content, ambiguous="which")
@@ -97,7 +97,7 @@ def test_an_offset_that_looks_like_a_number_is_an_offset(file: Path) -> None:
     assert "column 'off' holds '-0600'; it must be 0 or -04:00 for the earlier time" in letter.reason
 
 
-def test_the_column_that_says_which_is_read_though_nothing_else_needs_it(file: Path) -> None:
+def test_the_column_that_chooses_the_instant_is_read_even_if_nothing_else_needs_it(file: Path) -> None:
     file.write_text("when,seen,which\n2013-10-27T02:30,2013-10-27T02:40,1\n")
     options: dict[str, Any] = {"zone": "Europe/Berlin", "rename": {"when": "at", "which": "fold"}}
     with dm.Pipeline() as p:
@@ -107,13 +107,13 @@ def test_the_column_that_says_which_is_read_though_nothing_else_needs_it(file: P
     assert (record.value, record.event_time) == (utc("2013-10-27T01:40"), dm.event_time("2013-10-27T01:30Z"))
 
 
-def test_a_column_that_does_not_exist_is_refused_with_those_that_do(file: Path) -> None:
+def test_a_missing_column_for_the_choice_of_instants_is_refused_with_the_existing_ones(file: Path) -> None:
     file.write_text("at,n\n2013-10-27T02:30,1\n")
     with pytest.raises(InvalidArgument, match=r"`ambiguous` must be .*, got 'infer'\nHint: .*; the columns are at, n"):
         dm.io.ReadCsv(file, event_time="at", zone="Europe/Berlin", ambiguous="infer")
 
 
-def test_a_time_with_an_offset_needs_no_choice(file: Path) -> None:
+def test_a_time_with_an_offset_is_never_ambiguous(file: Path) -> None:
     content = "at\n2013-10-27T02:30+01:00\n2013-10-27T02:30+02:00\n2013-10-27T02:30\n"
     rows, [letter] = read(file, content)
     assert [row.at for row in rows] == [utc("2013-10-27T01:30"), utc("2013-10-27T00:30")]
@@ -130,7 +130,7 @@ def test_a_time_with_an_offset_needs_no_choice(file: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("form", [None, "%d.%m.%Y"])
-def test_a_date_without_a_midnight_of_its_own_begins_where_its_calendar_window_does(
+def test_a_date_without_a_unique_midnight_begins_where_its_calendar_window_does(
     file: Path, zone: str, date: str, start: str, form: str | None
 ) -> None:
     text = date if form is None else dt.date.fromisoformat(date).strftime(form)
@@ -199,7 +199,7 @@ CHOICES = st.sampled_from(["bad row", "earlier", "later"])
 
 @given(st.lists(st.tuples(TIMES, TIMES, MARKS), min_size=1, max_size=12), ZONES, CHOICES | st.just("mark"), CHOICES)
 @example([("2013-10-27 02:00", "soon", "0"), ("2013-10-27 02:00", "", "0")], "Europe/Berlin", "mark", "bad row")
-def test_rows_are_read_together_as_they_are_alone(
+def test_rows_are_read_alike_in_a_batch_and_singly(
     rows: list[tuple[str, str, str]], zone: str, ambiguous: str, nonexistent: str
 ) -> None:
     options = CsvOptions(zone=zone, ambiguous=ambiguous, nonexistent=nonexistent)

@@ -58,7 +58,7 @@ def rows_of(parts: Iterable[row_texts.RowTexts]) -> list[tuple[int, bytes, int]]
 @example('"a\r\n' + "a" * 30 + '"\r\nb', FORMATS[2])
 @example("x\n#" + "a" * 30 + "\r\nb\r", FORMATS[3])
 @example("a" * 21 + "\r\n" + "ü" * 10 + "\r\n" + "ü" * 11, FORMATS[0])
-def test_long_rows_are_those_of_the_file_wherever_blocks_are_cut(text: str, form: TextFormat) -> None:
+def test_long_rows_are_found_wherever_blocks_are_cut(text: str, form: TextFormat) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         version = written(folder, text.encode())
         expected = rows_of(split(version, form))
@@ -156,7 +156,7 @@ def test_a_header_that_is_too_long_is_an_error(small: int, tmp_path: Path) -> No
         dm.io.ReadCsv(tmp_path, event_time=None)
 
 
-def test_a_stream_goes_on_behind_a_long_line_and_after_a_restart(small: int, tmp_path: Path) -> None:
+def test_a_stream_continues_after_a_long_line_and_after_a_restart(small: int, tmp_path: Path) -> None:
     del small
     folder = tmp_path / "in"
     folder.mkdir()

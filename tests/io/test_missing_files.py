@@ -87,9 +87,7 @@ def test_a_followed_file_that_disappears_before_it_is_read_is_skipped_and_counte
 
 
 @both
-def test_files_that_appear_after_one_was_skipped_are_read_and_so_is_it_under_its_name(
-    tmp_path: Path, kind: str
-) -> None:
+def test_files_that_appear_after_a_skipped_one_are_read_even_under_its_name(tmp_path: Path, kind: str) -> None:
     folder = two_files(tmp_path, kind)
     stepped = Stepped(followed(folder), tmp_path / "checkpoint")
     stepped.steps()
@@ -102,7 +100,7 @@ def test_files_that_appear_after_one_was_skipped_are_read_and_so_is_it_under_its
 
 
 @both
-def test_a_file_of_which_rows_were_read_is_an_error_unless_it_may_be_skipped(tmp_path: Path, kind: str) -> None:
+def test_a_missing_file_that_was_read_in_part_is_an_error_unless_it_may_be_skipped(tmp_path: Path, kind: str) -> None:
     folder = Folder(tmp_path, kind)
     reader = Reader(folder, on_missing=None)
     folder.put("a", range(10))
@@ -170,14 +168,14 @@ def test_a_bounded_run_fails_unless_it_may_skip_files(
     assert (counters["files_skipped"], counters["rows_lost"]) == (1, 2)
 
 
-def test_other_values_of_on_missing_are_refused() -> None:
+def test_unknown_values_of_on_missing_are_refused() -> None:
     wrong: Any = "ignore"
     with pytest.raises(InvalidArgument, match="must be 'fail', 'skip' or None, got 'ignore'"):
         dm.io.ReadParquet("nowhere", event_time="at", on_missing=wrong)
 
 
 @both
-def test_a_repeated_micro_batch_skips_what_it_has_skipped_when_it_was_published(tmp_path: Path, kind: str) -> None:
+def test_a_repeated_micro_batch_skips_the_files_that_it_skipped_the_first_time(tmp_path: Path, kind: str) -> None:
     folder, directory = two_files(tmp_path, kind), str(tmp_path / "dataflow")
     streamed = Streamed(followed(folder, grouped=True), tmp_path)
     feed = attrs.evolve(streamed.feed(0), parallelism=1)
@@ -205,7 +203,7 @@ def test_a_repeated_micro_batch_skips_what_it_has_skipped_when_it_was_published(
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_on_spark_a_killed_micro_batch_decides_the_same_when_it_is_run_again(
+def test_on_spark_a_killed_micro_batch_skips_the_same_files_when_it_is_run_again(
     spark: SparkSession, tmp_path: Path, *, grouped: bool
 ) -> None:
     folder = two_files(tmp_path, "parquet")

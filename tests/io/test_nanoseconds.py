@@ -73,7 +73,7 @@ def test_an_instant_that_a_column_of_nanoseconds_cannot_hold_is_a_dead_letter(tm
     assert written([at, 5], tmp_path) == ([5000], 1)
 
 
-def test_times_with_digits_of_nanoseconds_are_inferred_as_such(tmp_path: Path) -> None:
+def test_times_with_digits_of_nanoseconds_are_inferred_as_nanoseconds(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("at,seen\n2013-01-01T00:00:00.123456789Z,2013-01-01 00:00:00.1234567\n")
     with dm.Pipeline() as p:
         _ = p | dm.io.ReadCsv(tmp_path / "rows.csv", event_time="at") | "rows" >> dm.io.Collect()
@@ -103,7 +103,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("value", "kind", "read"), FOREIGN)
 @pytest.mark.parametrize("is_given", [False, True])
-def test_a_time_of_numpy_or_pandas_is_written_and_read_back(
+def test_times_of_numpy_and_pandas_are_written_and_read_back(
     value: Any, kind: pa.DataType, read: Any, is_given: bool, tmp_path: Path
 ) -> None:
     schema = pa.schema({"at": kind, "inside": pa.list_(kind)}) if is_given else None

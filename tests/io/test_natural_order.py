@@ -25,17 +25,17 @@ DAYS = [f"2024-1-{day}" for day in range(1, 13)]
 
 
 @given(NAMES)
-def test_a_name_is_restored_from_its_text(name: str) -> None:
+def test_a_file_name_is_restored_from_its_text_form(name: str) -> None:
     assert original(natural(name)) == name
 
 
 @given(NAMES, NAMES)
-def test_the_order_is_total(first: str, second: str) -> None:
+def test_the_natural_order_of_names_is_total(first: str, second: str) -> None:
     assert (natural(first) == natural(second)) is (first == second)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["", "a", "b-", "é"]), st.integers(0, 10**20)), min_size=2, max_size=6))
-def test_numbers_are_compared_as_numbers(parts: list[tuple[str, int]]) -> None:
+def test_numbers_in_names_are_compared_as_numbers(parts: list[tuple[str, int]]) -> None:
     names = [f"{text}{number}x" for text, number in parts]
     in_order = sorted(range(len(parts)), key=lambda place: (parts[place][0], parts[place][1]))
     assert [re.sub(" ", "", names[place]) for place in in_order if parts[place][0]] == [
@@ -53,7 +53,7 @@ def test_numbers_are_compared_as_numbers(parts: list[tuple[str, int]]) -> None:
         ["x٣", "x٣٣"],  # digits of other scripts are ordinary characters
     ],
 )
-def test_names_are_in_this_order(names: list[str]) -> None:
+def test_these_names_are_in_natural_order(names: list[str]) -> None:
     assert sorted(set(names), key=natural) == names
 
 
@@ -89,13 +89,13 @@ def test_nothing_is_late_in_a_stream_however_small_the_micro_batches_are(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_bounded_run_keeps_that_order(tmp_path: Path, workers: int) -> None:
+def test_a_bounded_run_reads_files_in_natural_order(tmp_path: Path, workers: int) -> None:
     folder = rows_of_days(tmp_path / "rows")
     result = run(dm.LocalRunner(workers=workers), counting(folder))
     assert [record.value for record in result.collected("numbers")] == list(range(24 * len(DAYS)))
 
 
-def test_listings_and_globs_are_in_that_order(tmp_path: Path) -> None:
+def test_listings_and_globs_are_in_natural_order(tmp_path: Path) -> None:
     folder = rows_of_days(tmp_path / "rows")
     expected = [f"{day}.parquet" for day in DAYS]
     assert list_files((str(folder),)) == expected
@@ -104,7 +104,7 @@ def test_listings_and_globs_are_in_that_order(tmp_path: Path) -> None:
     assert [origin.name for origin in source.origins()] == expected
 
 
-def test_the_id_of_a_record_holds_the_name_as_it_is(tmp_path: Path) -> None:
+def test_the_id_of_a_record_contains_the_unchanged_name_of_the_file(tmp_path: Path) -> None:
     put_rows(tmp_path, "part-007", [(0, "k", 1)])
     p = dm.Pipeline()
     rows = p | "rows:1" >> dm.io.ReadParquet(tmp_path, event_time="at")
@@ -115,7 +115,7 @@ def test_the_id_of_a_record_holds_the_name_as_it_is(tmp_path: Path) -> None:
     assert record.value[:3] == ("rows:1", "part-007.parquet", 0)
 
 
-def test_on_spark_the_rows_of_a_job_are_in_that_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_on_spark_a_bounded_job_reads_files_in_natural_order(spark: SparkSession, tmp_path: Path) -> None:
     folder = rows_of_days(tmp_path / "rows")
     result = run(dm.SparkRunner(spark, mode="batch"), counting(folder))
     assert [record.value for record in result.collected("numbers")] == list(range(24 * len(DAYS)))

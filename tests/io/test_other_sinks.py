@@ -45,7 +45,7 @@ class Unreadable:
         return int, ("not a number",)
 
 
-def test_a_commit_counts_and_keeps_records_without_loading_them(tmp_path: Path) -> None:
+def test_a_commit_of_collected_records_counts_and_stores_them_without_loading_them(tmp_path: Path) -> None:
     sink = CollectSink()
     delivered = messages(sink, {1: "a", 2: Unreadable()}, {}, {3: "c"})
     assert sink.count_records(delivered) == 3
@@ -55,7 +55,7 @@ def test_a_commit_counts_and_keeps_records_without_loading_them(tmp_path: Path) 
         sink.records(delivered)
 
 
-def test_foreach_bundle_calls_once_a_commit_with_values_and_commit_id() -> None:
+def test_foreach_bundle_calls_its_function_once_for_each_commit_with_values_and_commit_id() -> None:
     calls: list[Any] = []
     sink = ForeachBundleSink(fn=lambda values, commit_id: calls.append((values, commit_id)))
     sink.commit("7", messages(sink, {2: "b"}, {1: "a"}))
@@ -80,7 +80,7 @@ def test_foreach_bundle_does_not_pass_the_commit_id_as_an_argument_that_the_func
     assert calls == [["a"], (["a"], ()), (["a"], "7"), (["a"], "7")]
 
 
-def test_foreach_bundle_may_take_values_only_or_whole_records() -> None:
+def test_foreach_bundle_may_pass_values_only_or_whole_records() -> None:
     calls: list[Any] = []
     sink = ForeachBundleSink(fn=calls.append, whole_records=True)
     sink.commit("7", messages(sink, {1: "a"}))
@@ -88,7 +88,7 @@ def test_foreach_bundle_may_take_values_only_or_whole_records() -> None:
     assert calls[0][0].window == GLOBAL_WINDOW
 
 
-def test_a_function_that_raises_is_shown_with_line_label_and_value() -> None:
+def test_an_exception_in_foreach_is_reported_with_line_label_and_value() -> None:
     def save(values: list[Any]) -> None:
         raise RuntimeError(f"no room for {len(values)}")
 
@@ -106,7 +106,7 @@ def test_a_function_that_raises_is_shown_with_line_label_and_value() -> None:
         ForeachBundle(3)  # type: ignore[arg-type]
 
 
-def test_a_function_of_a_commit_is_called_by_the_signature_of_its_wrapper() -> None:
+def test_foreach_bundle_calls_a_wrapped_function_by_the_signature_of_its_wrapper() -> None:
     seen: list[Any] = []
 
     def with_log(fn: Any) -> Any:
@@ -125,7 +125,7 @@ def test_a_function_of_a_commit_is_called_by_the_signature_of_its_wrapper() -> N
     assert seen == ["a"]
 
 
-def test_a_table_holds_records_or_says_which_does_not_fit() -> None:
+def test_records_are_converted_to_a_table_or_the_one_that_does_not_fit_is_named() -> None:
     sink = ArrowTableSink(panes=True)
     table = sink.table(sink.records(messages(sink, {1: ("UA", 1)})))
     assert table.column_names == ["key", "value", "window_start", "window_end", "pane_index", "pane_timing"]
@@ -134,7 +134,7 @@ def test_a_table_holds_records_or_says_which_does_not_fit() -> None:
         strict.table(strict.records(messages(strict, {1: "a"})))
 
 
-def test_a_row_that_does_not_fit_a_collected_table_is_refused_with_arguments_that_exist() -> None:
+def test_the_error_for_a_row_that_does_not_fit_a_collected_table_names_existing_arguments() -> None:
     with dm.Pipeline() as p:
         _ = p | dm.Create([1, "a"]) | "mixed" >> dm.io.Collect()
     with pytest.raises(SinkError) as caught:
@@ -186,5 +186,5 @@ class Flight(NamedTuple):
         (list, None),
     ],
 )
-def test_hints_give_the_schema_where_they_tell(hint: Any, schema: pa.Schema | None) -> None:
+def test_a_schema_is_derived_from_type_hints_if_they_determine_it(hint: Any, schema: pa.Schema | None) -> None:
     assert schema_from_type(hint) == schema

@@ -117,7 +117,7 @@ def test_the_same_rows_are_read_from_drifted_files(runner: Callable[..., Any], t
 
 
 @pytest.mark.parametrize("rows", [1, 2, 1_000])
-def test_a_bad_file_is_one_letter_however_it_is_cut(tmp_path: Path, rows: int) -> None:
+def test_a_bad_file_is_one_dead_letter_however_it_is_cut(tmp_path: Path, rows: int) -> None:
     folder = tmp_path / "rows"
     put(folder, "a.parquet", at=[1], seen=[1], v=["a"])
     put(folder, "b.parquet", at=[1, 2, 3], seen=[1, 2, 3], v=[1, 2, 3])
@@ -178,9 +178,7 @@ BAD_FILES: dict[str, dict[str, Any] | None] = {
 
 
 @pytest.mark.parametrize("kind", BAD_FILES)
-def test_dead_letters_let_a_stream_go_on_from_the_checkpoint_at_which_a_file_stopped_it(
-    tmp_path: Path, kind: str
-) -> None:
+def test_adding_dead_letters_lets_a_stream_resume_after_a_file_stopped_it(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "rows"
     put(folder, "a.parquet", at=[1], v=["a"], w=[1])
     checkpoint = tmp_path / "checkpoint"
@@ -209,7 +207,7 @@ def test_dead_letters_let_a_stream_go_on_from_the_checkpoint_at_which_a_file_sto
     assert stream.metrics()["rows"]["dead_letters"] == 1
 
 
-def test_a_schema_without_the_column_lets_a_stream_go_on_from_its_checkpoint(tmp_path: Path) -> None:
+def test_a_schema_without_the_column_at_fault_lets_a_stream_resume(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     put(folder, "a.parquet", at=[1], v=["a"], w=[1])
     checkpoint = tmp_path / "checkpoint"
@@ -223,7 +221,7 @@ def test_a_schema_without_the_column_lets_a_stream_go_on_from_its_checkpoint(tmp
     assert [record.value for record in stream.collected("kept")] == [1, 2]
 
 
-def test_a_schema_gives_a_type_to_a_column_that_was_null_when_the_stream_started(tmp_path: Path) -> None:
+def test_a_schema_determines_the_type_of_a_column_that_was_null_when_the_stream_started(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     put(folder, "a.parquet", at=[1], v=pa.nulls(1))
     checkpoint = tmp_path / "checkpoint"
@@ -237,7 +235,7 @@ def test_a_schema_gives_a_type_to_a_column_that_was_null_when_the_stream_started
     assert [record.value for record in stream.collected("kept")] == [None, "b"]
 
 
-def test_an_upgrade_gives_another_type_to_a_column(tmp_path: Path) -> None:
+def test_an_upgrade_can_change_the_type_of_a_column(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     put(folder, "a.parquet", at=[1], v=[1])
     Stepped(without_letters(folder, follow=True), tmp_path / "old").steps()
@@ -253,7 +251,7 @@ def test_an_upgrade_gives_another_type_to_a_column(tmp_path: Path) -> None:
     assert 2.5 in [record.value for record in stream.collected("kept")]
 
 
-def test_the_types_that_were_decided_hold_for_later_files_and_starts(tmp_path: Path) -> None:
+def test_inferred_types_hold_for_later_files_and_restarts(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     first = put(folder, "a.parquet", at=[1], v=pa.array([1], pa.int16()))
     stream = Stepped(pairs(folder, follow=True), tmp_path / "checkpoint")
@@ -269,7 +267,7 @@ def test_the_types_that_were_decided_hold_for_later_files_and_starts(tmp_path: P
 
 
 @IN_PROCESS
-def test_a_folder_is_read_though_its_first_file_is_damaged(
+def test_a_folder_is_read_although_its_first_file_is_damaged(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     folder = tmp_path / "rows"

@@ -93,7 +93,7 @@ def read(folder: Path, schema: pa.Schema | None = None) -> tuple[list[Any], list
 
 
 @given(drifted_files())
-def test_files_of_drifted_types_are_read_as_the_whole(
+def test_files_with_drifted_types_are_read_with_one_common_type(
     case: tuple[list[list[Any]], list[pa.DataType | None], pa.DataType],
 ) -> None:
     rows, types, kind = case
@@ -132,7 +132,7 @@ def test_the_order_of_files_does_not_decide_the_width_of_a_column(kinds: list[pa
 @example(2**63 - 1, pa.int64(), pa.float64())
 @example(2**60, pa.int64(), pa.float64())
 @given(st.integers(-(2**63), 2**64 - 1), st.sampled_from(WHOLE), st.sampled_from(NUMBERS))
-def test_a_number_is_read_as_itself_or_not_at_all(number: int, kind: pa.DataType, other: pa.DataType) -> None:
+def test_a_number_is_converted_exactly_or_its_row_is_bad(number: int, kind: pa.DataType, other: pa.DataType) -> None:
     try:
         column = pa.array([number], kind)
     except (pa.ArrowInvalid, OverflowError):
@@ -152,7 +152,9 @@ def _is_within(number: int, kind: pa.DataType) -> bool:
 
 
 @given(st.floats(), st.sampled_from([pa.float32(), pa.float64()]), st.sampled_from(NUMBERS))
-def test_a_fraction_is_read_as_itself_or_not_at_all(number: float, kind: pa.DataType, other: pa.DataType) -> None:
+def test_a_fraction_is_converted_exactly_or_its_row_is_bad(
+    number: float, kind: pa.DataType, other: pa.DataType
+) -> None:
     column = pa.array([number]).cast(kind, safe=False)
     [number] = column.to_pylist()
     try:
@@ -228,7 +230,7 @@ def test_text_that_is_not_utf_8_makes_its_row_a_bad_row(kind: pa.DataType, shape
     assert bad == [0, 1, 0, 0]
 
 
-def test_a_row_that_does_not_fit_is_bad_though_its_value_is_not_asked_for(tmp_path: Path) -> None:
+def test_a_row_that_does_not_fit_is_bad_even_if_its_column_is_not_needed(tmp_path: Path) -> None:
     put(tmp_path, [[1], [1.5, 2.0]], [pa.int64(), pa.float64()])
     source = ParquetSource(paths=tmp_path, event_time="at").bound()
     columns = source.project(["at"])
@@ -237,7 +239,7 @@ def test_a_row_that_does_not_fit_is_bad_though_its_value_is_not_asked_for(tmp_pa
     assert [bad.reason for rows in decoded for bad in rows.bad] == ["column 'v' is int64 and cannot hold 1.5"]
 
 
-def test_types_are_decided_for_all_files_that_are_there(tmp_path: Path) -> None:
+def test_types_are_inferred_from_all_files_present_at_the_start(tmp_path: Path) -> None:
     rows: list[list[Any]] = [[None], [1], [300], [2**40], [1.0, None]]
     put(tmp_path, rows, [pa.null(), pa.int8(), pa.int16(), pa.int64(), pa.float64()])
     none = pa.table({"at": pa.array([], pa.string()), "v": pa.array([], pa.string()), "w": pa.array([], pa.string())})
@@ -256,7 +258,7 @@ def test_columns_that_a_file_lacks_are_null_and_those_that_it_adds_are_ignored(t
     assert read(tmp_path) == ([{"x": 1, "y": "a"}, {"x": 2, "y": None}, None], [])
 
 
-def test_instants_of_int96_are_read_in_microseconds_also_beside_instants_in_utc(tmp_path: Path) -> None:
+def test_timestamps_of_type_int96_are_read_in_microseconds_even_together_with_utc_timestamps(tmp_path: Path) -> None:
     instants = [dt.datetime(9999, 12, 31, tzinfo=UTC), dt.datetime(1600, 1, 1, tzinfo=UTC), None]
     column = pa.array(instants, pa.timestamp("us", "UTC"))
     pq.write_table(pa.table({"v": column}), tmp_path / "0.parquet")
@@ -324,7 +326,7 @@ def test_decimals_of_several_scales_are_read_exactly(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_types_of_other_kinds_are_kept_apart(kind: pa.DataType, other: pa.DataType) -> None:
+def test_incompatible_types_are_not_unified(kind: pa.DataType, other: pa.DataType) -> None:
     assert not can_hold(kind, other)
     assert not can_hold(other, kind)
     assert widened(kind, other) == kind

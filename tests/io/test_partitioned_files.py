@@ -83,7 +83,7 @@ def dead_letters(out: Path) -> list[str]:
 
 
 @HOSTS
-def test_all_hosts_write_the_same_folders(host: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_all_hosts_write_the_same_partition_folders(host: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     out = tmp_path / "out"
     run(runner_on(host, request, tmp_path / "checkpoint"), writing(out, ROWS))
     assert sorted({Path(name).parent.as_posix() for name in files(out)}) == [
@@ -119,7 +119,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
     max_open=st.integers(1, 3),
     cut=st.integers(0, 12),
 )
-def test_rows_are_read_back_as_they_were_written(kind: str, rows: Any, by: Any, max_open: int, cut: int) -> None:
+def test_rows_in_partitions_are_read_back_unchanged(kind: str, rows: Any, by: Any, max_open: int, cut: int) -> None:
     columns = {"n": pa.int64(), "text": pa.string(), "whole": pa.int64(), "day": pa.date32(), "flag": pa.bool_()}
     rows = [{"n": n, **row} for n, row in enumerate(rows)]
     if kind == "csv":
@@ -132,14 +132,14 @@ def test_rows_are_read_back_as_they_were_written(kind: str, rows: Any, by: Any, 
         assert not dead_letters(out)
 
 
-def test_spark_reads_the_folders(tmp_path: Path, spark: SparkSession) -> None:
+def test_spark_reads_our_partition_folders(tmp_path: Path, spark: SparkSession) -> None:
     out = tmp_path / "out"
     run(dm.LocalRunner(), writing(out, ROWS))
     found = spark.read.parquet(str(out)).orderBy("n").collect()
     assert [row.asDict() for row in found] == ROWS
 
 
-def test_folders_that_spark_has_written_are_read(tmp_path: Path, spark: SparkSession) -> None:
+def test_partition_folders_written_by_spark_are_read(tmp_path: Path, spark: SparkSession) -> None:
     rows = [(row["n"], row["dt"], row["gate"]) for row in ROWS]
     frame = spark.createDataFrame(rows, "n long, dt date, gate string")
     frame.write.partitionBy("dt", "gate").parquet(str(tmp_path / "out"))
@@ -148,14 +148,14 @@ def test_folders_that_spark_has_written_are_read(tmp_path: Path, spark: SparkSes
     assert sorted(record.value for record in p.result.collected("rows")) == [tuple(row.values()) for row in ROWS]
 
 
-def test_polars_reads_the_folders(tmp_path: Path) -> None:
+def test_polars_reads_our_partition_folders(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     run(dm.LocalRunner(), writing(tmp_path / "out", ROWS))
     found = polars.scan_parquet(tmp_path / "out" / "**" / "*.parquet", hive_partitioning=True).collect().sort("n")
     assert found.select("n", "dt", "gate").to_dicts() == ROWS
 
 
-def test_duckdb_reads_the_folders(tmp_path: Path) -> None:
+def test_duckdb_reads_our_partition_folders(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     run(dm.LocalRunner(), writing(tmp_path / "out", ROWS))
     pattern = str(tmp_path / "out" / "*" / "*" / "part-*.parquet")
@@ -183,7 +183,7 @@ def test_a_commit_is_rolled_forward_from_every_step_at_which_it_can_crash(kind: 
         shutil.rmtree(out)
 
 
-def test_the_names_of_all_folders_are_on_disk_after_a_synced_commit(
+def test_the_entries_of_all_folders_are_on_disk_after_a_synced_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = JsonSink(path=tmp_path / "out", schema=COLUMNS, partition_by=("dt", "gate")).synced()
@@ -195,7 +195,7 @@ def test_the_names_of_all_folders_are_on_disk_after_a_synced_commit(
     assert {out, out / "dt=2024-05-01", out / "dt=2024-05-01" / "gate=B%2F7"} <= set(synced)
 
 
-def test_if_exists_is_about_all_folders(tmp_path: Path) -> None:
+def test_if_exists_applies_to_all_partition_folders(tmp_path: Path) -> None:
     out, local = tmp_path / "out", dm.LocalRunner()
     run(local, writing(out, ROWS[:4]))
     with pytest.raises(SinkError, match=r"contains 3 files of other runs, such as dt=2024-05-01/"):
@@ -239,7 +239,7 @@ def test_a_replacement_that_crashes_leaves_the_old_rows_or_the_new(crashes_at_st
     assert seen == {2, 3}
 
 
-def test_what_fits_no_folder_is_a_dead_letter(tmp_path: Path) -> None:
+def test_a_value_that_cannot_be_a_folder_name_is_a_dead_letter(tmp_path: Path) -> None:
     bad = [{**ROWS[0], "gate": text} for text in ("", "__HIVE_DEFAULT_PARTITION__", "x" * 251)]
     fits = {**ROWS[0], "n": 9, "gate": "x" * 250}
     run(dm.LocalRunner(), writing(tmp_path / "out", [*bad, fits]))
@@ -252,7 +252,7 @@ def test_what_fits_no_folder_is_a_dead_letter(tmp_path: Path) -> None:
     ]
 
 
-def test_at_most_so_many_files_are_open_and_the_least_recently_used_is_closed(tmp_path: Path) -> None:
+def test_the_number_of_open_files_is_bounded_and_the_least_recently_used_is_closed(tmp_path: Path) -> None:
     events: list[str] = []
 
     class File:
@@ -279,7 +279,7 @@ def test_at_most_so_many_files_are_open_and_the_least_recently_used_is_closed(tm
     assert writer.files == [("0", "k=a"), ("1", "k=b"), ("2", "k=c"), ("3", "k=b")]
 
 
-def test_a_folder_gets_a_further_file_if_its_first_one_was_closed(
+def test_a_partition_gets_another_file_if_its_first_one_was_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_writer, "_BUFFERED_ROWS", 4)
@@ -361,7 +361,7 @@ def test_panes_can_be_partitions(tmp_path: Path) -> None:
     ]
 
 
-def test_partition_by_must_suit_the_rows(tmp_path: Path) -> None:
+def test_partition_by_with_unsuitable_columns_is_rejected(tmp_path: Path) -> None:
     def sink(by: Any, **options: Any) -> Any:
         return dm.io.WriteParquet(
             tmp_path, schema=pa.schema({"n": pa.int64(), "x": pa.float64()}), partition_by=by, **options

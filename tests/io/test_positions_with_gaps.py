@@ -62,9 +62,7 @@ def test_a_stream_of_a_bounded_log_reads_each_row_once_however_its_micro_batches
 
 
 @pytest.mark.parametrize("rows", [2, 1_000])
-def test_a_stream_goes_on_behind_the_last_position_when_it_is_started_again(
-    folder: Path, tmp_path: Path, rows: int
-) -> None:
+def test_a_restarted_stream_continues_after_the_last_position(folder: Path, tmp_path: Path, rows: int) -> None:
     runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=rows)
     source = GappedLog(folder=folder, is_bounded=False)
     p = dm.Pipeline(runner=runner)
@@ -79,7 +77,7 @@ def test_a_stream_goes_on_behind_the_last_position_when_it_is_started_again(
     assert positions(result) == sorted([*expected(), FAR + 13, 700, 703])
 
 
-def test_the_number_of_a_row_is_its_position(folder: Path, tmp_path: Path) -> None:
+def test_the_id_of_a_record_contains_the_position_of_its_row(folder: Path, tmp_path: Path) -> None:
     ids = {}
     for place, runner in (("run", dm.LocalRunner()), ("stream", dm.LocalRunner(checkpoint=tmp_path / "checkpoint"))):
 

@@ -105,6 +105,6 @@ def test_padded_rows_are_the_values_of_the_line_and_nulls(values: list[list[str]
     ]
 
 
-def test_another_word_for_ragged_rows_is_rejected() -> None:
+def test_an_unknown_value_of_ragged_rows_is_rejected() -> None:
     with pytest.raises(dm.InvalidArgument, match="`ragged` must be 'bad row' or 'pad', got 'null'"):
         dm.io.ReadCsv("a.csv", event_time=None, ragged="null")

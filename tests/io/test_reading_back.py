@@ -101,7 +101,7 @@ def test_all_formats_give_the_rows_that_were_written(rows: list[dict[str, Any]])
         assert read(CsvSource(paths=f"{folder}/csv", event_time=None, given=SCHEMA, options=options)) == expected
 
 
-def test_lines_of_json_have_words_for_infinities_inside_lists_too(tmp_path: Path) -> None:
+def test_lines_of_json_have_words_for_infinities_inside_lists(tmp_path: Path) -> None:
     write(JsonSink(path=tmp_path), [{"shares": [math.inf, 0.5], "row": {"share": -math.inf}}])
     [file] = tmp_path.glob("part-*")
     assert json.loads(file.read_text(), parse_constant=pytest.fail) == {
@@ -128,9 +128,7 @@ def test_lines_of_json_have_words_for_infinities_inside_lists_too(tmp_path: Path
         (pa.struct({"day": pa.date32()}), {"day": "today"}),
     ],
 )
-def test_a_value_that_is_written_otherwise_makes_its_row_a_bad_row(
-    tmp_path: Path, kind: pa.DataType, value: Any
-) -> None:
+def test_a_json_value_in_another_form_makes_its_row_a_bad_row(tmp_path: Path, kind: pa.DataType, value: Any) -> None:
     schema = pa.schema({"n": pa.int64(), "value": kind})
     (tmp_path / "a.json").write_text(f'{{"n": 1}}\n{json.dumps({"n": 2, "value": value})}\n{{"n": 3}}\n')
     source = JsonSource(paths=tmp_path, event_time=None, given=schema)
@@ -139,7 +137,7 @@ def test_a_value_that_is_written_otherwise_makes_its_row_a_bad_row(
     assert [bad.reason for bad in part.bad] == [f"column 'value' is {kind} and cannot hold {value!r}"]
 
 
-def test_a_csv_value_that_is_written_otherwise_makes_its_row_a_bad_row(tmp_path: Path) -> None:
+def test_a_csv_value_in_another_form_makes_its_row_a_bad_row(tmp_path: Path) -> None:
     schema = pa.schema({"days": pa.list_(pa.date32()), "length": pa.duration("us"), "data": pa.binary()})
     (tmp_path / "a.csv").write_text('days,length,data\n[],1.5,VUE=\n[,1,VUE=\n[],x,VUE=\n[],,é\n"[""2013-01-01""]",,\n')
     source = CsvSource(paths=tmp_path, event_time=None, given=schema)
@@ -205,7 +203,7 @@ def test_rows_that_a_function_has_passed_on_are_written_as_they_were_read(
     assert pq.read_table(tmp_path).equals(table)
 
 
-def test_texts_of_two_characters_are_no_pairs_of_a_map(tmp_path: Path) -> None:
+def test_texts_of_two_characters_are_not_taken_for_pairs_of_a_map(tmp_path: Path) -> None:
     with dm.Pipeline() as p:
         rows = p | dm.Create([{"v": ["ab"]}, {"v": [["a", "b"]]}])
         _ = rows | dm.io.WriteParquet(tmp_path, schema=pa.schema({"v": pa.map_(pa.string(), pa.string())}))

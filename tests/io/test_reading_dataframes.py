@@ -54,11 +54,11 @@ def test_a_dataframe_becomes_a_source_of_typed_rows() -> None:
         ),
     ],
 )
-def test_wrong_columns_are_refused(options: dict[str, Any], message: str) -> None:
+def test_columns_that_a_dataframe_lacks_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         ReadDataFrame(FRAME, **options)
 
 
-def test_something_else_is_refused() -> None:
+def test_a_value_that_is_not_a_dataframe_is_refused() -> None:
     with pytest.raises(InvalidType, match="ReadDataFrame takes a Spark DataFrame, got list"):
         ReadDataFrame([1], event_time="at")

@@ -88,7 +88,7 @@ def read_all(source: FileSource, origin: str, start: int = 0, stop: int | None =
 
 
 @given(data=st.data(), kind=st.sampled_from(sorted(SOURCES)), clock=st.booleans())
-def test_reading_in_ranges_gives_what_reading_at_once_gives(
+def test_reading_in_ranges_gives_the_same_rows_as_reading_at_once(
     files: dict[str, Path], data: st.DataObject, kind: str, clock: bool
 ) -> None:
     source = a_source(kind, files[kind], given=SCHEMA, processing_time="seen" if clock else None)
@@ -119,7 +119,7 @@ def test_the_three_formats_give_the_same_rows(files: dict[str, Path]) -> None:
     assert at == 1_356_998_407_000_001
 
 
-def test_inferred_types_read_the_file_too(files: dict[str, Path]) -> None:
+def test_files_are_read_with_inferred_types(files: dict[str, Path]) -> None:
     for kind in ("csv", "json"):
         source = a_source(kind, files[kind])
         assert source.schema().names == SCHEMA.names
@@ -151,7 +151,7 @@ def test_origins_are_files_by_name_with_their_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(SOURCES))
-def test_the_columns_of_a_file_of_the_same_size_and_time_are_its_own(tmp_path: Path, kind: str) -> None:
+def test_the_columns_of_a_replaced_file_of_the_same_size_and_time_are_read_again(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"rows.{kind}"
     sizes = set()
     for name in "nm":
@@ -172,7 +172,7 @@ def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
     assert read_all(a_source("json", tmp_path / "a.json"), "a.json", 1, 5).to_pylist() == [{"at": 2}]
 
 
-def test_files_without_columns_are_refused_as_are_schemas_without_any(tmp_path: Path) -> None:
+def test_files_and_schemas_without_columns_are_refused(tmp_path: Path) -> None:
     """Their rows could not be counted."""
     (tmp_path / "a.json").write_text("{}\n{}\n")
     pq.write_table(pa.table({"n": [1, 2]}).select([]), tmp_path / "a.parquet")
@@ -232,7 +232,7 @@ def test_rows_and_sources_pickle_into_another_process(files: dict[str, Path]) ->
     assert type(back[0]) is type(rows[0])
 
 
-def test_arrival_as_event_time_is_the_clock_where_there_is_one(files: dict[str, Path]) -> None:
+def test_event_time_on_arrival_is_the_replay_clock_if_there_is_one(files: dict[str, Path]) -> None:
     source = a_source("parquet", files["parquet"], event_time=ARRIVAL, processing_time="seen")
     columns = source.columns_of(next(source.read("rows.parquet", 0, 5)))
     assert columns.event_times is columns.clock is not None
@@ -263,7 +263,7 @@ class Row(NamedTuple):
         lambda read: read.with_exception_handling().with_output_types(Row),
     ],
 )
-def test_a_declared_type_is_that_of_the_rows_beside_dead_letters(files: dict[str, Path], declared: Any) -> None:
+def test_a_declared_type_applies_to_the_rows_and_not_to_dead_letters(files: dict[str, Path], declared: Any) -> None:
     rows, bad = Pipeline() | declared(ReadParquet(files["parquet"], event_time="at"))
     assert rows.element_type is Row
     assert bad.element_type is DeadLetter
@@ -306,7 +306,7 @@ def test_wrong_options_are_refused_at_construction(
 
 
 @pytest.mark.parametrize("path", [None, 5, [None]])
-def test_what_is_no_path_is_refused_at_construction(path: Any) -> None:
+def test_a_value_that_is_not_a_path_is_refused_at_construction(path: Any) -> None:
     with pytest.raises(InvalidType, match=r"a path must be text.* pathlib\.Path.*, got (None|5)\nHint: pass 'data/"):
         ReadParquet(path, event_time="at")
 
@@ -317,7 +317,7 @@ class _OfBytes:
 
 
 @pytest.mark.parametrize("path", [b"data", bytearray(b"data"), [b"data"], ["more", b"data"], _OfBytes()])
-def test_a_path_of_bytes_is_refused_with_what_decodes_it(path: Any) -> None:
+def test_a_path_of_bytes_is_refused_with_the_function_that_decodes_it(path: Any) -> None:
     with pytest.raises(InvalidType, match=r"a path must be text.*\nHint: decode it: os\.fsdecode\(b'data'\)"):
         ReadParquet(path, event_time="at")
 
@@ -356,6 +356,6 @@ def test_the_url_of_a_local_file_is_its_path_however_it_is_written(tmp_path: Pat
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/flights", Path("s3://bucket/flights"), "dbfs:/flights", "file://host/a"])
-def test_a_url_of_another_place_is_not_taken_for_a_relative_path(url: str | Path) -> None:
+def test_a_url_of_another_scheme_is_not_taken_for_a_relative_path(url: str | Path) -> None:
     with pytest.raises(InvalidArgument, match="must be on a mounted file system, got the URL"):
         absolute_path(url)

@@ -44,7 +44,7 @@ def last_values(stream: Stepped) -> list[Any]:
 
 @pytest.mark.parametrize("by_name", [False, True])
 @pytest.mark.parametrize("is_first_there", [False, True])
-def test_columns_are_those_of_the_first_file_though_it_is_gone(
+def test_columns_remain_those_of_the_first_file_after_it_is_removed(
     tmp_path: Path, by_name: bool, is_first_there: bool
 ) -> None:
     folder = tmp_path / "rows"
@@ -69,7 +69,7 @@ def test_columns_are_those_of_the_first_file_though_it_is_gone(
     assert last_values(stream) == LAST
 
 
-def test_a_start_that_has_committed_nothing_records_nothing_for_good(tmp_path: Path) -> None:
+def test_columns_recorded_by_a_start_without_a_commit_are_not_final(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     bad = put(folder, "1.csv", "at,zip,v\n2024-01-01T10:05Z,1,1\n")
     stream = Stepped(sums(folder), tmp_path / "checkpoint")
@@ -81,7 +81,7 @@ def test_a_start_that_has_committed_nothing_records_nothing_for_good(tmp_path: P
     assert last_values(stream) == [("01234", 1), ("D-80331", 2)]
 
 
-def test_other_columns_in_the_program_are_rejected_until_the_run_is_upgraded(tmp_path: Path) -> None:
+def test_changed_columns_in_the_program_are_rejected_until_the_run_is_upgraded(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     put(folder, "1.csv", SECOND.replace("01234", "81234"))  # a number
     old = Stepped(sums(folder, by_name=True), tmp_path / "old")
@@ -113,7 +113,7 @@ def test_columns_may_be_added_and_removed_in_the_program(tmp_path: Path) -> None
     assert last_values(more) == LAST
 
 
-def test_a_leading_zero_does_not_fit_a_number_of_the_first_file_after_a_restart_either(tmp_path: Path) -> None:
+def test_a_leading_zero_does_not_fit_a_column_of_numbers_after_a_restart(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     put(folder, "1.csv", "at,zip,v\n2024-01-01T10:05Z,81234,1\n")
     stream = Stepped(sums(folder), tmp_path / "checkpoint")

@@ -90,7 +90,7 @@ def test_a_commit_that_crashes_again_while_it_is_rolled_forward_still_publishes_
             shutil.rmtree(sink.path)
 
 
-def test_a_micro_batch_that_runs_again_replaces_what_its_first_attempt_had_renamed(sink: FileSink) -> None:
+def test_a_repeated_micro_batch_replaces_the_files_that_its_first_attempt_had_renamed(sink: FileSink) -> None:
     for crash in every_crash():
         with crash():
             sink.commit("7", written(sink, "7", [("UA", 1)], [("AA", 2)], [("B6", 3)], ["misfit"], [("no", 4)][:0]))
@@ -144,7 +144,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path | str]:
     return log
 
 
-def test_a_synced_sink_has_its_files_and_their_names_on_disk_when_it_says_so(
+def test_a_synced_sink_has_its_files_and_directory_entries_on_disk_after_the_commit(
     tmp_path: Path, synced: list[Path | str]
 ) -> None:
     path = tmp_path / "out"
@@ -161,13 +161,13 @@ def test_a_synced_sink_has_its_files_and_their_names_on_disk_when_it_says_so(
     assert set(between) == {path, path / "_dead_letters"}
 
 
-def test_a_sink_that_is_not_synced_waits_for_no_disk(tmp_path: Path, synced: list[Path | str]) -> None:
+def test_a_sink_that_is_not_synced_does_not_wait_for_the_disk(tmp_path: Path, synced: list[Path | str]) -> None:
     sink = JsonSink(path=tmp_path / "out", schema=PAIRS)
     sink.commit("7", written(sink, "7", *TASKS))
     assert set(synced) == {"renamed"}
 
 
-def test_a_weak_part_is_on_disk_when_it_is_closed(tmp_path: Path, synced: list[Path | str]) -> None:
+def test_a_file_of_weak_productions_is_on_disk_when_it_is_closed(tmp_path: Path, synced: list[Path | str]) -> None:
     writer = JsonSink(path=tmp_path, schema=PAIRS).synced().open_weak("7", "part")
     assert writer is not None
     writer.write([Record(("UA", 1), EventTime(0), GLOBAL_WINDOW, NO_FIRING)])
@@ -175,7 +175,7 @@ def test_a_weak_part_is_on_disk_when_it_is_closed(tmp_path: Path, synced: list[P
     assert synced[synced.index("renamed") + 1 :] == [tmp_path]
 
 
-def test_a_list_of_files_that_a_power_failure_has_emptied_is_refused_with_what_to_remove(tmp_path: Path) -> None:
+def test_a_list_of_files_emptied_by_a_power_failure_is_reported_with_what_to_remove(tmp_path: Path) -> None:
     sink = JsonSink(path=tmp_path, schema=PAIRS)
     messages = written(sink, "7", *TASKS)
     (tmp_path / "_commits").mkdir()
@@ -215,7 +215,7 @@ def test_a_table_commit_is_rolled_forward_from_every_statement_at_which_it_can_c
             assert len(table_rows(url, "sums_dead_letters")) == 1
 
 
-def test_a_sink_whose_records_are_in_the_messages_has_nothing_to_lose() -> None:
+def test_collected_records_survive_a_repeated_commit_since_they_are_in_its_messages() -> None:
     sink = CollectSink().synced()
     messages = written(sink, "7", ["a"], ["b"])
     for _ in range(2):

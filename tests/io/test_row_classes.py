@@ -113,7 +113,7 @@ def table_of(*rows: tuple[Any, ...]) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_every_reader_creates_instances(kind: Any, tmp_path: Path) -> None:
+def test_every_reader_creates_instances_of_row_type(kind: Any, tmp_path: Path) -> None:
     expected = [kind(at=AT, carrier="UA", delay=4), kind(at=AT, carrier="AA", delay=None)]
     for source in sources(tmp_path, table_of((AT, 4, "UA"), (AT, None, "AA")), kind):
         rows, bad = read(source)
@@ -122,7 +122,7 @@ def test_every_reader_creates_instances(kind: Any, tmp_path: Path) -> None:
 
 
 @given(st.lists(NESTED, min_size=1, max_size=4), st.sampled_from(FORMATS))
-def test_what_a_sink_writes_of_a_class_is_read_back_as_that_class(rows: list[Nested], way: Any) -> None:
+def test_instances_written_by_a_sink_are_read_back_as_equal_instances(rows: list[Nested], way: Any) -> None:
     write, reader = way
     with tempfile.TemporaryDirectory() as folder:
         with dm.Pipeline() as p:
@@ -132,7 +132,7 @@ def test_what_a_sink_writes_of_a_class_is_read_back_as_that_class(rows: list[Nes
     assert sorted(map(repr, back)) == sorted(map(repr, rows))
 
 
-def test_null_fits_only_a_field_that_includes_none(tmp_path: Path) -> None:
+def test_null_is_accepted_only_by_a_field_whose_type_includes_none(tmp_path: Path) -> None:
     table = table_of((AT, 4, None), (AT, None, "AA"))
     [good], [reason] = read(dm.io.ReadTable(table, event_time="at", row_type=Named))
     assert good == Named(AT, "AA", None)
@@ -143,7 +143,7 @@ def test_null_fits_only_a_field_that_includes_none(tmp_path: Path) -> None:
         p.run().wait_until_finish()
 
 
-def test_a_row_that_the_class_rejects_is_a_bad_row_as_one_that_does_not_parse(tmp_path: Path) -> None:
+def test_a_row_that_the_class_rejects_is_a_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"at,delay,carrier\n{AT},1,UA\n{AT},2,UAL\n{AT},x,UA\n")
     [row], reasons = read(dm.io.ReadCsv(path, event_time="at", row_type=Attrs))
@@ -153,7 +153,7 @@ def test_a_row_that_the_class_rejects_is_a_bad_row_as_one_that_does_not_parse(tm
     assert any("column 'delay' is int64 and cannot hold 'x'" in reason for reason in reasons)
 
 
-def test_columns_of_fewer_bits_and_other_columns_do_no_harm(tmp_path: Path) -> None:
+def test_narrower_columns_and_additional_columns_are_accepted(tmp_path: Path) -> None:
     table = pa.table(
         {
             "gate": [1],
@@ -170,7 +170,7 @@ def test_columns_of_fewer_bits_and_other_columns_do_no_harm(tmp_path: Path) -> N
         assert read(source) == ([Named(AT, "UA", 4)], [])
 
 
-def test_the_time_may_be_a_column_that_is_no_field() -> None:
+def test_the_event_time_may_be_a_column_that_is_not_a_field() -> None:
     class Carrier(NamedTuple):
         carrier: str
 
@@ -192,7 +192,7 @@ def test_sinks_know_the_columns_on_every_local_runner(runner: Any, tmp_path: Pat
     assert pq.read_table(tmp_path / "out").to_pylist() == [{"at": AT, "carrier": "UA", "delay": 4}]
 
 
-def test_a_stream_creates_instances_too(tmp_path: Path) -> None:
+def test_a_stream_creates_instances_of_row_type(tmp_path: Path) -> None:
     path = tmp_path / "in"
     path.mkdir()
     Path(path, "a.csv").write_text(f"at,delay,carrier\n{AT},1,UA\n{AT},,\n{AT},x,UA\n")
@@ -213,7 +213,7 @@ def lines(folder: Path) -> list[str]:
 
 
 @pytest.mark.spark
-def test_spark_creates_instances_too(spark: Any) -> None:
+def test_spark_creates_instances_of_row_type(spark: Any) -> None:
     table = table_of((AT, 4, None), (AT, None, "AA"))
     runner = dm.SparkRunner(spark)
     assert read(dm.io.ReadTable(table, event_time="at", row_type=Named), runner) == (
@@ -263,12 +263,14 @@ class Nothing(NamedTuple):
         (Wrong, InvalidArgument, r"column 'carrier' is string, but Wrong\.carrier is int"),
     ],
 )
-def test_a_class_that_does_not_fit_is_rejected_when_the_pipeline_is_built(kind: Any, error: Any, text: str) -> None:
+def test_a_row_type_that_does_not_fit_the_columns_is_rejected_when_the_pipeline_is_built(
+    kind: Any, error: Any, text: str
+) -> None:
     with pytest.raises(error, match=text):
         dm.io.ReadTable(table_of((AT, 4, "UA")), event_time="at", row_type=kind)
 
 
-def test_a_schema_besides_the_class_is_rejected(tmp_path: Path) -> None:
+def test_a_schema_together_with_row_type_is_rejected(tmp_path: Path) -> None:
     reader: Any = dm.io.ReadCsv
     with pytest.raises(InvalidArgument, match="the fields of `row_type` are the columns, so there must be no `schema`"):
         reader(tmp_path, event_time="at", row_type=Named, schema=table_of().schema)

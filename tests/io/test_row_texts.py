@@ -71,7 +71,7 @@ def texts(parts: Iterator[row_texts.RowTexts]) -> list[bytes]:
 
 
 @given(ROWS, st.sampled_from(["\n", "\r\n", "\r"]))
-def test_the_rows_are_those_that_the_csv_module_wrote(rows: list[list[str]], end: str) -> None:
+def test_rows_written_by_the_csv_module_are_split_correctly(rows: list[list[str]], end: str) -> None:
     out = io.StringIO()
     csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator=end).writerows(rows)
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ def test_the_rows_are_those_that_the_csv_module_wrote(rows: list[list[str]], end
 @given(TEXTS)
 @example('a"a",\n"\n')
 @example('"a\n"a\n"a"\n')
-def test_the_rows_do_not_depend_on_where_blocks_are_cut(text: str) -> None:
+def test_split_rows_do_not_depend_on_where_blocks_are_cut(text: str) -> None:
     content = text.encode()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         version = version_of(content, folder)
@@ -99,7 +99,7 @@ def _places(part: row_texts.RowTexts) -> Iterator[tuple[int, int, bool]]:
 
 
 @given(TEXTS, st.integers(1, 12))
-def test_a_long_quote_is_none_wherever_blocks_are_cut(text: str, longest: int) -> None:
+def test_a_quoted_value_beyond_the_limit_is_plain_text_wherever_blocks_are_cut(text: str, longest: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_texts, "LONGEST_QUOTE", longest)
         version = version_of(text.encode(), folder)
@@ -149,7 +149,7 @@ def test_any_range_of_rows_can_be_read_in_any_order(tmp_path: Path, suffix: str,
         assert texts_read.decode() == "".join(rows[start:stop])
 
 
-def test_ranges_in_order_unpack_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_ranges_in_order_decompresses_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{n:09d}\n".encode() for n in range(200_000)]
     version = version_of(gzip.compress(b"".join(lines)), str(tmp_path), "a.csv.gz")
     assert row_index(version, LINES).count == 200_000
@@ -168,7 +168,7 @@ def test_ranges_in_order_unpack_a_file_once(tmp_path: Path, monkeypatch: pytest.
     assert len(opened) == 1
 
 
-def test_a_forked_child_does_not_move_the_place_in_a_file_that_its_parent_reads(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_move_the_file_position_of_its_parent(tmp_path: Path) -> None:
     version = version_of(b"".join(b"%09d\n" % number for number in range(200_000)), str(tmp_path), "a.txt")
     printed = subprocess.check_output([sys.executable, "-c", FORKING, version.path], text=True)
     assert printed == "10000\n"

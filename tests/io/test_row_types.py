@@ -46,7 +46,7 @@ def test_rows_with_odd_names_pickle_by_the_name_of_their_type(library: Any) -> N
     assert type(restored) is ODD
 
 
-def test_a_name_that_is_not_there_is_an_error_with_those_that_are() -> None:
+def test_a_missing_column_name_is_an_error_with_the_existing_names() -> None:
     with pytest.raises(KeyError, match="there is no column 'delay'; the columns are carrier, flight"):
         row_type(pa.schema({"carrier": pa.string(), "flight": pa.int64()}))("UA", 1)["delay"]
 
@@ -60,7 +60,7 @@ def test_a_column_with_an_odd_name_is_a_key_and_reaches_a_sink() -> None:
     assert sorted(record.value for record in p.result.collected("sums")) == [("ann", 4), ("bob", 2)]
 
 
-def test_timestamps_in_structs_lists_and_maps_are_in_utc_as_those_of_columns_are() -> None:
+def test_timestamps_in_structs_lists_and_maps_are_in_utc_like_those_of_columns() -> None:
     noon = dt.datetime(2013, 1, 1, 12, tzinfo=dt.UTC)
     zoned, naive = pa.timestamp("us", "Asia/Kolkata"), pa.timestamp("us")
     nested = pa.struct({"at": zoned, "local": naive})

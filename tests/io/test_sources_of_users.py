@@ -106,7 +106,7 @@ def test_a_users_bounded_source_is_read_in_process_with_a_clock_or_without() -> 
         assert values(p.result.collected("sums")) == [("a", 21), ("a", 45), ("b", 3)]
 
 
-def test_a_users_source_without_an_end_is_followed_as_it_grows(tmp_path: Path) -> None:
+def test_a_users_unbounded_source_is_followed_as_it_grows(tmp_path: Path) -> None:
     there = {"a": 12}
     streamed = Streamed(lambda p: sums(p, Sensors(there=there, is_bounded=False)), tmp_path)
     source = streamed.program.staged.sources[0].source.as_columns
@@ -172,7 +172,7 @@ def test_an_origin_of_unknown_size_that_is_followed_is_refused_by_name(tmp_path:
         (["a"], "Listed must list origins whose names are text, got 'a'"),
     ],
 )
-def test_what_is_no_list_of_origins_is_rejected(
+def test_a_value_that_is_not_a_list_of_origins_is_rejected(
     tmp_path: Path, runner: Callable[[Path], dm.LocalRunner], is_bounded: bool, listing: list[Any], problem: str
 ) -> None:
     source = Listed(there={"a": 12}, is_bounded=is_bounded, listing=listing)

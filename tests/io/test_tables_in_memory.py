@@ -57,23 +57,23 @@ def hourly(runner: Any, table: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_table_of_any_library_is_read(kind: str) -> None:
+def test_tables_of_several_libraries_are_read(kind: str) -> None:
     table = TABLES[kind]() if kind == "reader" else TABLES[kind]
     assert hourly(dm.LocalRunner(), table) == [(0, ("AA", 2)), (0, ("UA", 4)), (7_200_000_000, ("UA", 6))]
 
 
-def test_a_stream_reads_it_too_and_a_resumed_run_goes_on(tmp_path: Path) -> None:
+def test_a_stream_reads_a_table_and_a_resumed_run_continues(tmp_path: Path) -> None:
     expected = hourly(dm.LocalRunner(), TABLE)
     assert hourly(dm.LocalRunner(checkpoint=tmp_path / "a", max_rows_per_batch=1), TABLE) == expected
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_reads_it_too(spark: Any) -> None:
+def test_spark_reads_a_table(spark: Any) -> None:
     assert hourly(dm.SparkRunner(spark), TABLE) == hourly(dm.LocalRunner(), TABLE)
 
 
-def test_create_takes_whatever_has_columns_of_arrow() -> None:
+def test_create_accepts_every_object_that_exports_arrow_columns() -> None:
     for table in (Capsule(TABLE), TABLE.to_reader(), TABLE.to_batches()[0]):
         source: Any = dm.Create(table).source
         assert source.elements[0] == (0, "UA", 4)
@@ -82,7 +82,7 @@ def test_create_takes_whatever_has_columns_of_arrow() -> None:
     assert series.elements == (1, 2, 3)
 
 
-def test_rows_can_be_read_in_any_range_and_travel() -> None:
+def test_any_range_of_a_table_can_be_read_after_pickling() -> None:
     source = pickle.loads(pickle.dumps(source_of(TABLE)))
     [origin] = source.origins()
     assert origin.rows == 3
@@ -118,7 +118,7 @@ def test_a_replay_clock_that_goes_back_is_refused_with_row_and_values() -> None:
 
 
 @pytest.mark.parametrize("given", [[1, 2], {"a": 1}, pa.array([1]), pa.chunked_array([[1]])])
-def test_what_is_no_table_is_refused(given: Any) -> None:
+def test_a_value_that_is_not_a_table_is_refused(given: Any) -> None:
     with pytest.raises(InvalidType, match=r"ReadTable takes a DataFrame .*\nHint: use dm\.Create"):
         dm.io.ReadTable(given, event_time=None)
 
@@ -154,7 +154,7 @@ def test_two_columns_of_one_name_in_pandas_are_refused(frame: pd.DataFrame) -> N
             take(frame)
 
 
-def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_a_missing_column_is_refused_with_the_existing_ones() -> None:
     with pytest.raises(InvalidArgument, match=r"names the column 'when', .*\nHint: the columns are at, carrier, delay"):
         dm.io.ReadTable(TABLE, event_time="when")
 
@@ -169,7 +169,7 @@ def test_times_in_an_index_without_a_name_are_refused_until_it_has_one() -> None
     assert row == (4,)
 
 
-def test_a_result_is_a_table_for_other_libraries() -> None:
+def test_collected_records_can_be_read_as_a_table_by_other_libraries() -> None:
     with dm.Pipeline() as p:
         _ = p | dm.Create([("UA", 4), ("AA", 2)]) | "kept" >> dm.io.Collect(panes=True)
     assert p.result is not None
@@ -183,7 +183,7 @@ def test_a_result_is_a_table_for_other_libraries() -> None:
         p.result.table("lost")
 
 
-def test_a_table_of_polars_where_polars_is_installed() -> None:
+def test_collected_records_become_a_polars_table_if_polars_is_installed() -> None:
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"at": [0], "carrier": ["UA"], "delay": [4]})
     assert hourly(dm.LocalRunner(), frame) == [(0, ("UA", 4))]

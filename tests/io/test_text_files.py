@@ -60,13 +60,13 @@ def only(folder: Path, pattern: str = "part-*") -> Path:
 @pytest.mark.parametrize("null", ["", "NA"])
 @pytest.mark.parametrize("quoting", ["needed", "all"])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_rows_that_were_written_are_read_back(tmp_path: Path, null: str, quoting: Any, delimiter: str) -> None:
+def test_rows_written_to_csv_are_read_back(tmp_path: Path, null: str, quoting: Any, delimiter: str) -> None:
     write(ROWS, dm.io.WriteCsv(tmp_path, schema=SCHEMA, null=null, quoting=quoting, delimiter=delimiter))
     source = dm.io.ReadCsv(tmp_path, event_time=None, schema=SCHEMA, null_values=[null], delimiter=delimiter)
     assert [row._asdict() for row in read(source)] == ROWS
 
 
-def test_a_csv_file_is_what_the_csv_module_reads(tmp_path: Path) -> None:
+def test_a_written_csv_file_is_read_by_the_csv_module(tmp_path: Path) -> None:
     write(ROWS, dm.io.WriteCsv(tmp_path, schema=SCHEMA, null="null"))
     with only(tmp_path).open(newline="") as file:
         rows = list(csv.reader(file))
@@ -76,7 +76,7 @@ def test_a_csv_file_is_what_the_csv_module_reads(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text("=+-@\t\r\n'a\uff1d", max_size=3), min_size=1, max_size=5), st.sampled_from([",", ";", "\t"]))
-def test_no_text_begins_as_a_formula_where_these_are_escaped(texts: list[str], delimiter: str) -> None:
+def test_no_text_starts_like_a_formula_if_formulas_are_escaped(texts: list[str], delimiter: str) -> None:
     rows = [{"=n": -1, "x": -math.inf, "text": text, "kind": text} for text in texts]
     kinds = {"=n": pa.int64(), "x": pa.float64(), "text": pa.string(), "kind": pa.dictionary(pa.int8(), pa.string())}
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ def test_formulas_are_written_as_they_are_by_default(tmp_path: Path) -> None:
     assert only(tmp_path).read_text() == "key,value\nUA,=1+1\n"
 
 
-def test_values_of_every_type_have_a_text(tmp_path: Path) -> None:
+def test_values_of_every_type_have_a_text_form(tmp_path: Path) -> None:
     row = {
         "flag": True,
         "at": dt.datetime(2013, 1, 1, tzinfo=dt.UTC),
@@ -108,7 +108,7 @@ def test_values_of_every_type_have_a_text(tmp_path: Path) -> None:
     assert only(tmp_path).read_text().splitlines()[1] == ('true,2013-01-01T00:00:00Z,2013-01-01,NaN,VUE=,1.50,"[1, 2]"')
 
 
-def test_a_null_alone_on_its_line_is_no_empty_line(tmp_path: Path) -> None:
+def test_a_null_in_the_only_column_is_not_an_empty_line(tmp_path: Path) -> None:
     write([{"a": None}, {"a": "x"}], dm.io.WriteCsv(tmp_path, schema=pa.schema({"a": pa.string()})))
     assert only(tmp_path).read_text() == 'a\n""\nx\n'
 
@@ -119,13 +119,13 @@ def test_the_header_can_be_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv.gz", "csv.zst", "csv.bz2"])
-def test_files_are_compressed_as_their_suffix_says(tmp_path: Path, suffix: str) -> None:
+def test_csv_files_are_compressed_according_to_their_suffix(tmp_path: Path, suffix: str) -> None:
     write([("UA", 1), ("AA", 2)], dm.io.WriteCsv(tmp_path, suffix=f".{suffix}"))
     assert only(tmp_path).name.endswith(suffix)
     assert read(dm.io.ReadCsv(tmp_path, event_time=None)) == [("UA", 1), ("AA", 2)]
 
 
-def test_lines_of_json_are_compressed_too(tmp_path: Path) -> None:
+def test_lines_of_json_are_compressed_according_to_their_suffix(tmp_path: Path) -> None:
     write([("UA", 1)], dm.io.WriteJson(tmp_path, suffix=".json.gz"))
     assert json.loads(gzip.decompress(only(tmp_path).read_bytes())) == {"key": "UA", "value": 1}
 
@@ -174,7 +174,7 @@ def test_lines_that_were_written_are_read_back(tmp_path: Path, suffix: str) -> N
     assert read(dm.io.ReadText(tmp_path)) == lines
 
 
-def test_an_element_that_is_no_line_of_text_is_a_dead_letter(tmp_path: Path) -> None:
+def test_an_element_that_is_not_a_line_of_text_is_a_dead_letter(tmp_path: Path) -> None:
     result = write(["a", "two\nlines", 4, None, {"value": "x"}, {"a": 1}], dm.io.WriteText(tmp_path))
     assert only(tmp_path).read_text() == "a\n"
     letters = [json.loads(line) for line in only(tmp_path / "_dead_letters", "*").read_text().splitlines()]
@@ -189,14 +189,14 @@ def test_an_element_that_is_no_line_of_text_is_a_dead_letter(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("element", "kind"), [(1, "int"), ({"value": "x"}, "dict"), (b"x", "bytes"), (None, "None")])
-def test_elements_that_are_known_to_be_no_text_are_refused(tmp_path: Path, element: object, kind: str) -> None:
+def test_elements_whose_type_is_not_text_are_refused(tmp_path: Path, element: object, kind: str) -> None:
     with pytest.raises(
         InvalidType, match=rf"writes text, and the elements are of type .*{kind}.*\nHint: make lines of them"
     ):
         _ = dm.Pipeline() | dm.Create([element]) | dm.io.WriteText(tmp_path)
 
 
-def test_records_with_declared_fields_are_no_text(tmp_path: Path) -> None:
+def test_records_with_declared_fields_are_refused_as_text(tmp_path: Path) -> None:
     record = TypedDict("record", {"value": str})  # noqa: UP013 - a class of a function has no annotations
     rows = dm.Pipeline() | dm.Create([{"value": "x"}]) | dm.Map(lambda row: row).with_output_types(record)
     with pytest.raises(InvalidType, match="writes text, and the elements are of type record"):
@@ -212,14 +212,14 @@ def test_retractions_cannot_be_written_as_text(tmp_path: Path) -> None:
         p.run()
 
 
-def test_lines_are_read_with_any_line_end_and_the_empty_ones_too(tmp_path: Path) -> None:
+def test_lines_are_read_with_any_line_end_including_empty_lines(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfa\r\n\r\nb\n\nc")
     assert read(dm.io.ReadText(tmp_path)) == ["a", "", "b", "", "c"]
     (tmp_path / "a.txt").write_bytes("ü\n".encode("utf-16"))
     assert read(dm.io.ReadText(tmp_path, encoding="utf-16")) == ["ü"]
 
 
-def test_a_file_that_was_read_in_part_is_closed_when_the_process_ends(tmp_path: Path) -> None:
+def test_a_partly_read_file_is_closed_when_the_process_ends(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("line\n" * 50_000)
     program = (
         "import atexit, sys; files = []; atexit.register(lambda: print([file._file.closed for file in files])); "
@@ -245,14 +245,14 @@ def test_a_line_in_another_encoding_is_a_bad_row(tmp_path: Path) -> None:
     assert letter.reason.startswith("a.txt, line 2: it is not UTF-8")
 
 
-def test_lines_have_no_columns_for_event_times(tmp_path: Path) -> None:
+def test_read_text_refuses_a_column_of_event_times(tmp_path: Path) -> None:
     with pytest.raises(InvalidType, match=r"must be None or dm\.ARRIVAL, .*, got 'at'\nHint: .*WithTimestamps"):
         dm.io.ReadText(tmp_path, event_time="at")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"needs event times .*\nHint: pass event_time=dm\.ARRIVAL"):
         dm.io.ReadText(tmp_path, follow=True)
 
 
-def test_times_that_only_the_program_can_read_come_behind_the_source(tmp_path: Path) -> None:
+def test_event_times_can_be_parsed_from_lines_by_a_function_after_the_source(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("when,n\nday 2,1\nnever,2\nday 1,3\nday 2,4\n")
     stamped = dm.WithTimestamps(lambda row: f"2013-01-0{int(row.when.split()[1])}T00:00Z").with_exception_handling()
     with dm.Pipeline() as p:
@@ -271,7 +271,9 @@ def test_times_that_only_the_program_can_read_come_behind_the_source(tmp_path: P
 
 
 @pytest.mark.parametrize(("horizon", "expected"), [(None, ([], 1)), ("1 minute", (["a"], 0))])
-def test_a_time_that_moves_back_too_far_is_a_dead_letter(horizon: str | None, expected: tuple[list[str], int]) -> None:
+def test_an_event_time_moved_back_further_than_declared_is_a_dead_letter(
+    horizon: str | None, expected: tuple[list[str], int]
+) -> None:
     stamped = dm.WithTimestamps(lambda _: 0, late_data_horizon=horizon).with_exception_handling()
     with dm.Pipeline() as p:
         good, bad = p | dm.Create([dm.TimestampedValue("a", 60)]) | stamped
@@ -293,7 +295,7 @@ def test_a_file_that_could_not_be_decoded_fails_again_in_the_next_run_of_the_pro
             p.run().wait_until_finish()
 
 
-def test_bytes_that_an_encoding_does_not_have_are_shown_as_the_file_has_them(tmp_path: Path) -> None:
+def test_bytes_that_are_invalid_in_the_encoding_are_shown_as_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"fine\nZ\x81\n")
     with dm.Pipeline() as p:
         lines, bad = p | dm.io.ReadText(tmp_path / "a.txt", encoding="cp1252").with_exception_handling()

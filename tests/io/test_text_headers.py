@@ -44,7 +44,7 @@ def test_a_header_of_several_lines_is_compressed_with_the_others(tmp_path: Path)
     assert read(tmp_path / "packed", skip_header_lines=2) == LINES
 
 
-def test_lines_are_skipped_in_each_file_also_in_a_file_that_has_no_others(tmp_path: Path) -> None:
+def test_header_lines_are_skipped_in_each_file_even_if_it_has_no_other_lines(tmp_path: Path) -> None:
     for name, text in {"a": "head\r\n1\r\n2", "b": "head\n", "c": "head", "d": "", "e": "\ufeffhead\n3\n"}.items():
         (tmp_path / f"{name}.txt").write_bytes(text.encode())
     assert read(tmp_path, skip_header_lines=1) == ["1", "2", "3"]
@@ -81,12 +81,12 @@ def test_a_stream_may_not_change_its_header() -> None:
 
 
 @pytest.mark.parametrize("lines", [-1, True, 1.5, "1"])
-def test_a_number_of_lines_that_is_none_is_rejected(lines: Any) -> None:
+def test_an_invalid_number_of_header_lines_is_rejected(lines: Any) -> None:
     with pytest.raises(InvalidArgument, match="`skip_header_lines` must be a whole number of lines, got"):
         dm.io.ReadText("in", skip_header_lines=lines)
 
 
-def test_a_header_that_is_no_text_is_rejected() -> None:
+def test_a_header_that_is_not_text_is_rejected() -> None:
     header: Any = ["carrier", "delay"]
     with pytest.raises(InvalidType, match="`header` must be text, got"):
         dm.io.WriteText("out", header=header)

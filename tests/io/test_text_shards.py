@@ -50,7 +50,7 @@ def check_published_once(sink: TextSink) -> None:
 
 
 @on_hosts("local", "workers", slow=("batch",))
-def test_a_bounded_run_writes_as_many_files_as_it_is_told(
+def test_a_bounded_run_writes_the_requested_number_of_files(
     host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     for num_shards, count in ((1, 20), (3, 2)):
@@ -73,7 +73,7 @@ def test_a_bounded_run_writes_as_many_files_as_it_is_told(
         assert max(map(len, files)) - min(map(len, files)) <= 1
 
 
-def test_a_bounded_run_without_lines_writes_its_files_all_the_same(tmp_path: Path) -> None:
+def test_a_bounded_run_without_lines_still_writes_its_files(tmp_path: Path) -> None:
     none: list[str] = []
     with dm.Pipeline() as p:
         _ = p | dm.Create(none) | dm.io.WriteText(tmp_path, header="head", num_shards=2)
@@ -100,7 +100,7 @@ def lines_of_files(folder: Path) -> Callable[[dm.Pipeline], None]:
 
 
 @on_hosts("process", slow=("streaming",))
-def test_no_commit_of_a_stream_writes_more_files_or_one_without_lines(
+def test_no_commit_of_a_stream_writes_more_than_the_requested_files_or_an_empty_one(
     host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     run(runner_on(host, request, tmp_path / "checkpoint"), lines_of_files(tmp_path), until=None)
@@ -112,9 +112,7 @@ def test_no_commit_of_a_stream_writes_more_files_or_one_without_lines(
 
 
 @pytest.mark.parametrize("shard", [0, 1])
-def test_a_stream_that_fails_while_lines_are_copied_writes_each_once_when_it_is_started_again(
-    shard: int, tmp_path: Path
-) -> None:
+def test_a_stream_that_fails_while_copying_lines_writes_each_once_after_a_restart(shard: int, tmp_path: Path) -> None:
     build = lines_of_files(tmp_path)
     with (
         pytest.raises(SinkError, match="No space left"),
@@ -183,7 +181,7 @@ def test_a_commit_whose_tasks_run_again_replaces_what_was_renamed(sink: TextSink
 
 @pytest.mark.parametrize("shard", [0, 1, 2])
 @pytest.mark.parametrize("step", ["copy_lines", "close"])
-def test_a_crash_while_lines_are_copied_loses_and_doubles_none(sink: TextSink, shard: int, step: str) -> None:
+def test_a_crash_while_lines_are_copied_neither_loses_nor_repeats_a_line(sink: TextSink, shard: int, step: str) -> None:
     messages = written(sink, "7", *TASKS)
     with contextlib.suppress(Crash), interrupted(step, shard, Crash()):
         sink.commit("7", messages)
@@ -208,7 +206,7 @@ def interrupted(step: str, shard: int, error: BaseException) -> Iterator[None]:
         yield
 
 
-def test_a_pending_file_that_is_lost_is_an_error_and_no_file_without_its_lines(sink: TextSink) -> None:
+def test_a_lost_pending_file_is_an_error_instead_of_a_file_without_its_lines(sink: TextSink) -> None:
     messages = written(sink, "7", *TASKS)
     next(Path(sink.path, "_pending", "7").glob("*.txt")).unlink()
     with pytest.raises(SinkError, match="commit 7 cannot be published"):
@@ -216,7 +214,7 @@ def test_a_pending_file_that_is_lost_is_an_error_and_no_file_without_its_lines(s
     assert not visible(Path(sink.path))
 
 
-def test_a_bounded_run_that_is_rejected_leaves_nothing(tmp_path: Path) -> None:
+def test_a_rejected_bounded_run_leaves_no_files(tmp_path: Path) -> None:
     def build(p: dm.Pipeline, **options: Any) -> None:
         _ = p | dm.Create(LINES) | dm.io.WriteText(tmp_path, num_shards=2, **options)
 
@@ -234,6 +232,6 @@ def test_a_stream_may_not_change_its_number_of_files() -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, True, 1.5, "1"])
-def test_a_number_of_files_that_is_none_is_rejected(number: Any) -> None:
+def test_an_invalid_number_of_files_is_rejected(number: Any) -> None:
     with pytest.raises(InvalidArgument, match="`num_shards` must be a positive whole number, got"):
         dm.io.WriteText("out", num_shards=number)

@@ -79,7 +79,7 @@ def written_times(draw: st.DrawFn) -> tuple[str, list[str]]:
 @example(("%d%m%Y", ["122024", "1122024", "40012024"]))
 @example(("%I%p %d-%b-%Y", ["12am 01-feb-2024", "13PM 01-Feb-2024", "0AM 01-Feb-2024"]))
 @example(("%Y", ["2024", "0000", "24"]))
-def test_a_time_is_read_as_python_reads_it(case: tuple[str, list[str]]) -> None:
+def test_a_time_in_a_format_is_read_like_python_reads_it(case: tuple[str, list[str]]) -> None:
     form, texts = case
     expected = [by_python(text, form) for text in texts]
     if "%j" in form:  # Python takes day 366 of other years for the first of the next
@@ -169,7 +169,7 @@ def test_a_time_column_that_looks_like_another_type_is_read_by_its_format(
     assert row.id == 20240102
 
 
-def test_numbers_remain_microseconds_where_no_format_is_a_number(tmp_path: Path) -> None:
+def test_numbers_remain_microseconds_if_no_format_is_numeric(tmp_path: Path) -> None:
     content = "at,seen\n5,01.01.2024\n"
     rows, times, _ = read(tmp_path / "a.csv", content, timestamp_formats=["%d.%m.%Y"])
     assert rows == [(5, dt.datetime(2024, 1, 1))]  # noqa: DTZ001
@@ -180,7 +180,7 @@ def test_numbers_remain_microseconds_where_no_format_is_a_number(tmp_path: Path)
         dm.io.ReadCsv(tmp_path / "a.csv", event_time="at", timestamp_formats=["%Y%m%d"], schema=schema)
 
 
-def test_iso_times_with_and_without_an_offset_stand_beside_a_format(tmp_path: Path) -> None:
+def test_iso_times_with_and_without_an_offset_are_read_besides_a_format(tmp_path: Path) -> None:
     content = "at\n01.07.2013\n2013-07-02\n2013-07-01T12:00+05:00\n2013-07-01T12:00:00.5Z\n2013-07-01 12:00\n"
     rows, times, bad = read(tmp_path / "a.csv", content, timestamp_formats=["%d.%m.%Y"])
     expected = ["01T00:00:00", "02T00:00:00", "01T07:00:00", "01T12:00:00.500000", "01T12:00:00"]
@@ -197,14 +197,14 @@ def test_a_format_with_an_offset_gives_instants_whatever_the_zone(tmp_path: Path
         assert not bad
 
 
-def test_other_columns_of_times_are_times_if_all_their_values_are(tmp_path: Path) -> None:
+def test_other_columns_are_inferred_as_times_if_all_their_values_are_times(tmp_path: Path) -> None:
     content = "at,seen,note,empty\n01.07.2013,02.07.2013,03.07.2013,\n04.07.2013,,soon,\n"
     [row, _], _, bad = read(tmp_path / "a.csv", content, timestamp_formats=["%d.%m.%Y"])
     assert (row.seen, row.note, row.empty) == (dt.datetime(2013, 7, 2), "03.07.2013", "")  # noqa: DTZ001
     assert not bad
 
 
-def test_null_values_stand_for_null_in_times_and_not_in_quotes(tmp_path: Path) -> None:
+def test_words_for_null_are_null_in_columns_of_times_but_not_in_quotes(tmp_path: Path) -> None:
     content = 'at,seen\n01.07.2013,-\n02.07.2013,""\n03.07.2013,"-"\n04.07.2013,\n'
     options: dict[str, Any] = {"timestamp_formats": ["%d.%m.%Y"], "zone": "Europe/Berlin"}
     schema = pa.schema({"at": pa.timestamp("us"), "seen": pa.timestamp("us")})

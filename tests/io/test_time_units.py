@@ -59,7 +59,7 @@ def times(read: Any) -> list[dt.datetime]:
 
 @KINDS
 @UNITS
-def test_whole_numbers_are_times_in_the_unit(tmp_path: Path, kind: str, unit: TimeUnit) -> None:
+def test_whole_numbers_are_event_times_in_the_given_unit(tmp_path: Path, kind: str, unit: TimeUnit) -> None:
     number = int(MOMENT.timestamp() * 1_000) * PER_SECOND[unit] // 1_000
     read = reader(tmp_path, kind, [number, None, number + PER_SECOND[unit]], event_time_unit=unit)
     first = MOMENT.replace(microsecond=0) if unit == "s" else MOMENT
@@ -68,7 +68,7 @@ def test_whole_numbers_are_times_in_the_unit(tmp_path: Path, kind: str, unit: Ti
 
 @KINDS
 @pytest.mark.parametrize("unit", ["s", "ms"])
-def test_a_missing_unit_is_noticed_and_the_hint_names_it(tmp_path: Path, kind: str, unit: TimeUnit) -> None:
+def test_a_missing_event_time_unit_is_detected_and_named_in_the_hint(tmp_path: Path, kind: str, unit: TimeUnit) -> None:
     number = int(MOMENT.timestamp()) * PER_SECOND[unit]
     message = (
         rf"`event_time` column 'at' holds {number}, .* January 1970\nHint: pass event_time_unit='{unit}' for 2024-03"
@@ -94,11 +94,11 @@ def test_a_missing_unit_is_noticed_and_the_hint_names_it(tmp_path: Path, kind: s
         [3_600_000_000],
     ],
 )
-def test_other_numbers_are_microseconds(numbers: list[int | None]) -> None:
+def test_numbers_that_suggest_no_other_unit_are_microseconds(numbers: list[int | None]) -> None:
     check_unit(pa.array(numbers, pa.int64()), "at", "event_time")
 
 
-def test_round_numbers_of_recent_years_are_seconds() -> None:
+def test_round_numbers_of_recent_years_are_recognised_as_seconds() -> None:
     for number, unit in ((1_700_000_000, "s"), (1_700_000_000_000, "ms")):
         with pytest.raises(dm.InvalidArgument, match=f"event_time_unit='{unit}'"):
             check_unit(pa.array([number]), "at", "event_time")
@@ -110,7 +110,7 @@ def test_some_unknown_times_do_not_hide_a_missing_unit() -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), max_size=5), st.sampled_from(list(PER_SECOND)))
-def test_times_are_exact_or_none(numbers: list[int | None], unit: TimeUnit) -> None:
+def test_times_in_a_unit_are_converted_exactly_or_unknown(numbers: list[int | None], unit: TimeUnit) -> None:
     micros, known = instants(pa.array(numbers, pa.int64()), unit)
     for place, number in enumerate(numbers):
         exact = None if number is None else number * 10**6 // PER_SECOND[unit]
@@ -128,7 +128,7 @@ def test_a_number_beyond_64_bits_of_microseconds_is_no_time() -> None:
 
 
 @pytest.mark.parametrize("unit", ["m", 1, "S"])
-def test_another_unit_is_rejected(tmp_path: Path, unit: Any) -> None:
+def test_an_unknown_event_time_unit_is_rejected(tmp_path: Path, unit: Any) -> None:
     with pytest.raises(dm.InvalidArgument, match="`event_time_unit` must be 's', 'ms', 'us' or 'ns', got"):
         reader(tmp_path, "csv", [1], event_time_unit=unit)
 
@@ -155,7 +155,7 @@ def test_the_replay_clock_has_the_same_unit(tmp_path: Path) -> None:
     assert clock.tolist() == [1_000_000_000, 1_000_000_000, 1_002_000_000]
 
 
-def test_the_clock_near_a_row_of_a_sample_is_in_the_unit(tmp_path: Path) -> None:
+def test_the_replay_clock_of_a_sample_is_converted_from_the_unit(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("at,n\n1709315512,1\nx,2\n1709315514,3\n")
     columns = pa.schema({"at": pa.int64(), "n": pa.int64()})

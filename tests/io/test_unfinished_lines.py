@@ -130,7 +130,7 @@ def test_however_a_file_is_cut_into_blocks_the_rows_are_those_of_the_whole_file(
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_last_line_without_an_end_is_a_row_once_the_file_has_rested(tmp_path: Path, kind: str) -> None:
+def test_an_unterminated_last_line_is_a_row_once_the_file_has_stopped_growing(tmp_path: Path, kind: str) -> None:
     data = written(kind, ["a", "b"], "\n")[:-1]
     (tmp_path / f"log.{kind}").write_bytes(data)
     follower = Follower(FORMATS[kind](tmp_path))
@@ -144,7 +144,7 @@ def test_a_last_line_without_an_end_is_a_row_once_the_file_has_rested(tmp_path: 
     assert again.poll(100) == []
 
 
-def test_a_line_that_grows_starts_its_time_anew_and_none_waits_for_ever(tmp_path: Path) -> None:
+def test_a_growing_line_restarts_its_timeout_and_without_a_timeout_it_waits_for_its_end(tmp_path: Path) -> None:
     file = tmp_path / "log.txt"
     file.write_text("one\ntw")
     patient = Follower(read_text(tmp_path, line_timeout=None))
@@ -158,7 +158,7 @@ def test_a_line_that_grows_starts_its_time_anew_and_none_waits_for_ever(tmp_path
     assert patient.poll(drained=True) == ["two"]
 
 
-def test_a_drained_run_and_a_bounded_one_read_the_last_line(tmp_path: Path) -> None:
+def test_drained_and_bounded_runs_read_an_unterminated_last_line(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("one\ntwo")
     assert Follower(read_text(tmp_path)).poll(drained=True) == ["one", "two"]
     assert Follower(read_text(tmp_path, line_timeout=0)).poll() == ["one", "two"]
@@ -167,7 +167,7 @@ def test_a_drained_run_and_a_bounded_one_read_the_last_line(tmp_path: Path) -> N
     assert [record.value for record in p.result.collected("out")] == ["one", "two"]
 
 
-def test_a_line_that_goes_on_after_its_time_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+def test_a_line_that_grows_after_its_timeout_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text("n,note\n1,a\n2,b")
     follower = Follower(read_csv(tmp_path))
@@ -196,12 +196,12 @@ def test_a_header_that_is_cut_is_not_compared_or_inferred_from(tmp_path: Path) -
         Follower(read_csv(tmp_path)).poll()
 
 
-def test_a_compressed_file_is_whole(tmp_path: Path) -> None:
+def test_the_last_line_of_a_compressed_file_is_complete(tmp_path: Path) -> None:
     (tmp_path / "log.txt.gz").write_bytes(gzip.compress(b"one\ntwo"))
     assert Follower(read_text(tmp_path)).poll() == ["one", "two"]
 
 
-def test_a_file_in_another_encoding_may_be_cut_within_a_character(tmp_path: Path) -> None:
+def test_a_file_in_utf_16_may_end_within_a_character(tmp_path: Path) -> None:
     data, file = "é\nü€\nñ\n".encode("utf-16"), tmp_path / "log.txt"
     follower = Follower(read_text(tmp_path, encoding="utf-16"))
     for end in range(2, len(data) + 1):
@@ -210,7 +210,7 @@ def test_a_file_in_another_encoding_may_be_cut_within_a_character(tmp_path: Path
     assert follower.rows == ["é", "ü€", "ñ"]
 
 
-def test_a_file_that_goes_while_its_last_line_waits_does_not_wait_any_more(tmp_path: Path) -> None:
+def test_an_unterminated_line_of_a_removed_file_stops_waiting(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("one\ntw")
     follower = Follower(read_text(tmp_path))
     follower.poll()
@@ -219,7 +219,7 @@ def test_a_file_that_goes_while_its_last_line_waits_does_not_wait_any_more(tmp_p
     assert follower.counters == {"lines_unfinished": 0}
 
 
-def test_a_negative_time_is_refused() -> None:
+def test_a_negative_line_timeout_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="`line_timeout` must not be negative"):
         read_text(Path("nowhere"), line_timeout=-1)
 
@@ -267,7 +267,7 @@ def test_a_stream_follows_a_program_that_flushes_blocks_of_4_kib(tmp_path: Path,
     assert result.metrics()["rows/Read" if kind == "txt" else "rows"].get("lines_unfinished", 0) == 0
 
 
-def test_the_count_of_waiting_lines_is_in_the_metrics(tmp_path: Path) -> None:
+def test_the_metrics_contain_the_number_of_waiting_lines(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "log.csv").write_text("n,note\n1,a\n2,b")
 

@@ -41,7 +41,7 @@ def test_a_misspelt_argument_of_read_csv_names_the_right_one(path: str, given: s
         dm.io.ReadCsv(path, event_time="time", **wrong)
 
 
-def test_an_argument_like_no_other_gets_the_list_of_those_there_are(path: str) -> None:
+def test_an_argument_similar_to_none_is_rejected_with_the_list_of_arguments(path: str) -> None:
     wrong: Any = {"qqq": 1}
     with pytest.raises(
         InvalidType, match=r"ReadCsv has no argument 'qqq'\nHint: its arguments are .*`delimiter`, .*`zone`"
@@ -50,12 +50,12 @@ def test_an_argument_like_no_other_gets_the_list_of_those_there_are(path: str) -
 
 
 @pytest.mark.parametrize("reader", [dm.io.ReadParquet, dm.io.ReadJson])
-def test_the_other_readers_of_files_reject_them_too(path: str, reader: Any) -> None:
+def test_other_readers_of_files_reject_unknown_arguments(path: str, reader: Any) -> None:
     with pytest.raises(InvalidType, match=rf"{reader.__name__} has no argument 'folow'\nHint: use `follow`"):
         reader(path, event_time="time", folow=True)
 
 
-def test_a_table_in_memory_rejects_them_too() -> None:
+def test_readers_of_tables_in_memory_reject_unknown_arguments() -> None:
     wrong: Any = {"watermark_origins": "file"}
     with pytest.raises(
         InvalidType, match=r"ReadTable has no argument 'watermark_origins'\nHint: use `watermark_origin`"
@@ -156,12 +156,12 @@ ANY: Any = dm
         (lambda: ANY.SlidingWindows(3, slide=1), r"SlidingWindows has no argument 'slide'\nHint: use `period`"),
     ],
 )
-def test_calls_with_arguments_that_do_not_exist_or_are_missing_name_the_right_ones(make: Any, problem: str) -> None:
+def test_the_error_for_unknown_or_missing_arguments_names_the_right_ones(make: Any, problem: str) -> None:
     with pytest.raises(InvalidType, match=f"^{problem}"):
         make()
 
 
-def test_an_error_inside_of_a_call_with_the_right_arguments_stays_as_it_is() -> None:
+def test_an_exception_inside_of_a_call_with_valid_arguments_is_not_changed() -> None:
     @calls_explained()
     def add(first: int, second: int) -> int:
         return first + second

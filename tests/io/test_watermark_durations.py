@@ -36,9 +36,7 @@ def files(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("reader", ["csv", "json", "parquet", "table", "injector"])
 @pytest.mark.parametrize("watermark", ["1 hour", 3600, datetime.timedelta(hours=1), dm.duration("1 hour"), HOUR])
-def test_a_duration_is_the_delay_wherever_a_source_takes_a_watermark(
-    files: dict[str, Any], reader: str, watermark: Any
-) -> None:
+def test_every_source_accepts_a_duration_as_its_watermark(files: dict[str, Any], reader: str, watermark: Any) -> None:
     assert files[reader](watermark).source.watermark == HOUR
 
 
@@ -47,6 +45,8 @@ def test_a_duration_is_the_delay_wherever_a_source_takes_a_watermark(
     ("watermark", "message"),
     [("soon", "soon"), ("-1 hour", "must not be negative"), (True, "must be an estimator or a duration, got True")],
 )
-def test_what_is_neither_is_rejected(files: dict[str, Any], reader: str, watermark: Any, message: str) -> None:
+def test_a_watermark_that_is_neither_an_estimator_nor_a_duration_is_rejected(
+    files: dict[str, Any], reader: str, watermark: Any, message: str
+) -> None:
     with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=message):
         files[reader](watermark)
