@@ -83,7 +83,7 @@ def held_outcome(name: str) -> Any:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=named)
-def test_what_holds_the_watermark_of_one_shard_holds_it_for_all(schedule: Schedule) -> None:
+def test_a_hold_in_one_shard_holds_the_watermark_of_all_shards(schedule: Schedule) -> None:
     cases = held_by_another_key()
     expected = {name: held_outcome(name) for name, *_ in cases}
     assert outcomes(dm.LocalRunner(), cases) == expected
@@ -114,12 +114,12 @@ def bundled(*, together: bool) -> list[tuple[str, TestStream, Chain]]:
     return cases
 
 
-def test_in_process_the_elements_of_a_bundle_are_felt_downstream_one_by_one() -> None:
+def test_in_process_elements_of_a_bundle_reach_the_next_grouping_one_by_one() -> None:
     assert outcomes(dm.LocalRunner(), bundled(together=True)) == outcomes(dm.LocalRunner(), bundled(together=False))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=named)
-def test_the_elements_of_a_bundle_are_felt_downstream_one_by_one(schedule: Schedule) -> None:
+def test_in_a_stream_elements_of_a_bundle_reach_the_next_grouping_one_by_one(schedule: Schedule) -> None:
     together, apart = bundled(together=True), bundled(together=False)
     assert outcomes(MicroBatchRunner(schedule), together) == outcomes(dm.LocalRunner(), apart)
 
@@ -148,7 +148,7 @@ def test_an_on_time_pane_with_late_elements_is_on_time_for_the_next_grouping(sch
 # Retractions of merged windows ----------------------------------------------------------------------------------------
 
 
-def test_a_window_that_grows_to_the_front_holds_the_watermark_for_the_retraction_that_it_owes() -> None:
+def test_a_session_whose_start_moves_back_holds_the_watermark_for_its_pending_retraction() -> None:
     """Its end is that of the pane it retracts; the element that merged it is dropped, as the trigger has finished."""
     sessions = dm.Window.into(dm.Sessions(4)).trigger(dm.AfterCount(1), may_lose_data=True)
     sessions = sessions.accumulating_and_retracting().allowed_lateness(2).closing("fire_always")
@@ -199,7 +199,7 @@ def test_the_end_of_the_input_completes_the_last_tick_at_each_grouping_in_turn()
 
 
 @pytest.mark.slow
-def test_all_of_them_give_the_same_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_these_examples_of_chains_give_the_same_panes_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     cases = [*held_by_another_key(), *bundled(together=True), *arriving_late()]
     runner = streaming(spark, tmp_path, shards=2, max_rows_per_batch=30)
     assert outcomes(runner, cases) == outcomes(dm.LocalRunner(), cases)

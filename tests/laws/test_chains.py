@@ -159,7 +159,7 @@ def test_chains_keep_the_laws(part: int) -> None:
 
 @share_of_examples(0.3)
 @given(strategies.test_streams(keys="adg", max_steps=12, signals=strategies.SIGNALS), strategies.chains(), st.data())
-def test_so_do_those_of_the_public_strategy(script: TestStream, chain: Chain, data: st.DataObject) -> None:
+def test_chains_of_the_public_strategy_keep_the_laws(script: TestStream, chain: Chain, data: st.DataObject) -> None:
     drawn = Case(script, chain, data.draw(schedules()))
     local = on_local(drawn)
     agree(outcome_of(drawn, as_stream(drawn)), local, "in micro-batches")
@@ -167,18 +167,18 @@ def test_so_do_those_of_the_public_strategy(script: TestStream, chain: Chain, da
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
-def test_so_do_twenty_thousand(part: int) -> None:
+def test_twenty_thousand_chains_keep_the_laws(part: int) -> None:
     check_seeds(range(part * 1_000_000, part * 1_000_000 + NIGHTLY // PARTS))
 
 
 @pytest.mark.parametrize(("checks", "make"), FOLDS)
-def test_what_chains_emit_folds_to_the_batch_answer(checks: Check, make: Callable[[Pick], Case]) -> None:
+def test_panes_of_chains_fold_to_the_batch_answer(checks: Check, make: Callable[[Pick], Case]) -> None:
     check_seeds(range(max(3, FAST // 7)), checks, make)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("checks", "make"), FOLDS)
-def test_so_do_thousands(checks: Check, make: Callable[[Pick], Case]) -> None:
+def test_panes_of_thousands_of_chains_fold_to_the_batch_answer(checks: Check, make: Callable[[Pick], Case]) -> None:
     check_seeds(range(1_000_000, 1_000_000 + NIGHTLY // 10), checks, make)
 
 
@@ -199,6 +199,6 @@ SHARES = {
 """What at least so many of a hundred cases see."""
 
 
-def test_the_drawn_cases_exercise_what_the_laws_are_about() -> None:
+def test_the_drawn_chains_contain_every_situation_that_the_laws_are_about() -> None:
     seen = Counter(what for seed in range(CASES) for what in sightings(of_seed(seed)))
     assert {what for what, share in SHARES.items() if 100 * seen[what] < share * CASES} == set()

@@ -67,19 +67,21 @@ def check_seeds(seeds: range) -> None:
     assert set(reasons) == {"late", "closed", "retractions"}, "some reason was never drawn"
 
 
-def test_what_chains_drop_is_in_their_outputs_on_every_host_in_process() -> None:
+def test_elements_dropped_by_chains_are_in_their_outputs_on_every_host_in_process() -> None:
     check_seeds(range(24))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, 9))
-def test_so_it_is_for_many_chains(part: int) -> None:
+def test_elements_dropped_by_many_chains_are_in_their_outputs(part: int) -> None:
     check_seeds(range(part * 1_000, part * 1_000 + 200))
 
 
 @share_of_examples(0.2)
 @given(strategies.test_streams(keys="adg", max_steps=12, signals=strategies.SIGNALS), strategies.chains(), st.data())
-def test_so_it_is_for_chains_of_the_public_strategy(script: TestStream, chain: Chain, data: st.DataObject) -> None:
+def test_elements_dropped_by_chains_of_the_public_strategy_are_in_their_outputs(
+    script: TestStream, chain: Chain, data: st.DataObject
+) -> None:
     check(Case(script, chain, data.draw(schedules())))
 
 

@@ -13,7 +13,7 @@ CASES, PARTS = share_of_cases(600), 20
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_the_fixed_cases_give_what_the_specification_says(part: int) -> None:
+def test_the_fixed_cases_give_the_panes_of_the_specification(part: int) -> None:
     for number in range(part, CASES, PARTS):
         drawn = random_case(number, chain if number % 5 == 0 else one_grouping)
         assert not differs(drawn), f"case {number}: {drawn}"

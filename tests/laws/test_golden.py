@@ -40,25 +40,25 @@ NOTHING = digest([])
 # What is kept ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_sample_of_the_pipelines_shows_in_process_what_is_kept() -> None:
+def test_a_sample_of_the_golden_pipelines_has_the_stored_digests_in_process() -> None:
     assert difference(range(QUICK)) == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_all_pipelines_show_in_process_what_is_kept(part: int) -> None:
+def test_all_golden_pipelines_have_the_stored_digests_in_process(part: int) -> None:
     assert difference(range(QUICK + part, COUNT, PARTS)) == ""
 
 
 @pytest.mark.parametrize("host", OTHERS)
-def test_a_few_pipelines_show_on_the_other_hosts_what_is_kept(host: str) -> None:
+def test_a_few_golden_pipelines_have_the_stored_digests_on_the_other_hosts(host: str) -> None:
     first = 10 * OTHERS.index(host)
     assert difference(range(first, first + 8), host) == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("host", OTHERS)
-def test_a_quarter_of_the_pipelines_shows_on_each_other_host_what_is_kept(host: str) -> None:
+def test_a_quarter_of_the_golden_pipelines_has_the_stored_digests_on_each_other_host(host: str) -> None:
     turn = OTHERS.index(host)
     assert difference([number for number in range(COUNT) if number // 10 % len(OTHERS) == turn], host) == ""
 
@@ -69,7 +69,7 @@ def test_a_quarter_of_the_pipelines_shows_on_each_other_host_what_is_kept(host: 
 @pytest.mark.parametrize(
     "numbers", [range(40, 42), *(pytest.param(range(at, at + 30), marks=pytest.mark.slow) for at in (100, 130, 160))]
 )
-def test_pipelines_side_by_side_show_on_spark_streaming_what_they_show_in_process(
+def test_golden_pipelines_run_together_on_spark_streaming_emit_what_they_emit_in_process(
     spark: SparkSession, tmp_path: Path, numbers: range
 ) -> None:
     for place, job in enumerate(jobs_of(numbers)):
@@ -81,7 +81,7 @@ def test_pipelines_side_by_side_show_on_spark_streaming_what_they_show_in_proces
 
 
 @pytest.mark.parametrize("numbers", [range(40, 44), pytest.param(range(200, 400), marks=pytest.mark.slow)])
-def test_pipelines_that_emit_once_have_the_same_answers_in_a_spark_batch_job(
+def test_golden_pipelines_that_emit_once_have_the_same_results_in_a_spark_batch_job(
     spark: SparkSession, numbers: range
 ) -> None:
     bounded = [number for number in numbers if drawn(number).family in BOUNDED]
@@ -186,7 +186,7 @@ def test_a_counter_that_changes_is_reported_with_its_pipeline(
     assert difference([1]).startswith(f"{names} of pipeline 1 on 'in process' differ; ")
 
 
-def test_a_pipeline_that_is_drawn_otherwise_is_told_from_one_whose_panes_have_changed() -> None:
+def test_a_differently_drawn_pipeline_is_not_reported_as_one_whose_panes_have_changed() -> None:
     wrong = attrs.evolve(kept()[1], drawn="00000000", panes="00000000")
     assert "another pipeline is drawn than the one whose digests are kept" in difference([1], expected={1: wrong})
 
@@ -201,14 +201,14 @@ def test_another_process_draws_the_same_pipelines_and_sees_the_same_panes() -> N
     assert (done.returncode, done.stdout) == (0, "all the same\n"), done.stderr
 
 
-def test_every_pipeline_has_digests_and_many_drop_something() -> None:
+def test_every_golden_pipeline_has_digests_and_many_drop_elements() -> None:
     digests = kept()
     assert list(digests) == list(range(COUNT))
     assert sum(it.panes != NOTHING for it in digests.values()) > 0.95 * COUNT
     assert sum(it.drops != NOTHING for it in digests.values()) > 0.25 * COUNT
 
 
-def test_the_pipelines_are_of_every_kind() -> None:
+def test_the_golden_pipelines_are_of_every_kind() -> None:
     found: set[str] = set()
     wanted = {*FAMILIES, "in rounds of", "retracting=True", *(f"<{mode}:" for mode in dm.AccumulationMode)}
     wanted |= {f"<{member}:" for kind in (dm.LateData, dm.TimestampCombiner, dm.OnTimeBehavior) for member in kind}
@@ -220,12 +220,12 @@ def test_the_pipelines_are_of_every_kind() -> None:
     assert found == wanted
 
 
-def test_values_are_shown_without_an_order_where_grouping_promises_none() -> None:
+def test_the_order_within_lists_sets_and_dicts_does_not_change_a_digest() -> None:
     shown: Iterable[Any] = ([2, 1], {"b", "a"}, {"b": 1, "a": [2, 1]}, (2, 1), 0.1 + 0.2)
     assert [text_of(value) for value in shown] == ["[1, 2]", "set('a', 'b')", "{'a': [1, 2], 'b': 1}", "(2, 1)", "0.3"]
 
 
-def test_the_digest_of_an_outcome_has_all_its_parts() -> None:
+def test_the_digests_of_an_outcome_cover_panes_drops_and_counters() -> None:
     outcome = HOSTS["in process"].outcome(1)
     assert outcome is not None
     assert digests_of(1, outcome) == kept()[1]

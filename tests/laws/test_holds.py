@@ -188,7 +188,9 @@ LATE_BEFORE = TestStream().watermark(8).add(0, 3, key="a").add(2, 10, key="a").w
 @given(script=scripts(), schedule=schedules())
 @example(script=LATE_AFTER.processing_time(9), schedule=Schedule(2, (1,)))
 @example(script=LATE_BEFORE.processing_time(9), schedule=Schedule(2, (1,)))
-def test_what_came_on_time_is_on_time_behind_what_held_it(name: str, script: TestStream, schedule: Schedule) -> None:
+def test_elements_that_arrived_on_time_are_on_time_after_a_transform_that_held_them(
+    name: str, script: TestStream, schedule: Schedule
+) -> None:
     records = HOLDING[name](script, dm.LocalRunner(clock=0))
     for _, (at, is_on_time, (_, was_on_time, _)) in (record.value for record in records):
         assert is_on_time or not was_on_time, at

@@ -127,7 +127,9 @@ def test_fanout_is_rejected_with_a_way_out_where_late_elements_would_move_event_
 
 @pytest.mark.parametrize("fanout", [2, 3, 4, 7, 31])
 @pytest.mark.parametrize("times", [(0, 8), (0, 12, 8), (12, 0, 8)])
-def test_an_element_joins_a_session_of_other_parts_while_that_is_open(fanout: int, times: tuple[int, ...]) -> None:
+def test_a_late_element_joins_an_open_session_whatever_part_of_the_fanout_it_is_in(
+    fanout: int, times: tuple[int, ...]
+) -> None:
     """The last element is late, and its part's session ends after the one that it joins."""
     *first, late = times
     script = TestStream().bundle([(1, at) for at in first], key="hot").watermark(9).add(2, late, key="hot")
@@ -165,7 +167,7 @@ def can_take_back(combining: Combining, windows: WindowingStrategy) -> bool:
 
 @share_of_examples(0.3)
 @given(st.data(), SCRIPTS, refined(), FANOUTS, SCHEDULES)
-def test_final_answers_behind_retractions_are_the_same_with_and_without_fanout(
+def test_final_answers_after_a_retracting_grouping_are_the_same_with_and_without_fanout(
     data: st.DataObject,
     script: TestStream,
     both: tuple[WindowingStrategy, WindowingStrategy],
@@ -186,7 +188,7 @@ def test_final_answers_behind_retractions_are_the_same_with_and_without_fanout(
 
 
 @given(SCRIPTS, refined(), FANOUTS, st.sampled_from([dm.Sum(), dm.Count(), dm.Max()]))
-def test_a_grouping_behind_takes_back_what_fanout_retracts(
+def test_a_grouping_after_fanout_applies_its_retractions(
     script: TestStream, both: tuple[WindowingStrategy, WindowingStrategy], fanout: Any, combine: Any
 ) -> None:
     first, second = both

@@ -56,7 +56,7 @@ def check_batch(result: PipelineResult, cases: dict[str, Any]) -> None:
         assert fanned == direct, (windows, combining)
 
 
-def test_a_batch_job_gives_the_same_answers_behind_a_grouping_that_retracts(spark: SparkSession) -> None:
+def test_a_batch_job_gives_the_same_answers_after_a_retracting_grouping(spark: SparkSession) -> None:
     elements = [dm.TimestampedValue((n % 7, n % 5), 3 * n % 50) for n in range(60)]
     early = dm.Window.into(dm.FixedWindows(5)).trigger(dm.AfterWatermark(early=dm.AfterCount(2)))
     plain = [combining for combining in COMBINERS if combining.fold is not None]
@@ -73,7 +73,7 @@ def test_a_batch_job_gives_the_same_answers_behind_a_grouping_that_retracts(spar
 
 
 @pytest.mark.slow
-def test_drawn_scripts_give_the_panes_of_the_local_runner(spark: SparkSession, tmp_path: Path) -> None:
+def test_drawn_scripts_with_fanout_give_the_panes_of_the_local_runner(spark: SparkSession, tmp_path: Path) -> None:
     fanouts = st.sampled_from([2, 5, parts_of_a])
     # Mean and Together hold a NaN for nothing, which is unequal to itself.
     combinings = st.sampled_from([candidate for candidate in COMBINERS if candidate.fold is not None])

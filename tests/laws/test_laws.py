@@ -62,7 +62,9 @@ def test_the_last_accumulating_pane_is_the_batch_answer(script: TestStream, stra
 
 
 @given(scripts(), strategies.window_fns())
-def test_elements_without_watermarks_give_the_batch_answer_at_the_end(script: TestStream, fn: dm.WindowFn) -> None:
+def test_without_watermarks_the_batch_answer_is_emitted_at_the_end_of_the_input(
+    script: TestStream, fn: dm.WindowFn
+) -> None:
     only = TestStream([step for step in script.steps if isinstance(step, AddStep)])
     panes = run_script(only, dm.Window.into(fn), dm.Sum())
     assert {(pane.key, pane.window): pane.value for pane in panes} == batch_answer(script, fn)
@@ -70,9 +72,7 @@ def test_elements_without_watermarks_give_the_batch_answer_at_the_end(script: Te
 
 
 @given(scripts(), strategies.window_fns(), st.randoms(use_true_random=False))
-def test_arrival_order_does_not_matter_to_the_windows_that_merge(
-    script: TestStream, fn: dm.WindowFn, random: Any
-) -> None:
+def test_the_order_of_arrival_does_not_change_merged_windows(script: TestStream, fn: dm.WindowFn, random: Any) -> None:
     steps = [AddStep((element,)) for step in script.steps if isinstance(step, AddStep) for element in step.elements]
     random.shuffle(steps)
     panes = run_script(TestStream(steps), dm.Window.into(fn), dm.Sum())
@@ -80,7 +80,7 @@ def test_arrival_order_does_not_matter_to_the_windows_that_merge(
 
 
 @given(scripts(), UNMERGED, EVERYTHING)
-def test_discarding_panes_add_up_through_two_groupings(
+def test_discarding_panes_of_two_groupings_add_up_to_the_batch_answer(
     script: TestStream, first: WindowingStrategy, second: WindowingStrategy
 ) -> None:
     clear = dm.AccumulationMode.CLEAR_ALWAYS
@@ -138,7 +138,9 @@ def test_every_element_is_in_one_discarding_pane_for_each_window_or_counted_as_d
 
 
 @given(scripts(), windowing_strategies())
-def test_the_panes_of_a_window_are_in_sequence(script: TestStream, strategy: WindowingStrategy) -> None:
+def test_the_panes_of_a_window_are_numbered_and_timed_in_sequence(
+    script: TestStream, strategy: WindowingStrategy
+) -> None:
     by_window: defaultdict[Any, list[dm.PaneInfo]] = defaultdict(list)
     for pane in run_script(script, strategy, dm.Sum()):
         if not pane.is_retraction:  # which repeats the info of what it takes back
@@ -163,7 +165,9 @@ def untold(panes: list[dm.Pane]) -> list[dm.Pane]:
 
 
 @given(scripts(), windowing_strategies(trees=strategies.triggers(2)))
-def test_repeating_a_repetition_changes_nothing(script: TestStream, strategy: WindowingStrategy) -> None:
+def test_repeatedly_of_repeatedly_emits_the_panes_of_one_repeatedly(
+    script: TestStream, strategy: WindowingStrategy
+) -> None:
     once = dm.Repeatedly(strategy.trigger)
     panes = [run_script(script, attrs.evolve(strategy, trigger=t), dm.Sum()) for t in (once, dm.Repeatedly(once))]
     assert_panes(untold(panes[1]), untold(panes[0]))
@@ -174,7 +178,7 @@ def test_repeating_a_repetition_changes_nothing(script: TestStream, strategy: Wi
     scripts(),
     windowing_strategies(trees=strategies.triggers(2)),
 )
-def test_all_any_and_each_of_one_trigger_are_that_trigger(
+def test_after_all_any_and_each_of_one_trigger_emit_the_panes_of_that_trigger(
     composite: Any, script: TestStream, strategy: WindowingStrategy
 ) -> None:
     panes = run_script(script, strategy, dm.Sum())
@@ -183,7 +187,7 @@ def test_all_any_and_each_of_one_trigger_are_that_trigger(
 
 
 @given(st.lists(st.integers(0, 60), min_size=1), st.integers(1, 20))
-def test_merging_sessions_once_more_changes_nothing(times: list[int], gap: int) -> None:
+def test_merging_merged_sessions_again_changes_nothing(times: list[int], gap: int) -> None:
     fn = dm.Sessions(gap)
     windows: set[Any] = {fn.assign(dm.event_time(time), None)[0] for time in times}
     for members, merged in list(fn.merge(sorted(windows, key=lambda window: window.start))):

@@ -73,7 +73,7 @@ def side_by_side(*names: str) -> Callable[[dm.Pipeline], Any]:
     ],
     ids=" and ".join,
 )
-def test_what_nodes_side_by_side_emit_comes_in_the_order_of_the_local_runner(
+def test_outputs_of_parallel_nodes_are_in_the_order_of_the_local_runner(
     names: tuple[str, ...], shards: int, seeds: range
 ) -> None:
     build = side_by_side(*names)

@@ -59,7 +59,7 @@ def test_all_readers_of_a_collection_see_the_same_elements(case: Impure) -> None
 @pytest.mark.parametrize("shards", [1, 2, 3, 5])
 @share_of_examples(0.4)
 @given(case=impure_pipelines())
-def test_neither_shards_nor_cuts_change_that(shards: int, case: Impure) -> None:
+def test_all_readers_see_the_same_elements_whatever_the_shards_and_micro_batches(shards: int, case: Impure) -> None:
     schedule = Schedule(shards=shards, cuts=(1, 2), restarts=frozenset({1}), crashes={2: 1})
     result = MicroBatchRunner(schedule).run(plan_of(case.build))
     check_one_value(readings(result, case), case)
@@ -101,7 +101,7 @@ def test_a_stream_sees_the_same_elements_after_a_restart(case: Impure) -> None:
 
 
 @on_hosts("process", slow=("streaming",))
-def test_a_started_stream_goes_on_with_the_same_side_inputs_on_every_host(
+def test_a_restarted_stream_uses_the_same_static_side_inputs_on_every_host(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -127,7 +127,7 @@ def look(_: Any, *sides: list[Made]) -> list[list[str]]:
     return [sorted(one.drawn for one in side) for side in sides]
 
 
-def test_static_side_inputs_are_taken_anew_only_on_demand(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_static_side_inputs_are_read_again_only_on_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     names = tmp_path / "names.csv"
     names.write_text("name\none\n")
 
@@ -174,7 +174,7 @@ def test_a_chain_of_side_inputs_calls_each_function_once() -> None:
 
 
 @on_hosts("local", "workers")
-def test_what_is_kept_of_a_replay_arrives_at_its_own_ticks(
+def test_shared_elements_of_a_replayed_source_arrive_at_their_own_ticks(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     write_seconds(tmp_path / "rows.parquet", [(number, 100 + 10 * number, number) for number in range(1, 5)])

@@ -72,29 +72,31 @@ def check(case: Case, steps: list[Step]) -> None:
 
 
 @pytest.mark.parametrize("reader", Reader)
-def test_each_combination_is_what_its_rule_says(reader: Reader) -> None:
+def test_each_combination_of_strategy_and_reader_has_the_outcome_of_its_rule(reader: Reader) -> None:
     for case in cases():
         if case.reader is reader:
             check(case, LATE_FOR_AN_OLDER_WINDOW)
 
 
 @given(st.sampled_from(cases()), STEPS)
-def test_each_combination_is_what_its_rule_says_whatever_arrives(case: Case, steps: list[Step]) -> None:
+def test_each_combination_of_strategy_and_reader_has_the_outcome_of_its_rule_for_any_input(
+    case: Case, steps: list[Step]
+) -> None:
     check(case, steps)
 
 
 @given(st.sampled_from([case for case in cases() if case.reader is Reader.NEWEST_ROW]), STEPS)
-def test_a_row_without_window_in_its_key_is_that_of_the_newest_window(case: Case, steps: list[Step]) -> None:
+def test_a_row_without_the_window_in_its_key_is_that_of_the_newest_window(case: Case, steps: list[Step]) -> None:
     check(case, steps)
 
 
-def test_each_rule_decides_something_and_what_is_not_right_has_a_way_out() -> None:
+def test_each_rule_of_outcomes_is_used_and_each_wrong_outcome_has_a_way_out() -> None:
     deciding = {outcome(case.mode, case.firings, case.windows, case.reader) for case in cases()}
     assert deciding == {rule.outcome for rule in RULES}
     assert all(bool(rule.outcome.way_out) is (rule.outcome.verdict is not Verdict.RIGHT) for rule in RULES)
 
 
-def test_the_strategies_of_these_tests_fire_when_they_should() -> None:
+def test_the_strategies_of_these_tests_fire_as_their_names_say() -> None:
     for case in cases():
         if case.windows is not Windows.VANISH:
             assert case.firings in firings_of(windowing(case).strategy), case

@@ -33,21 +33,23 @@ MENDABLE = windowing_strategies(  # what may stand behind a retracting grouping:
 
 
 @given(scripts(), windowing_strategies(retracting=True))
-def test_a_retraction_repeats_what_stands_and_no_window_has_two_values(
+def test_a_retraction_equals_the_current_value_and_no_window_has_two_values(
     script: TestStream, strategy: WindowingStrategy
 ) -> None:
     standing(run_script(script, strategy, dm.Sum()))
 
 
 @given(scripts(), RETRACTING)
-def test_values_less_retractions_are_the_batch_answer_through_any_merges(
+def test_values_minus_retractions_equal_the_batch_answer_whatever_windows_merge(
     script: TestStream, strategy: WindowingStrategy
 ) -> None:
     assert standing(run_script(script, strategy, dm.Sum())) == batch_answer(script, strategy.window_fn)
 
 
 @given(scripts(), RETRACTING)
-def test_retractions_change_no_value(script: TestStream, strategy: WindowingStrategy) -> None:
+def test_retracting_panes_have_the_values_of_accumulating_panes(
+    script: TestStream, strategy: WindowingStrategy
+) -> None:
     accumulating = run_script(script, attrs.evolve(strategy, retracting=False), dm.Sum())
     values = [pane for pane in run_script(script, strategy, dm.Sum()) if not pane.is_retraction]
     assert values == accumulating
@@ -108,7 +110,7 @@ def at_its_end(strategy: WindowingStrategy) -> WindowingStrategy:
     st.sampled_from([by_parity, to_one]),
     st.sampled_from([(dm.Sum(), sum), (dm.Max(), max), (dm.ToList(), sorted), (dm.Count(), len)]),
 )
-def test_two_groupings_in_a_row_give_the_batch_answer_of_the_batch_answer(
+def test_two_retracting_groupings_in_sequence_give_the_batch_answer(
     script: TestStream, first: WindowingStrategy, second: WindowingStrategy, rekey: Any, how: Any
 ) -> None:
     combine, total = how
@@ -127,7 +129,7 @@ def nets(panes: list[dm.Pane], strategy: WindowingStrategy, total: Any) -> dict[
 
 
 @given(scripts(), RETRACTING.map(at_its_end), RETRACTING.map(at_its_end), MENDABLE)
-def test_three_groupings_in_a_row_give_the_batch_answer(
+def test_three_retracting_groupings_in_sequence_give_the_batch_answer(
     script: TestStream, first: WindowingStrategy, second: WindowingStrategy, third: WindowingStrategy
 ) -> None:
     second = attrs.evolve(second, window_fn=dm.FixedWindows(7) if second.merges else second.window_fn)
@@ -141,7 +143,7 @@ def test_three_groupings_in_a_row_give_the_batch_answer(
 
 
 @given(scripts(), RETRACTING.map(at_its_end), windowing_strategies(retracting=True))
-def test_at_every_bundle_end_the_second_grouping_nets_what_the_first_has_emitted(
+def test_after_each_bundle_the_second_grouping_equals_the_net_output_of_the_first(
     script: TestStream, first: WindowingStrategy, second: WindowingStrategy
 ) -> None:
     second = attrs.evolve(
@@ -162,7 +164,7 @@ def test_at_every_bundle_end_the_second_grouping_nets_what_the_first_has_emitted
 
 
 @given(scripts(), windowing_strategies(retracting=True, late_data=st.just(dm.LateData.DROP)))
-def test_every_element_stands_in_its_last_pane_or_is_counted_as_dropped(
+def test_every_element_is_in_the_last_pane_of_its_window_or_counted_as_dropped(
     script: TestStream, strategy: WindowingStrategy
 ) -> None:
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
@@ -183,7 +185,7 @@ def test_every_element_stands_in_its_last_pane_or_is_counted_as_dropped(
         assert len(shown) + dropped == placed
 
 
-def test_scripts_for_these_laws_do_merge_and_refine() -> None:
+def test_scripts_for_the_laws_of_retractions_contain_merges_and_refinements() -> None:
     """The laws would hold for nothing if no drawn case had a retraction after a merge."""
     script = TestStream().bundle([(1, 0), (2, 8), (4, 4)], key="a")
     windowing = dm.Window.into(dm.Sessions(5)).trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()

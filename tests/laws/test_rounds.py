@@ -57,7 +57,7 @@ def drawn_case(seed: int) -> tuple[Case, int]:
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_chains_of_groupings_fold_to_the_batch_answer_in_rounds(part: int) -> None:
+def test_chains_of_groupings_in_micro_batches_fold_to_the_batch_answer(part: int) -> None:
     for seed in range(part, CASES, 3):
         drawn, interval = drawn_case(seed)
         plan = drawn.plan()
@@ -98,7 +98,7 @@ def assert_one_pane_in_a_round(records: Sequence[Record], interval: int) -> None
     st.sampled_from([1, 2, 7, parts_of_a]),
     st.sampled_from(INTERVALS),
 )
-def test_a_fanout_changes_no_pane_of_a_round(
+def test_a_fanout_changes_no_pane_of_a_run_in_micro_batches(
     data: st.DataObject, script: TestStream, windows: WindowingStrategy, fanout: Any, interval: int
 ) -> None:
     combining: Combining = data.draw(st.sampled_from(COMBINERS))

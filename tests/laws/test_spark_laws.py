@@ -117,7 +117,7 @@ def test_two_hundred_cases_of_every_kind_give_the_panes_of_the_local_runner(
 
 
 @pytest.mark.slow
-def test_what_stands_on_spark_streaming_is_the_batch_answer(spark: SparkSession, tmp_path: Path) -> None:
+def test_final_values_on_spark_streaming_equal_the_batch_answer(spark: SparkSession, tmp_path: Path) -> None:
     """Law 1 under retractions, through any merges."""
     retracting = windowing_strategies(retracting=True, trees=st.one_of(BUSY, ENDLESS), lateness=FOREVER)
     cases = [Case(strategy) for strategy in draw(retracting, 60, 13)]

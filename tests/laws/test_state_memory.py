@@ -87,21 +87,21 @@ def assert_bound_changes_nothing(drawn: Case, bound: int) -> None:
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_chains_on_several_shards_give_the_same_with_any_bound_and_restarts(part: int) -> None:
+def test_chains_on_several_shards_give_the_same_panes_with_any_memory_bound_and_restarts(part: int) -> None:
     for seed in range(part, share_of_cases(15), 3):
         assert_bound_changes_nothing(of_seed(seed), BOUNDS[part])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
-def test_many_more_chains_give_the_same_with_any_bound(part: int) -> None:
+def test_many_chains_give_the_same_panes_with_any_memory_bound(part: int) -> None:
     for seed in range(10_000 + part, 11_000, 10):
         assert_bound_changes_nothing(of_seed(seed), BOUNDS[seed % 3])
 
 
 @given(actor.scripts(), actor.strategies(), st.sampled_from(BOUNDS), st.booleans())
 @share_of_examples(0.25)
-def test_a_stateful_function_gives_the_same_with_any_bound(
+def test_a_stateful_function_gives_the_same_outputs_with_any_memory_bound(
     script: TestStream, strategy: WindowingStrategy, bound: int, restarts: bool
 ) -> None:
     def run(most: int | None) -> tuple[Any, Any]:
@@ -152,7 +152,7 @@ class Remember(dm.DoFn[Any, Any]):
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_state_of_many_times_the_bound_stays_within_it_in_memory(shards: int) -> None:
+def test_state_that_is_many_times_the_memory_bound_stays_within_it_in_memory(shards: int) -> None:
     keys, bound = 400, 60_000
     script = TestStream()
     for turn in range(3):
@@ -174,7 +174,7 @@ def test_state_of_many_times_the_bound_stays_within_it_in_memory(shards: int) ->
     assert sorted((key, len(texts)) for key, texts in values) == [(key, 3) for key in range(keys)]
 
 
-def test_accumulators_that_are_objects_do_not_stay_in_columns_under_a_bound_that_fits_their_bytes() -> None:
+def test_accumulators_that_are_objects_are_not_kept_in_columns_under_a_memory_bound() -> None:
     script = TestStream().add("text", 0, key="a").watermark(1).add("text", 1, key="a")
     pipeline = dm.Pipeline()
     _ = pipeline | "script" >> script | "lists" >> dm.GroupByKey() | "panes" >> dm.io.Collect()
@@ -190,7 +190,7 @@ def test_accumulators_that_are_objects_do_not_stay_in_columns_under_a_bound_that
 
 
 @on_hosts("process", slow=("streaming",))
-def test_a_run_with_a_tiny_bound_gives_what_a_run_in_memory_gives(
+def test_a_run_with_a_tiny_memory_bound_gives_the_same_panes_as_a_run_in_memory(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     def answers(runner: Any) -> list[Any]:
@@ -246,7 +246,9 @@ def test_a_temporary_file_that_cannot_grow_is_an_error_that_names_the_way_out() 
         keys.spill()
 
 
-def test_a_run_whose_temporary_file_cannot_grow_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_temporary_file_cannot_grow_fails_with_that_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def spill(keys: SettledKeys) -> None:
         raise dm.SinkError("the temporary file cannot be used: database or disk is full", hint="free space")
 
@@ -258,7 +260,7 @@ def test_a_run_whose_temporary_file_cannot_grow_says_so(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("most", [None, 1])
-def test_entries_that_are_put_together_count_like_those_that_are_put_by_themselves(most: int | None) -> None:
+def test_entries_stored_in_bulk_count_like_entries_stored_singly(most: int | None) -> None:
     keys = SettledKeys()
     if most is not None:
         keys.bound(most)

@@ -29,7 +29,7 @@ def depth(trigger: Any) -> int:
 
 
 @given(strategies.triggers(max_depth=2))
-def test_trees_are_no_deeper_than_asked(trigger: dm.Trigger) -> None:
+def test_drawn_trigger_trees_are_no_deeper_than_requested(trigger: dm.Trigger) -> None:
     assert depth(trigger) <= 2
 
 
@@ -57,35 +57,37 @@ def test_trees_are_no_deeper_than_asked(trigger: dm.Trigger) -> None:
         dm.RepeatUntil,
     ],
 )
-def test_every_trigger_is_drawn(kind: type) -> None:
+def test_the_strategy_of_triggers_draws_every_trigger(kind: type) -> None:
     assert isinstance(find(strategies.triggers(), lambda trigger: isinstance(trigger, kind), settings=DRAWS), kind)
 
 
 @pytest.mark.parametrize(
     "kind", [dm.FixedWindows, dm.SlidingWindows, dm.Sessions, dm.GlobalWindows, dm.CalendarWindows]
 )
-def test_every_window_function_is_drawn(kind: type) -> None:
+def test_the_strategy_of_window_functions_draws_every_one(kind: type) -> None:
     assert isinstance(find(strategies.window_fns(), lambda fn: isinstance(fn, kind), settings=DRAWS), kind)
 
 
 @given(strategies.window_fns(merging=True), strategies.window_fns(merging=False))
-def test_window_functions_are_drawn_that_merge_or_not(merging: dm.WindowFn, other: dm.WindowFn) -> None:
+def test_the_strategy_of_window_functions_can_be_restricted_to_merging_ones(
+    merging: dm.WindowFn, other: dm.WindowFn
+) -> None:
     assert merging.is_merging
     assert not other.is_merging
 
 
 @given(strategies.windows())
-def test_windows_end_after_they_start(window: Any) -> None:
+def test_drawn_windows_end_after_they_start(window: Any) -> None:
     assert window.start <= window.max_timestamp < window.end
 
 
 @given(strategies.windowing_strategies())
-def test_strategies_are_valid(strategy: WindowingStrategy) -> None:
+def test_drawn_windowing_strategies_are_valid(strategy: WindowingStrategy) -> None:
     assert strategy.may_lose_data
 
 
 @given(strategies.test_streams(late=False))
-def test_scripts_without_late_elements_have_none(script: TestStream) -> None:
+def test_drawn_scripts_without_late_elements_have_none(script: TestStream) -> None:
     watermark = int(dm.MIN_TIMESTAMP)
     for step in script.steps:
         match step:
@@ -98,6 +100,6 @@ def test_scripts_without_late_elements_have_none(script: TestStream) -> None:
 
 
 @given(strategies.test_streams())
-def test_any_sum_of_a_script_tells_its_elements(script: TestStream) -> None:
+def test_the_sum_of_any_elements_of_a_script_identifies_them(script: TestStream) -> None:
     values = [value for step in script.steps if isinstance(step, AddStep) for (_, value), _ in step.elements]
     assert values == [2**number for number in range(len(values))]

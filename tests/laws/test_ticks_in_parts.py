@@ -46,7 +46,7 @@ def keyed(p: dm.Pipeline, source: HeldRows, label: str = "rows") -> Any:
 
 
 @given(held_rows(), st.sampled_from([dm.FixedWindows(10), dm.SlidingWindows(20, 10)]), COMBINERS, SIZES, SIZES)
-def test_sums_in_columns_are_equal_to_the_last_bit(
+def test_sums_of_a_tick_read_in_chunks_are_equal_to_the_last_bit(
     source: HeldRows, fn: dm.WindowFn, combiner: Any, size: int, gathered: int
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -58,7 +58,7 @@ def test_sums_in_columns_are_equal_to_the_last_bit(
 
 
 @given(held_rows(), windowing_strategies(), COMBINERS, SIZES, st.booleans())
-def test_groupings_one_behind_the_other(
+def test_reading_a_tick_in_chunks_does_not_change_two_groupings_in_sequence(
     source: HeldRows, windowing: WindowingStrategy, combiner: Any, size: int, takes_dropped: bool
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -71,7 +71,7 @@ def test_groupings_one_behind_the_other(
 
 @share_of_examples(0.5)
 @given(held_rows(floats=False), held_rows(floats=False), windowing_strategies(), SIZES)
-def test_several_sources_are_read_in_their_order(
+def test_reading_a_tick_in_chunks_does_not_change_the_order_of_several_sources(
     left: HeldRows, right: HeldRows, windowing: WindowingStrategy, size: int
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -85,7 +85,9 @@ def test_several_sources_are_read_in_their_order(
 
 
 @given(held_rows(floats=False), st.sampled_from(strategies.PERCENTILES), SIZES)
-def test_percentiles_of_the_watermark(source: HeldRows, percentile: float, size: int) -> None:
+def test_reading_a_tick_in_chunks_does_not_change_percentiles_of_the_watermark(
+    source: HeldRows, percentile: float, size: int
+) -> None:
     def build(p: dm.Pipeline) -> None:
         trigger = dm.AfterWatermark(percentile=percentile)
         windows = dm.Window.into(dm.FixedWindows(10)).trigger(trigger, may_lose_data=True)
@@ -97,7 +99,9 @@ def test_percentiles_of_the_watermark(source: HeldRows, percentile: float, size:
 
 @share_of_examples(0.5)
 @given(held_rows(floats=False), st.integers(1, 4), SIZES)
-def test_state_timers_ids_and_outputs_that_are_kept(source: HeldRows, modulus: int, size: int) -> None:
+def test_reading_a_tick_in_chunks_does_not_change_state_timers_ids_and_memoised_outputs(
+    source: HeldRows, modulus: int, size: int
+) -> None:
     def build(p: dm.Pipeline) -> None:
         pairs = keyed(p, source)
         _ = pairs | "quiet" >> dm.ParDo(Quiet()) | "all quiet" >> dm.io.Collect()
@@ -112,7 +116,7 @@ def test_state_timers_ids_and_outputs_that_are_kept(source: HeldRows, modulus: i
 
 @share_of_examples(0.5)
 @given(held_rows(floats=False), SIZES)
-def test_side_inputs_whether_they_change_or_not(source: HeldRows, size: int) -> None:
+def test_reading_a_tick_in_chunks_does_not_change_which_side_inputs_elements_see(source: HeldRows, size: int) -> None:
     def build(p: dm.Pipeline) -> None:
         rows = keyed(p, source)
         windows = dm.Window.into(dm.FixedWindows(10))
@@ -128,7 +132,9 @@ def test_side_inputs_whether_they_change_or_not(source: HeldRows, size: int) -> 
 
 @share_of_examples(0.5)
 @given(held_rows(floats=False), windowing_strategies(), SIZES)
-def test_functions_are_called_in_the_same_order(source: HeldRows, windowing: WindowingStrategy, size: int) -> None:
+def test_reading_a_tick_in_chunks_does_not_change_the_order_of_calls(
+    source: HeldRows, windowing: WindowingStrategy, size: int
+) -> None:
     def build(p: dm.Pipeline) -> None:
         first, second = _Numbering(itertools.count()), _Numbering(itertools.count())
         numbered = keyed(p, source) | "first" >> dm.Map(first) | dm.Window.into(windowing)
@@ -137,7 +143,7 @@ def test_functions_are_called_in_the_same_order(source: HeldRows, windowing: Win
     check(build, size)
 
 
-def test_values_that_no_kernel_takes_are_added_to_those_before_them_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_no_kernel_accepts_are_added_to_the_sums_of_earlier_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "_FEW", 2)
     nan, huge = float("nan"), 2**62
     floats: list[Any] = [(0, "a", value) for value in (3.5, 2.5, nan, 7.0, 1.5, nan, 0.5, -0.0)]
@@ -152,7 +158,7 @@ def test_values_that_no_kernel_takes_are_added_to_those_before_them_one_by_one(m
             check(lambda p: _sum_of(p, source, combiner), size)  # noqa: B023 - called at once
 
 
-def test_a_part_ends_at_its_size_inside_of_a_batch_too() -> None:
+def test_a_chunk_ends_at_its_size_even_within_a_batch() -> None:
     seen: list[int] = []
     source = HeldRows(rows={"only": [(0, "a", number) for number in range(7)]}, kind=pa.int64())
 

@@ -30,7 +30,7 @@ def write(folder: Path, seed: int) -> Path:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
-def test_both_forms_give_the_same_panes_in_a_bounded_run(tmp_path: Path, seed: int) -> None:
+def test_vectorized_and_plain_functions_give_the_same_panes_in_a_bounded_run(tmp_path: Path, seed: int) -> None:
     rows = write(tmp_path / "rows", seed)
     columns = run(dm.LocalRunner(), both_forms(rows, vectorized=True))
     elements = run(dm.LocalRunner(), both_forms(rows, vectorized=False))
@@ -41,7 +41,7 @@ def test_both_forms_give_the_same_panes_in_a_bounded_run(tmp_path: Path, seed: i
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
-def test_both_forms_give_the_same_panes_however_a_stream_is_cut(tmp_path: Path, seed: int) -> None:
+def test_vectorized_and_plain_functions_give_the_same_panes_however_a_stream_is_cut(tmp_path: Path, seed: int) -> None:
     rows = write(tmp_path / "rows", seed)
     elements = run(dm.LocalRunner(), both_forms(rows, vectorized=False))
     rng = random.Random(seed)
@@ -55,7 +55,9 @@ def test_both_forms_give_the_same_panes_however_a_stream_is_cut(tmp_path: Path, 
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(-(2**40), 2**40)), min_size=1, max_size=8))
-def test_elements_that_are_not_in_columns_give_the_same_as_those_that_are(pairs: list[tuple[str, int]]) -> None:
+def test_vectorized_functions_give_the_same_outputs_for_elements_that_are_not_in_columns(
+    pairs: list[tuple[str, int]],
+) -> None:
     p = dm.Pipeline()
     sums = p | dm.Create(pairs) | EACH | dm.Sum.per_key()
     columns = sums | "on columns" >> dm.Map(negated, vectorized=True)
