@@ -42,7 +42,7 @@ def test_every_transform_counts_its_elements(
 
 @on_hosts("local", "workers", "process", slow=("batch", "streaming"))
 @pytest.mark.parametrize("event_time", [None, "at"])
-def test_transforms_that_a_lifted_grouping_skips_count_too(
+def test_transforms_whose_rows_a_lifted_grouping_reads_directly_count_them(
     host: str, event_time: str | None, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     with dm.Pipeline(runner=runner_on(host, request, tmp_path)) as p:

@@ -51,7 +51,7 @@ def test_counters_are_the_same_however_the_micro_batches_are_cut(tmp_path: Path,
     assert report(run).commits == commits
 
 
-def test_an_attempt_that_is_lost_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_of_a_failed_attempt_are_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_twice(task: Any, depth: int, shard: int, rows: Any, store: Any) -> Iterator[Any]:
         list(run_shard(task, depth, shard, rows, copy.deepcopy(store)))
         return run_shard(task, depth, shard, rows, store)
@@ -61,7 +61,7 @@ def test_an_attempt_that_is_lost_does_not_count(tmp_path: Path, monkeypatch: pyt
     assert counting.counted(report(run)) == expected(run)
 
 
-def test_a_commit_that_comes_again_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_of_a_repeated_commit_are_added_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = Publisher.commit
 
     def commit_twice(self: Publisher, batch: int, pending: Any) -> None:
@@ -78,7 +78,7 @@ def test_a_commit_that_comes_again_counts_once(tmp_path: Path, monkeypatch: pyte
     assert again.transforms["map"].elements_out == len(NUMBERS)
 
 
-def test_a_stage_tells_its_calls_and_its_state(tmp_path: Path) -> None:
+def test_the_report_of_a_stage_has_its_state_calls_and_the_size_of_its_state(tmp_path: Path) -> None:
     run = Streamed(build, tmp_path, 9)
     for _ in range(5):
         run.step()
@@ -97,7 +97,7 @@ def test_a_stage_tells_its_calls_and_its_state(tmp_path: Path) -> None:
     assert report(run).transforms["remember"].state_bytes == 0
 
 
-def test_the_slowest_keys_of_a_stage_are_told(tmp_path: Path) -> None:
+def test_the_report_of_a_stage_has_its_slowest_keys(tmp_path: Path) -> None:
     run = Streamed(build, tmp_path, 9).finish()
     slow = report(run).transforms["sums"].slowest_keys
     assert {key.key for key in slow} <= {"a", "b", "c"}

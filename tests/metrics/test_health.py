@@ -49,7 +49,7 @@ def fetch(server: dm.metrics.MetricsServer, path: str) -> tuple[int, dict[str, A
         return error.code, json.load(error)
 
 
-def test_a_run_that_commits_is_healthy_and_its_lowest_watermark_is_told() -> None:
+def test_a_run_that_commits_is_healthy_and_its_lowest_watermark_is_reported() -> None:
     with dm.metrics.serve(Run(), port=0) as server:
         assert fetch(server, "/health") == (
             200,
@@ -86,14 +86,14 @@ def test_a_micro_batch_that_takes_longer_than_the_limit_is_not_committing() -> N
     assert HealthCheck(Run(lag="60 seconds"), LIMIT).check().is_committing
 
 
-def test_a_bounded_run_which_commits_at_its_end_is_committing_however_long_it_takes() -> None:
+def test_a_bounded_run_counts_as_committing_however_long_it_takes() -> None:
     assert HealthCheck(Run(is_stream=False, lag="3 hours"), LIMIT).check().is_healthy
     with dm.Pipeline() as p:
         _ = p | dm.Create([1]) | dm.io.Collect()
     assert not p.result.is_stream  # type: ignore[attr-defined]
 
 
-def test_a_watermark_that_stands_still_is_told_but_is_no_reason_to_restart() -> None:
+def test_a_watermark_that_does_not_advance_is_reported_but_is_no_reason_to_restart() -> None:
     now = [0.0]
     run = Run(watermark=None)
     checks = HealthCheck(run, LIMIT, clock=lambda: now[0])
@@ -108,7 +108,7 @@ def test_a_watermark_that_stands_still_is_told_but_is_no_reason_to_restart() -> 
     assert checks.check().is_watermark_moving
 
 
-def test_a_watermark_at_the_end_of_time_need_not_move() -> None:
+def test_a_watermark_at_the_end_of_time_need_not_advance() -> None:
     now = [0.0]
     run = Run()
     checks = HealthCheck(run, LIMIT, clock=lambda: now[0])
@@ -120,7 +120,7 @@ def test_a_watermark_at_the_end_of_time_need_not_move() -> None:
     assert checks.check().is_watermark_moving
 
 
-def test_the_path_of_the_watermark_also_requires_that_it_moves() -> None:
+def test_the_health_path_of_the_watermark_requires_that_it_advances() -> None:
     with dm.metrics.serve(Run(), port=0, stalled_after=dm.Duration(micros=1)) as server:
         fetch(server, "/health")
         assert fetch(server, "/health")[0] == 200
@@ -129,7 +129,7 @@ def test_the_path_of_the_watermark_also_requires_that_it_moves() -> None:
         assert fetch(server, "/health/watermark")[0] == 200
 
 
-def test_a_run_of_which_no_report_can_be_made_is_not_healthy() -> None:
+def test_a_run_whose_report_cannot_be_created_is_not_healthy() -> None:
     with dm.metrics.serve(Run(fails=True), port=0) as server:
         status, facts = fetch(server, "/health")
     assert (status, facts) == (503, {"healthy": False, "error": "SinkError: the checkpoint is gone"})

@@ -35,7 +35,7 @@ def result() -> Any:
     return running
 
 
-def test_a_scrape_gives_what_the_report_says(result: Any) -> None:
+def test_a_scrape_returns_the_figures_of_the_report(result: Any) -> None:
     report: RunReport = result.report()
     with dm.metrics.serve(result, port=0) as server:
         samples = scrape(server.port)
@@ -64,7 +64,7 @@ def test_a_scrape_gives_what_the_report_says(result: Any) -> None:
     assert all(name.startswith("dataflow_") for name in names)
 
 
-def test_a_label_may_hold_anything() -> None:
+def test_a_label_may_contain_any_characters() -> None:
     label = 'back\\slash, "quote" and\nline – ü'
     p = dm.Pipeline(runner=dm.LocalRunner())
     _ = p | label >> dm.Create([1]) | dm.io.Collect()
@@ -89,7 +89,7 @@ def test_a_wrong_port_is_refused(result: Any, port: int) -> None:
         dm.metrics.serve(result, port=port)
 
 
-def test_without_the_package_the_extra_is_named(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_prometheus_client_is_reported_with_the_extra(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(
         ModuleNotFoundError, match=r"prometheus-client, .*\nHint: run pip install 'dataflow-model\[prom"

@@ -85,7 +85,7 @@ def test_a_report_has_what_can_be_counted_by_hand() -> None:
     assert report.system_lag == dm.duration(0)
 
 
-def test_the_lag_counts_from_the_clock_of_the_data() -> None:
+def test_under_a_replay_clock_the_lag_is_measured_from_that_clock() -> None:
     p = dm.Pipeline()
     sums(p, SCRIPT)
     staged = cut_into_stages(p.plan())
@@ -103,7 +103,7 @@ def test_the_lag_counts_from_the_clock_of_the_data() -> None:
     assert lag(int(dm.MIN_TIMESTAMP)) is None
 
 
-def test_under_the_wall_clock_lags_count_from_now() -> None:
+def test_under_the_wall_clock_the_lag_is_measured_from_now() -> None:
     p = dm.Pipeline()
     _ = p | "ones" >> dm.Create([1]) | dm.io.Collect()
     measured = Measured(
@@ -115,7 +115,7 @@ def test_under_the_wall_clock_lags_count_from_now() -> None:
     assert report.at == report.clock == dm.ProcessingTime(100 * SECOND)
 
 
-def test_while_it_runs_all_is_pending_and_the_report_can_be_asked_for() -> None:
+def test_a_report_can_be_requested_during_the_run_and_shows_everything_as_pending() -> None:
     inside, go = threading.Event(), threading.Event()
 
     def wait(number: int) -> int:
@@ -138,7 +138,7 @@ def test_while_it_runs_all_is_pending_and_the_report_can_be_asked_for() -> None:
     assert result.report().transforms["wait"].elements_out == 2
 
 
-def test_settled_keys_know_their_size() -> None:
+def test_the_store_of_settled_keys_counts_its_bytes() -> None:
     keys = SettledKeys()
     keys[b"a"], keys[b"b"] = b"xxx", b"yyyy"
     keys[b"a"] = b"x"
@@ -184,7 +184,7 @@ def test_the_table_has_times_as_people_read_them() -> None:
     assert ">396 ms<" in lagging._repr_html_()
 
 
-def test_a_bounded_run_says_which_part_of_it_is_done() -> None:
+def test_a_bounded_run_reports_the_fraction_that_is_done() -> None:
     rows = pa.table({"at": pa.array(range(3_000), pa.timestamp("s", "UTC")), "n": range(3_000)})
     p = dm.Pipeline()
     numbers = p | dm.io.ReadTable(rows, event_time="at", processing_time="at") | dm.WithKeys("n", value="n")
@@ -200,14 +200,14 @@ def test_a_bounded_run_says_which_part_of_it_is_done() -> None:
     assert getattr(result, "_board")().done == 1.0  # noqa: B009 - of the class behind the protocol
 
 
-def test_a_stream_and_a_script_have_no_end_that_a_bar_could_show() -> None:
+def test_streams_and_scripts_have_no_progress_bar() -> None:
     p = dm.Pipeline()
     sums(p, SCRIPT)
     execution = Execution.of(p.plan())
     assert {execution.done() for _ in execution.run()} == {None}
 
 
-def test_a_bar_is_shown_below_the_table_if_it_is_known_how_much_is_done() -> None:
+def test_a_progress_bar_is_shown_below_the_table_if_the_fraction_done_is_known() -> None:
     board = Board(["", "in"], [["sums", 2]], "running", 0.5)
     written = io.StringIO()
     Console(file=written, width=100).print(progress_table(board))
@@ -241,7 +241,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return clock
 
 
-def test_where_nobody_looks_no_table_is_made() -> None:
+def test_no_live_table_is_created_if_the_output_is_not_a_terminal() -> None:
     boards = Boards()
     progress = live_progress()
     progress.update(boards)
@@ -250,7 +250,7 @@ def test_where_nobody_looks_no_table_is_made() -> None:
     assert boards.made == 0
 
 
-def test_on_a_terminal_the_table_is_drawn_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_live_table_is_drawn_and_disappears_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -296,7 +296,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
     return actual
 
 
-def test_in_a_notebook_a_long_run_has_a_table_that_stays(
+def test_in_a_notebook_the_table_of_a_long_run_remains(
     monkeypatch: pytest.MonkeyPatch, notebook: Notebook, seconds: list[float]
 ) -> None:
     leave_pytest(monkeypatch)
@@ -327,7 +327,7 @@ def test_a_sample_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     assert live_progress().is_shown
 
 
-def test_the_ids_that_deduplicate_keeps_are_its_state() -> None:
+def test_the_state_of_deduplicate_is_reported_as_its_number_of_ids() -> None:
     script = TestStream().bundle([(1, 1), (2, 2), (1, 3)], key="a").watermark(2).add(3, event_time=4, key="a")
     p = dm.Pipeline(runner=dm.LocalRunner())
     _ = p | script | "unique" >> dm.Deduplicate(lambda pair: pair, horizon="1 hour") | "out" >> dm.io.Collect()

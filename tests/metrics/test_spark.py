@@ -62,7 +62,7 @@ def test_a_bounded_job_counts_what_a_run_in_process_counts(spark: SparkSession, 
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_stopped_goes_on_counting_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stopped_stream_continues_its_counters_when_it_resumes(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, ROWS)
     local = run(dm.LocalRunner(), building(tmp_path, "local"))
     first = start(streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20), building(tmp_path, "stream"))
@@ -85,7 +85,7 @@ def test_a_stream_that_is_stopped_goes_on_counting_where_it_was(spark: SparkSess
 
 
 @pytest.mark.slow
-def test_a_stream_that_follows_tells_its_lag_and_state_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_followed_stream_reports_its_lag_and_state_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, ROWS)
     result: Any = start(streaming(spark, tmp_path / "checkpoint"), building(tmp_path, "stream", follow=True))
     done = threading.Event()

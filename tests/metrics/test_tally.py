@@ -55,7 +55,7 @@ def happen(events: list[Any]) -> Tally:
 
 
 @given(st.lists(EVENTS), st.lists(st.integers(0, 3)))
-def test_parts_that_are_merged_in_any_cut_are_the_whole(events: list[Any], parts: list[int]) -> None:
+def test_merging_the_tallies_of_any_batches_gives_the_tally_of_the_whole(events: list[Any], parts: list[int]) -> None:
     cut: dict[int, list[Any]] = {}
     for place, event in enumerate(events):
         cut.setdefault(parts[place] if place < len(parts) else 0, []).append(event)
@@ -72,7 +72,7 @@ def test_a_tally_goes_through_json_and_back(events: list[Any]) -> None:
     assert Tally.from_json(json.loads(json.dumps(tally.to_json()))) == tally
 
 
-def test_outside_of_a_run_nothing_counts_and_nothing_fails() -> None:
+def test_counting_outside_of_a_run_neither_counts_nor_fails() -> None:
     assert current() is None
     enter("Map")
     count_received("Map", 3)
@@ -83,7 +83,7 @@ def test_outside_of_a_run_nothing_counts_and_nothing_fails() -> None:
     assert key_times("Map") is None
 
 
-def test_work_that_has_to_be_done_again_counts_only_when_it_is_kept() -> None:
+def test_repeated_work_counts_only_in_the_attempt_that_is_kept() -> None:
     with collecting() as tally:
         for kept in (False, True, False):
             with in_scratch() as keep:
@@ -94,7 +94,7 @@ def test_work_that_has_to_be_done_again_counts_only_when_it_is_kept() -> None:
 
 
 @pytest.mark.parametrize("transforms", [1, 2, 3, 8])
-def test_of_every_transform_one_bundle_in_eight_has_its_keys_timed(transforms: int) -> None:
+def test_one_bundle_in_eight_of_each_transform_has_its_keys_timed(transforms: int) -> None:
     with collecting() as tally:
         for bundle in range(800 * transforms):
             times = key_times(f"Sum {bundle % transforms}")
@@ -105,7 +105,7 @@ def test_of_every_transform_one_bundle_in_eight_has_its_keys_timed(transforms: i
     assert all(90 <= count <= 110 for count in timed), timed
 
 
-def test_of_very_many_keys_only_slow_ones_are_held() -> None:
+def test_a_tally_of_many_keys_keeps_only_the_slow_ones() -> None:
     tally = Tally()
     for key in range(5_000):
         tally.spent("Sum", (key,), float(key), 1)
@@ -115,7 +115,7 @@ def test_of_very_many_keys_only_slow_ones_are_held() -> None:
     assert max(map(len, tally.slowest("Sum"))) == 80
 
 
-def test_a_bounded_job_keeps_the_slowest_of_its_keys() -> None:
+def test_a_bounded_job_reports_its_slowest_keys() -> None:
     slowest = SlowestKeys()
     for key in range(1_000):
         slowest.offer({"no order": key}, (key * 7_919) % 1_000, 2)

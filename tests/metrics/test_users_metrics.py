@@ -57,7 +57,7 @@ def test_one_name_in_two_transforms_is_two_counters() -> None:
     assert transforms["remember"].user.counters["seen"] == 2
 
 
-def test_an_element_that_becomes_a_dead_letter_has_counted_as_far_as_it_came() -> None:
+def test_counters_include_what_a_dead_letter_counted_before_it_failed() -> None:
     tried, done = dm.metrics.counter("tried"), dm.metrics.counter("done")
 
     def halve(number: int) -> int:
@@ -75,11 +75,11 @@ def test_an_element_that_becomes_a_dead_letter_has_counted_as_far_as_it_came() -
     assert local(build).report().transforms["halve"].user.counters == {"tried": 3, "done": 1}
 
 
-def test_outside_of_a_run_counting_does_nothing() -> None:
+def test_using_a_metric_outside_of_a_run_does_nothing() -> None:
     assert counting.note(("a", 1)) == ("a", 1)
 
 
-def test_two_runs_at_once_count_apart() -> None:
+def test_two_concurrent_runs_count_separately() -> None:
     gate = threading.Barrier(2)
     hits = dm.metrics.counter("hits")
 
@@ -97,7 +97,7 @@ def test_two_runs_at_once_count_apart() -> None:
     assert [result.report().transforms["meet"].user.counters["hits"] for result in results] == [1, 2]
 
 
-def test_metrics_travel_by_pickle_and_are_values() -> None:
+def test_metrics_can_be_pickled_and_compared() -> None:
     counter = dm.metrics.counter("x")
     assert pickle.loads(pickle.dumps(counter)) == counter == dm.metrics.counter("x")
     assert counter != dm.metrics.counter("y")
@@ -111,7 +111,7 @@ def test_a_metric_needs_a_name(make: Callable[[Any], Any]) -> None:
         make(5)
 
 
-def test_numbers_of_numpy_count_as_those_of_python() -> None:
+def test_numbers_of_numpy_count_like_those_of_python() -> None:
     counter, sizes = dm.metrics.counter("n"), dm.metrics.distribution("sizes")
     level = dm.metrics.gauge("level")
 
@@ -130,7 +130,7 @@ def test_numbers_of_numpy_count_as_those_of_python() -> None:
 
 
 @pytest.mark.parametrize("time", [dm.duration(3), dm.EventTime(3)])
-def test_times_are_no_amounts(time: Any) -> None:
+def test_instants_and_durations_are_refused_as_amounts_of_a_metric(time: Any) -> None:
     with pytest.raises(dm.InvalidType, match="takes whole numbers, got "):
         dm.metrics.counter("n").inc(time)
     with pytest.raises(dm.InvalidType, match="takes numbers, got "):
