@@ -76,7 +76,7 @@ def test_the_pages_of_errors_are_up_to_date() -> None:
     assert {path.relative_to(DOCS).as_posix() for path in DOCS.glob("errors/*.md")} == set(pages()) - {"errors.md"}
 
 
-def test_no_page_of_errors_is_so_long_that_it_loads_slowly() -> None:
+def test_no_page_of_errors_is_too_long() -> None:
     assert max(map(len, pages().values())) < 25_000
 
 
@@ -95,7 +95,7 @@ def test_each_error_names_the_way_out() -> None:
     assert [f"{site.path}:{site.line}: {site.message}" for site in blind] == []
 
 
-def test_an_error_made_by_a_function_is_found_where_the_function_is_called() -> None:
+def test_an_error_created_by_a_function_is_listed_where_the_function_is_called() -> None:
     refusals = [site for site in sites() if site.path.name == "carrying.py" and "input of the run" in site.message]
     assert [site.hint for site in refusals] == ["start the new pipeline with a new checkpoint"]
 
@@ -106,7 +106,7 @@ def test_each_error_shows_the_value() -> None:
     assert [f"{site.path}:{site.line}: {site.message}" for site in blind] == []
 
 
-def test_what_is_raised_is_an_error_of_this_package_or_known_to_be_none() -> None:
+def test_every_raised_exception_is_an_error_of_this_package_or_on_a_list_of_exceptions() -> None:
     known = {*CLASSES, *OTHERS, *makers()}
     bare = {name.removeprefix("_") for name in known}
     unknown = []

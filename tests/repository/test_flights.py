@@ -45,7 +45,7 @@ def test_the_rows_are_in_the_order_of_the_replay_clock(flights: pa.Table) -> Non
     assert (np.diff(known) >= 0).all()
 
 
-def test_a_flight_is_known_when_it_leaves_and_a_cancelled_one_at_its_schedule(flights: pa.Table) -> None:
+def test_the_replay_clock_of_a_flight_is_its_departure_or_its_schedule_if_it_was_cancelled(flights: pa.Table) -> None:
     known, scheduled = (
         flights.column(name).cast(pa.int64()).to_numpy() for name in ("known_at", "scheduled_departure")
     )
@@ -62,19 +62,21 @@ def test_a_flight_is_known_when_it_leaves_and_a_cancelled_one_at_its_schedule(fl
         ("2013-11-03", "10:00"),  # standard time again
     ],
 )
-def test_the_first_hour_of_a_day_moves_with_daylight_saving(flights: pa.Table, day: str, first: str) -> None:
+def test_the_first_hour_of_a_day_in_utc_changes_with_daylight_saving_time(
+    flights: pa.Table, day: str, first: str
+) -> None:
     scheduled = flights.column("scheduled_departure").to_numpy()
     # Nothing is scheduled between one and five in the morning there on these days.
     of_day = scheduled[(scheduled >= np.datetime64(f"{day}T06")) & (scheduled < np.datetime64(f"{day}T18"))]
     assert of_day.min().astype("datetime64[h]") == np.datetime64(f"{day}T{first[:2]}")
 
 
-def test_several_row_groups_so_that_readers_can_share_the_file(repository: Path) -> None:
+def test_the_file_of_flights_has_several_row_groups_so_that_tasks_can_share_it(repository: Path) -> None:
     metadata = pq.read_metadata(repository / "data" / "flights.parquet")
     assert metadata.num_row_groups == -(-336_776 // 32_768)
 
 
-def test_about_nine_percent_are_late_for_their_hour_at_thirty_minutes(page: str) -> None:
+def test_about_nine_percent_of_flights_are_late_at_thirty_minutes_after_their_hour(page: str) -> None:
     row = re.search(r"^\| 30 min \| ([0-9.]+) %", page, flags=re.MULTILINE)
     assert row is not None
     assert float(row[1]) == pytest.approx(8.93)

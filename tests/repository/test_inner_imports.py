@@ -51,20 +51,20 @@ def modules_of(repository: Path) -> dict[str, set[str]]:
     return {file: imported for file, imported in found.items() if imported}
 
 
-def test_no_more_modules_than_before_reach_into_the_runners(repository: Path) -> None:
+def test_the_number_of_test_modules_that_import_from_runners_does_not_grow(repository: Path) -> None:
     modules = modules_of(repository)
     assert len(modules) <= MOST, f"{len(modules)} modules, of which one is new: {', '.join(modules)}"
     assert len(modules) >= MOST, f"only {len(modules)} modules reach into the runners now: lower MOST to that"
 
 
-def test_no_more_modules_than_before_know_how_a_bounded_run_works(repository: Path) -> None:
+def test_the_number_of_test_modules_that_import_the_bounded_engine_does_not_grow(repository: Path) -> None:
     modules = [
         file for file, imported in modules_of(repository).items() if any(name.startswith(BOUNDED) for name in imported)
     ]
     assert len(modules) == MOST_OF_BOUNDED, modules
 
 
-def test_the_conformance_suite_knows_no_runner(repository: Path) -> None:
+def test_the_conformance_suite_imports_no_runner(repository: Path) -> None:
     assert not [file for file in modules_of(repository) if file.startswith("tests/conformance/")]
 
 
@@ -79,5 +79,5 @@ def test_the_conformance_suite_knows_no_runner(repository: Path) -> None:
         ("if True:\n    import dataflow_model.runners.local.lock", {"dataflow_model.runners.local.lock"}),
     ],
 )
-def test_an_import_of_what_is_inside_is_found(source: str, imported: set[str]) -> None:
+def test_an_import_from_inside_of_runners_is_found(source: str, imported: set[str]) -> None:
     assert inner_imports(source) == imported

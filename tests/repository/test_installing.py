@@ -51,7 +51,7 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("no_pyspark")
 @pytest.mark.parametrize("make", [lambda: dm.SparkRunner(None), local_session])
-def test_what_needs_pyspark_says_how_to_install_it(make: Any) -> None:
+def test_functions_that_need_pyspark_raise_an_error_with_the_command_that_installs_it(make: Any) -> None:
     with pytest.raises(ModuleNotFoundError) as raised:
         make()
     assert str(raised.value) == (

@@ -72,14 +72,14 @@ def test_an_old_java_home_gives_way_to_a_newer_one_on_the_path(repository: Path,
     assert done.stdout.strip() == str(new)
 
 
-def test_run_hands_the_home_to_the_command(repository: Path, tmp_path: Path) -> None:
+def test_the_java_script_passes_java_home_to_the_command_that_it_runs(repository: Path, tmp_path: Path) -> None:
     home = make_java(tmp_path / "jdk", "17")
     done = run_java_script(repository, "run", "sh", "-c", 'echo "$JAVA_HOME"; exit 3', JAVA_HOME=str(home))
     assert done.stdout.strip() == str(home)
     assert done.returncode == 3
 
 
-def test_the_demo_is_not_cut_down_where_there_is_java(repository: Path, tmp_path: Path) -> None:
+def test_the_demo_runs_in_full_if_java_is_found(repository: Path, tmp_path: Path) -> None:
     home = make_java(tmp_path / "jdk", "17")
     assert run_java_script(repository, "demo", "echo", "demo", JAVA_HOME=str(home)).stdout.strip() == "demo"
 
@@ -103,7 +103,7 @@ def test_without_java_other_commands_run_and_their_output_stays_last(
     assert "brew install openjdk@17" in done.stderr
 
 
-def test_a_java_in_one_of_the_places_is_found(
+def test_java_is_found_in_the_usual_directories(
     repository: Path,
     without_java: dict[str, str],
     tmp_path: Path,
@@ -114,7 +114,7 @@ def test_a_java_in_one_of_the_places_is_found(
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_root_gets_java_by_apt_unless_told_otherwise(
+def test_root_installs_java_with_apt_unless_that_is_disabled(
     repository: Path,
     without_java: dict[str, str],
     tmp_path: Path,

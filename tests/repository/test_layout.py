@@ -45,7 +45,7 @@ def test_the_links_at_the_top_lead_into_the_package(repository: Path, name: str)
 
 
 @pytest.mark.parametrize("name", LINKS)
-def test_git_holds_the_links_as_symbolic_links(repository: Path, name: str) -> None:
+def test_git_stores_the_links_as_symbolic_links(repository: Path, name: str) -> None:
     if not (repository / ".git").exists():
         pytest.skip("not a git checkout")
     listed = run("git", "ls-files", "--stage", "--", name, cwd=repository).stdout
@@ -67,7 +67,7 @@ def test_what_the_processes_of_a_stream_import_does_not_import_pandas(tmp_path: 
     assert run(sys.executable, "-c", script, cwd=tmp_path).stdout.strip() == "False"
 
 
-def test_outside_the_checkout_the_links_are_no_modules(tmp_path: Path) -> None:
+def test_the_links_cannot_be_imported_outside_of_the_checkout(tmp_path: Path) -> None:
     script = f"import importlib.util as u; print([n for n in {LINKS!r} if u.find_spec(n)])"
     assert run(sys.executable, "-c", script, cwd=tmp_path).stdout.strip() == "[]"
 
@@ -166,7 +166,7 @@ def test_releases_have_a_wheel_for_each_supported_python(repository: Path) -> No
     assert f'supported="{" ".join(versions)}"' in (repository / "scripts/wheels.sh").read_text(encoding="utf-8")
 
 
-def test_the_package_says_it_is_typed(repository: Path) -> None:
+def test_the_package_is_marked_as_typed(repository: Path) -> None:
     assert (repository / "dataflow_model" / "py.typed").is_file()
 
 

@@ -52,12 +52,12 @@ def imports_between_rooms() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=name_of)
-def test_a_room_has_no_more_modules_than_one_can_keep_in_mind(room: Path) -> None:
+def test_no_room_has_more_than_twenty_modules(room: Path) -> None:
     assert len(modules_in(room)) <= MOST_MODULES
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=name_of)
-def test_a_room_says_what_it_is_for_and_where_to_begin(room: Path) -> None:
+def test_the_docstring_of_each_room_says_what_it_is_for_and_where_to_begin(room: Path) -> None:
     says = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
     parts = modules_in(room) | {path.parent.name for path in room.glob("*/__init__.py")}
     assert says
@@ -68,7 +68,7 @@ def test_no_two_rooms_import_each_other_not_even_for_types() -> None:
     TopologicalSorter(imports_between_rooms()).prepare()
 
 
-def test_a_circle_of_rooms_is_found() -> None:
+def test_the_check_finds_rooms_that_import_each_other() -> None:
     between = imports_between_rooms()
     between["dataflow_model.values"] = rooms_imported_by("from dataflow_model.io.read import ReadCsv")
     with pytest.raises(CycleError):

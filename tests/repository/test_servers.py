@@ -55,7 +55,9 @@ def test_the_jars_of_a_server_are_fetched_once(install: Callable[[str], None], t
     assert [path.name for path in (tmp_path / "servers").iterdir()] == ["example"]
 
 
-def test_jars_of_an_older_table_are_fetched_anew(install: Callable[[str], None], tmp_path: Path) -> None:
+def test_jars_are_fetched_again_if_the_table_of_the_server_has_changed(
+    install: Callable[[str], None], tmp_path: Path
+) -> None:
     install(COPYING)
     older = tmp_path / "servers/example"
     older.mkdir(parents=True)
@@ -74,7 +76,7 @@ def test_a_jar_with_another_checksum_is_rejected(
     assert list((tmp_path / "servers").iterdir()) == []
 
 
-def test_the_words_of_maven_and_the_command_are_named_if_it_fails(
+def test_a_failure_of_maven_is_reported_with_its_output_and_the_command(
     install: Callable[[str], None], tmp_path: Path
 ) -> None:
     install(FAILING)
@@ -84,7 +86,7 @@ def test_the_words_of_maven_and_the_command_are_named_if_it_fails(
 
 
 @pytest.mark.usefixtures("install")
-def test_a_machine_without_maven_is_told_how_to_get_it(tmp_path: Path) -> None:
+def test_a_missing_maven_is_reported_with_the_way_to_install_it(tmp_path: Path) -> None:
     with pytest.raises(servers.ServerMissing, match="no mvn on the PATH") as raised:
         servers.get("example", tmp_path / "servers")
     assert str(raised.value).endswith("then: python -m scripts.servers get example")

@@ -78,9 +78,7 @@ def test_runs_as_a_batch():
 """
 
 
-def test_only_a_test_that_needs_a_stream_is_skipped_where_pyspark_cannot_stream(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_only_tests_that_need_a_stream_are_skipped_if_pyspark_cannot_stream(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "test_streams.py").write_text(STREAMS, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.support.older_spark", "-p", "no:cacheprovider", "-rA", "-q"],
