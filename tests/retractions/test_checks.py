@@ -35,7 +35,7 @@ def refused(p: dm.Pipeline, *parts: str) -> None:
         at = message.index(part, at)
 
 
-def test_less_lateness_downstream_is_refused() -> None:
+def test_less_allowed_lateness_downstream_of_retractions_is_refused() -> None:
     p = dm.Pipeline()
     windowing = dm.Window.into(dm.FixedWindows("1 hour")).allowed_lateness("10 minutes").accumulating()
     _ = retracted(p) | windowing | "again" >> dm.Sum.per_key()
@@ -48,21 +48,21 @@ def test_less_lateness_downstream_is_refused() -> None:
     )
 
 
-def test_the_global_window_needs_no_lateness_downstream() -> None:
+def test_the_global_window_downstream_of_retractions_needs_no_allowed_lateness() -> None:
     p = dm.Pipeline()
     everywhere = dm.Window.into(dm.GlobalWindows()).accumulating()
     _ = retracted(p) | everywhere | "again" >> dm.Sum.per_key() | dm.io.Collect()
     check(p.plan())
 
 
-def test_as_much_lateness_downstream_is_fine_and_is_inherited() -> None:
+def test_equal_allowed_lateness_downstream_is_accepted_and_is_inherited() -> None:
     p = dm.Pipeline()
     again = retracted(p) | "again" >> dm.Sum.per_key()
     _ = again | dm.Window.into(dm.FixedWindows("1 day")).allowed_lateness("2 hours").accumulating() | dm.Max.per_key()
     check(p.plan())
 
 
-def test_the_greatest_lateness_of_what_is_flattened_counts() -> None:
+def test_the_greatest_allowed_lateness_of_flattened_collections_decides() -> None:
     p = dm.Pipeline()
     hour = dm.Window.trigger(EACH).allowed_lateness("1 hour")
     short, long = retracted(p, "short ", "1 minute"), retracted(p, "long ", "2 hours")
@@ -70,14 +70,14 @@ def test_the_greatest_lateness_of_what_is_flattened_counts() -> None:
     refused(p, "'again' allows 1 hour", "'long sums'", "2 hours")
 
 
-def test_windows_that_merge_downstream_are_refused() -> None:
+def test_merging_windows_downstream_of_retractions_are_refused() -> None:
     p = dm.Pipeline()
     sessions = dm.Window.into(dm.Sessions("1 minute")).allowed_lateness("1 hour").accumulating()
     _ = retracted(p) | sessions | "again" >> dm.Sum.per_key()
     refused(p, "'again' merges windows (Sessions('1 minute'))", "'sums' emits retractions", "Hint: use windows that do")
 
 
-def test_windows_that_have_merged_before_are_fine() -> None:
+def test_windows_that_were_merged_by_an_earlier_grouping_are_accepted() -> None:
     p = dm.Pipeline()
     sessions = dm.Window.into(dm.Sessions("1 minute")).trigger(EACH).accumulating_and_retracting()
     _ = p | dm.Create([("a", 1)]) | sessions | "first" >> dm.Sum.per_key() | "second" >> dm.Sum.per_key()
@@ -115,7 +115,7 @@ def test_a_function_that_is_not_retractable_is_refused() -> None:
     refused(p, "'careful' is declared not retractable", "'sums' emits retractions", "Hint: use .accumulating()")
 
 
-def test_it_is_fine_where_nothing_is_taken_back() -> None:
+def test_a_function_that_is_not_retractable_is_accepted_if_nothing_is_retracted() -> None:
     p = dm.Pipeline()
     _ = p | "plain" >> dm.Create([1]) | dm.ParDo(Careful())
     _ = (
@@ -127,13 +127,13 @@ def test_it_is_fine_where_nothing_is_taken_back() -> None:
     check(p.plan())
 
 
-def test_outputs_at_the_end_of_a_bundle_are_refused() -> None:
+def test_outputs_of_finish_bundle_are_refused_after_retractions() -> None:
     p = dm.Pipeline()
     _ = retracted(p) | "closing" >> dm.ParDo(Closing())
     refused(p, "'closing' emits outputs at the end of a bundle", "'sums'", "Hint: emit outputs only in `process`")
 
 
-def test_a_side_input_that_changes_is_refused_and_one_that_does_not_is_fine() -> None:
+def test_a_changing_side_input_is_refused_after_retractions_and_a_static_one_accepted() -> None:
     p = dm.Pipeline()
     sums = retracted(p)
     fixed = p | "fixed" >> dm.Create([10])
@@ -172,7 +172,7 @@ def test_retractions_end_at_a_grouping_that_does_not_retract() -> None:
         (dm.Window.trigger(EACH).accumulation("clear_by_default"), "discarding unless the trigger says otherwise"),
     ],
 )
-def test_a_plan_says_how_refinements_relate(windowing: dm.WindowInto, how: str) -> None:
+def test_the_plan_in_words_says_how_the_panes_of_a_window_relate(windowing: dm.WindowInto, how: str) -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | windowing | dm.Sum.per_key()
     assert f"      how: {how}" in explain(p.plan()).splitlines()

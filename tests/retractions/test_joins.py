@@ -47,11 +47,11 @@ BOTH = [("a", (number, letter)) for number in (1, 2) for letter in "xy"]
         ("full", [*BOTH, ("b", (3, None)), ("c", (None, "z"))]),
     ],
 )
-def test_each_kind_of_join(kind: str, expected: list[Any]) -> None:
+def test_each_kind_of_join_emits_the_expected_pairs(kind: str, expected: list[Any]) -> None:
     assert joined(kind, LEFT, RIGHT) == sorted(expected, key=repr)
 
 
-def test_a_value_that_is_none_itself_is_a_partner() -> None:
+def test_a_value_that_is_none_counts_as_a_partner() -> None:
     assert joined("inner", [("a", None)], [("a", None)]) == [("a", (None, None))]
     assert joined("left", [("a", None)], [("b", 1)]) == [("a", (None, None))]
 
@@ -84,7 +84,7 @@ def by_hand(kind: str, left: TestStream, right: TestStream, fn: dm.WindowFn) -> 
         retracting
     ),
 )
-def test_what_stands_in_the_end_is_the_join_of_all_data(
+def test_the_final_result_is_the_join_of_all_data(
     kind: str, left: TestStream, right: TestStream, strategy: Any
 ) -> None:
     note(f"{left.steps}\n{right.steps}")
@@ -101,7 +101,7 @@ def test_what_stands_in_the_end_is_the_join_of_all_data(
     assert actual == by_hand(kind, left, right, strategy.window_fn)
 
 
-def test_queries_and_clicks_of_a_log_are_joined_and_a_missing_click_is_taken_back() -> None:
+def test_a_query_without_a_click_is_retracted_when_its_click_arrives() -> None:
     """The log join: a query without a click is said to have none until the click's log arrives."""
     queries = TestStream().add("shoes", 10, key="q1").add("hats", 20, key="q2").watermark(120)
     clicks = TestStream().watermark(50).processing_time(5).add("ad 7", 12, key="q1").watermark(120)
@@ -134,7 +134,7 @@ def test_queries_and_clicks_of_a_log_are_joined_and_a_missing_click_is_taken_bac
     ]
 
 
-def test_a_partner_that_is_taken_back_leaves_the_other_alone() -> None:
+def test_retracting_a_partner_leaves_the_other_element_without_one() -> None:
     script = TestStream().add(1, 0, key="a").add(1, 0, key="a")
     windowing = dm.Window.into(dm.FixedWindows(60)).trigger(EACH).accumulating_and_retracting()
 
@@ -151,7 +151,7 @@ def test_a_partner_that_is_taken_back_leaves_the_other_alone() -> None:
     assert Account().book(run(build).collected("Collect")).values() == [("a", ("one", None))]
 
 
-def test_types_pass_through() -> None:
+def test_the_type_of_a_join_is_derived_from_the_types_of_its_sides() -> None:
     p = dm.Pipeline()
     left, right = p | "l" >> dm.Create([("a", 1)]), p | "r" >> dm.Create([("a", "x")])
     assert ((left, right) | dm.Join.inner()).element_type == tuple[str, tuple[int, str]]
@@ -170,7 +170,7 @@ def test_a_discarding_strategy_of_several_panes_is_refused() -> None:
         _ = sides | dm.Join.inner()
 
 
-def test_what_is_no_pair_of_collections_is_refused() -> None:
+def test_a_join_of_anything_but_two_collections_is_refused() -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("a", 1)])
     with pytest.raises(dm.InvalidType, match=r"'Join.Left' joins two collections(.|\n)*CoGroupByKey"):
@@ -181,7 +181,7 @@ def test_what_is_no_pair_of_collections_is_refused() -> None:
         _ = (pairs, p | "numbers" >> dm.Create([1])) | dm.Join.left()  # type: ignore[operator]
 
 
-def test_sides_windowed_differently_are_refused() -> None:
+def test_a_join_of_collections_with_different_windows_is_refused() -> None:
     p = dm.Pipeline()
     sides = tuple(
         p | f"c{n}" >> dm.Create([("a", n)]) | f"w{n}" >> dm.Window.into(dm.FixedWindows(60 + n)) for n in range(2)

@@ -137,7 +137,7 @@ def kept_files(run: Mortal) -> list[str]:
 
 @pytest.mark.parametrize("point", PUBLISHING)
 @pytest.mark.parametrize("times", [1, 2])
-def test_what_is_taken_back_is_what_was_published_before_the_process_died(
+def test_outputs_retracted_after_a_crash_equal_those_published_before_it(
     mortal: Mortal, tmp_path: Path, point: str, times: int
 ) -> None:
     mortal.step()
@@ -149,7 +149,7 @@ def test_what_is_taken_back_is_what_was_published_before_the_process_died(
     agree(tmp_path, mortal.collected("kept"))
 
 
-def test_what_an_older_start_drew_and_did_not_publish_is_drawn_anew(mortal: Mortal, tmp_path: Path) -> None:
+def test_outputs_that_an_older_start_did_not_publish_are_computed_again(mortal: Mortal, tmp_path: Path) -> None:
     def mended(pair: Any) -> tuple[str, str]:
         return pair[0], f"{pair[1]} mended {uuid.uuid4().hex}"
 
@@ -166,7 +166,9 @@ def test_what_an_older_start_drew_and_did_not_publish_is_drawn_anew(mortal: Mort
     agree(tmp_path, mortal.collected("kept"))
 
 
-def test_weak_productions_may_have_been_published_before_the_micro_batch_was(mortal: Mortal, tmp_path: Path) -> None:
+def test_retractions_after_a_crash_match_weak_productions_of_an_unpublished_micro_batch(
+    mortal: Mortal, tmp_path: Path
+) -> None:
     mortal.weak = True
     mortal.step()
     mortal.begin(Death("after_writing", 2, ""))
@@ -180,7 +182,7 @@ def test_weak_productions_may_have_been_published_before_the_micro_batch_was(mor
     assert set(published) <= set(rows_of(tmp_path, "one"))
 
 
-def test_an_attempt_that_is_lost_has_drawn_for_those_that_follow(
+def test_later_attempts_reuse_the_memoised_outputs_of_a_failed_attempt(
     mortal: Mortal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a worker is lost with its output after others have read it."""
@@ -196,7 +198,9 @@ def test_an_attempt_that_is_lost_has_drawn_for_those_that_follow(
     agree(tmp_path, mortal.collected("kept"))
 
 
-def test_of_two_attempts_at_once_only_the_quicker_goes_on(mortal: Mortal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_concurrent_attempts_only_the_faster_one_continues(
+    mortal: Mortal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused: list[str] = []
 
     def run_two(task: Any, depth: int, shard: int, rows: Any, store: Any) -> list[Any]:
@@ -218,13 +222,13 @@ def test_of_two_attempts_at_once_only_the_quicker_goes_on(mortal: Mortal, monkey
     assert not list(pathlib.Path(mortal.directory).glob("draws/*/.*"))
 
 
-def test_what_was_drawn_is_forgotten_once_it_is_committed(mortal: Mortal) -> None:
+def test_recorded_outputs_are_removed_once_they_are_committed(mortal: Mortal) -> None:
     for number in (1, 2):
         mortal.step()
         assert {name.partition(".")[0] for name in kept_files(mortal)} == {commit_id(mortal.program, number)}
 
 
-def test_damaged_draws_stop_the_run(mortal: Mortal) -> None:
+def test_damaged_records_of_memoised_outputs_stop_the_run(mortal: Mortal) -> None:
     mortal.begin(Death("after_publishing", 1, ""))
     mortal.die()
     for path in pathlib.Path(mortal.directory).glob("draws/*/*/*"):
@@ -235,7 +239,7 @@ def test_damaged_draws_stop_the_run(mortal: Mortal) -> None:
 
 
 @pytest.mark.parametrize("lost", ["*", "*/*/*"])
-def test_missing_draws_of_what_was_published_stop_the_run(mortal: Mortal, lost: str) -> None:
+def test_missing_records_of_published_memoised_outputs_stop_the_run(mortal: Mortal, lost: str) -> None:
     mortal.begin(Death("while_publishing", 1, ""))
     mortal.die()
     for path in pathlib.Path(mortal.directory, "draws").glob(lost):
@@ -248,13 +252,13 @@ def test_missing_draws_of_what_was_published_stop_the_run(mortal: Mortal, lost: 
         mortal.step()
 
 
-def test_draws_that_cannot_be_written_stop_the_run(mortal: Mortal) -> None:
+def test_the_run_stops_if_memoised_outputs_cannot_be_recorded(mortal: Mortal) -> None:
     pathlib.Path(mortal.directory, "draws").write_text("in the way")
     with pytest.raises(dm.SinkError, match=r"cannot be written: .*\nHint: check free space"):
         mortal.step()
 
 
-def test_nothing_is_kept_where_no_function_is_memoised(tmp_path: Path) -> None:
+def test_no_outputs_are_recorded_if_no_function_is_memoised(tmp_path: Path) -> None:
     def plain(p: dm.Pipeline) -> None:
         _ = p | SCRIPT | dm.Window.into(dm.FixedWindows(5)) | dm.Sum.per_key() | dm.io.Collect()
 
@@ -266,7 +270,7 @@ def test_nothing_is_kept_where_no_function_is_memoised(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_stream_that_died_half_published_takes_back_what_it_had_published(
+def test_a_stream_that_crashed_while_publishing_retracts_what_it_had_published(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def runner() -> dm.SparkRunner:

@@ -37,7 +37,7 @@ def combined(combine: CombineFn[Any, Any, Any], values: list[Any]) -> Any:
 
 
 @given(strategies.test_streams(), EVERYTHING, COMBINERS)
-def test_values_less_retractions_are_the_batch_answer(
+def test_values_minus_retractions_are_the_batch_answer(
     script: TestStream, strategy: WindowingStrategy, combine: CombineFn[Any, Any, Any]
 ) -> None:
     standing: dict[Any, Any] = {}
@@ -53,7 +53,7 @@ def test_values_less_retractions_are_the_batch_answer(
 
 
 @given(strategies.test_streams(), ANYTHING)
-def test_at_every_bundle_end_each_window_stands_at_its_last_value(
+def test_after_each_bundle_values_minus_retractions_of_a_window_are_its_last_value(
     script: TestStream, strategy: WindowingStrategy
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -116,7 +116,7 @@ END = dm.TimestampCombiner.END_OF_WINDOW
     st.lists(UNMERGED, min_size=1, max_size=2),
     st.lists(NUMBERS, min_size=3, max_size=3),
 )
-def test_chains_of_two_and_three_groupings_stand_at_the_batch_answer(
+def test_chains_of_two_and_three_groupings_end_at_the_batch_answer(
     script: TestStream,
     first: WindowingStrategy,
     others: list[WindowingStrategy],
@@ -131,7 +131,7 @@ def test_chains_of_two_and_three_groupings_stand_at_the_batch_answer(
 
 
 @given(strategies.test_streams(keys=("a", "b", "c"), max_steps=15), ANYTHING, UNMERGED)
-def test_the_second_grouping_never_counts_what_was_taken_back(
+def test_the_second_grouping_never_counts_retracted_values(
     script: TestStream, first: WindowingStrategy, second: WindowingStrategy
 ) -> None:
     note(str(script.steps))

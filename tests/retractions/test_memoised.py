@@ -52,12 +52,12 @@ def shown(build: Callable[[dm.Pipeline], Any]) -> list[tuple[bool, Any]]:
 # What is taken back.
 
 
-def test_what_is_taken_back_is_what_was_given() -> None:
+def test_a_memoised_function_retracts_the_outputs_that_it_emitted() -> None:
     actual = shown(lambda p: sums_of(p, TWICE) | dm.Map(drawing()).retractable("memoised"))
     assert actual == [(False, (("a", 1), 0)), (True, (("a", 1), 0)), (False, (("a", 3), 1))]
 
 
-def test_a_class_may_say_so_itself() -> None:
+def test_a_class_of_dofns_may_declare_that_it_is_memoised() -> None:
     class Draw(dm.DoFn):
         retractable = "memoised"
 
@@ -70,7 +70,7 @@ def test_a_class_may_say_so_itself() -> None:
     assert shown(lambda p: sums_of(p, TWICE) | dm.ParDo(Draw()))[1] == (True, (("a", 1), 0))
 
 
-def test_the_function_is_not_asked_again_and_never_sees_a_retraction() -> None:
+def test_a_memoised_function_is_not_called_again_and_never_sees_a_retraction() -> None:
     asked: list[tuple[Any, bool]] = []
 
     def ask(pair: Any, is_retraction: bool) -> Any:
@@ -85,7 +85,7 @@ def test_the_function_is_not_asked_again_and_never_sees_a_retraction() -> None:
     assert asked == [(("a", 1), False), (("a", 3), False)]
 
 
-def test_several_outputs_and_none_are_taken_back_as_they_were() -> None:
+def test_several_outputs_or_none_are_retracted_as_they_were_emitted() -> None:
     counts = itertools.cycle([2, 0, 1])
     numbers = itertools.count()
 
@@ -102,13 +102,13 @@ def test_several_outputs_and_none_are_taken_back_as_they_were() -> None:
     ]  # fmt: skip
 
 
-def test_an_element_that_a_filter_let_through_by_chance_is_taken_back_by_certainty() -> None:
+def test_an_element_that_a_random_filter_passed_is_always_retracted() -> None:
     chance = itertools.cycle([True, False])
     actual = shown(lambda p: sums_of(p, TWICE) | dm.Filter(lambda _: next(chance)).retractable("memoised"))
     assert actual == [(False, ("a", 1)), (True, ("a", 1))]
 
 
-def test_tagged_outputs_event_times_and_dead_letters_are_kept_too() -> None:
+def test_tagged_outputs_event_times_and_dead_letters_are_memoised() -> None:
     calls = itertools.count()
 
     def do(pair: Any) -> Any:
@@ -140,7 +140,7 @@ def test_tagged_outputs_event_times_and_dead_letters_are_kept_too() -> None:
     assert letters == [(False, ("a", 3), "ValueError: call 1"), (True, ("a", 3), "ValueError: call 1")]
 
 
-def test_equal_values_have_outputs_of_their_own() -> None:
+def test_equal_values_have_separate_memoised_outputs() -> None:
     script = TestStream().add(1, 0, key="a").add(1, 0, key="b").add(2, 0, key="a").add(4, 0, key="b")
     actual = shown(lambda p: sums_of(p, script) | dm.Values() | dm.Map(drawing()).retractable("memoised"))
     # The two ones are interchangeable: the one that came last is the first to be taken back.
@@ -159,7 +159,7 @@ class Tray:
 
 
 @pytest.mark.parametrize("wrap", [set, lambda values: {"all": [*values]}, lambda values: Tray([*values])])
-def test_values_that_cannot_be_keys_are_found_again(wrap: Callable[[Any], Any]) -> None:
+def test_memoised_outputs_are_found_for_values_that_cannot_be_keys(wrap: Callable[[Any], Any]) -> None:
     script = TestStream().add("x", 0, key="a").add("yy", 0, key="a").add("z", 0, key="a")
 
     def build(p: dm.Pipeline) -> Any:
@@ -176,7 +176,7 @@ def test_values_that_cannot_be_keys_are_found_again(wrap: Callable[[Any], Any]) 
     ]
 
 
-def test_the_key_of_a_value_is_short_and_goes_by_what_is_in_it() -> None:
+def test_the_memoisation_key_of_a_value_is_short_and_depends_on_its_content() -> None:
     assert key_of_value("x", {8, 0}) == key_of_value("x", {0, 8})
     assert key_of_value("x", 1) != key_of_value("x", 1.0)
     assert len(key_of_value("x", "long" * 1_000)) <= 64
@@ -192,7 +192,7 @@ def test_a_value_that_cannot_be_pickled_is_named_with_the_transform() -> None:
         run(build)
 
 
-def test_one_that_keeps_may_follow_another() -> None:
+def test_memoised_functions_may_follow_each_other() -> None:
     def build(p: dm.Pipeline) -> Any:
         once = sums_of(p, TWICE) | "once" >> dm.Map(drawing()).retractable("memoised")
         return once | "twice" >> dm.Map(drawing()).retractable("memoised")
@@ -201,7 +201,7 @@ def test_one_that_keeps_may_follow_another() -> None:
     assert shown(build) == [(False, first), (True, first), (False, ((("a", 3), 1), 1))]
 
 
-def test_a_function_may_ask_for_the_watermarks_percentile_before_and_behind() -> None:
+def test_the_percentile_of_the_watermark_is_available_before_and_after_a_memoised_function() -> None:
     def tell(pair: Any, watermark_percentile: float | None) -> Any:
         return pair, watermark_percentile
 
@@ -230,7 +230,7 @@ def kept_by(build: Callable[[dm.Pipeline], Any], label: str) -> int:
     return most
 
 
-def test_outputs_are_kept_until_the_window_expires_and_no_longer() -> None:
+def test_memoised_outputs_are_kept_until_the_window_expires_and_no_longer() -> None:
     windowing = RETRACTING.allowed_lateness("1 hour")
     script = TestStream().add(1, 0, key="a").watermark(7_199).add(2, 0, key="a").watermark(7_200)
 
@@ -243,7 +243,7 @@ def test_outputs_are_kept_until_the_window_expires_and_no_longer() -> None:
     assert kept_by(lambda p: build(p, TestStream().add(1, 0, key="a").add(5, 8_000, key="b")), "draw") == 2
 
 
-def test_in_the_global_window_they_are_kept_to_the_end() -> None:
+def test_memoised_outputs_in_the_global_window_are_kept_to_the_end() -> None:
     windowing = dm.Window.into(dm.GlobalWindows()).trigger(EACH).on_time("fire_if_non_empty")
     script = TestStream().add(1, 0, key="a").watermark(10**9).add(2, 10**9, key="a")
 
@@ -269,7 +269,7 @@ def re_windowed(p: dm.Pipeline, script: TestStream) -> Any:
     return sums_of(p, script) | "minutes" >> small | "draw" >> dm.Map(drawing()).retractable("memoised")
 
 
-def test_what_comes_to_take_back_too_late_is_counted_with_what_replaces_it() -> None:
+def test_a_retraction_that_arrives_too_late_is_counted_with_its_replacement() -> None:
     script = TestStream().add(1, 30, key="a").watermark(600).add(2, 650, key="a")
 
     def build(p: dm.Pipeline) -> None:
@@ -281,7 +281,7 @@ def test_what_comes_to_take_back_too_late_is_counted_with_what_replaces_it() -> 
     assert (counted["dropped_retractions"], counted["dropped_because_late"]) == (1, 1)
 
 
-def test_they_are_kept_as_long_as_the_grouping_before_takes_back() -> None:
+def test_memoised_outputs_are_kept_as_long_as_the_grouping_before_may_retract() -> None:
     script = TestStream().add(1, 0, key="a").watermark(7_199).add(2, 0, key="a")
     at_once = HOURLY.trigger(EACH).allowed_lateness(0).accumulating_and_retracting()
 
@@ -292,7 +292,7 @@ def test_they_are_kept_as_long_as_the_grouping_before_takes_back() -> None:
     assert [back for back, _ in shown(build)] == [False, True, False]
 
 
-def test_an_element_in_several_windows_is_asked_for_once_and_kept_until_the_last_expires() -> None:
+def test_an_element_in_several_windows_is_processed_once_and_kept_until_the_last_expires() -> None:
     script = TestStream().add(1, 70, key="a").watermark(125).add(2, 130, key="a")
     sliding = dm.Window.into(dm.SlidingWindows("2 minutes", "1 minute")).trigger(EACH).accumulating_and_retracting()
 
@@ -331,7 +331,7 @@ def planned(function: Any, windowing: Any = RETRACTING) -> dm.Pipeline:
     return p
 
 
-def test_outputs_are_kept_on_a_stage_of_its_own() -> None:
+def test_memoised_outputs_are_kept_in_a_stage_of_their_own() -> None:
     plan = planned(dm.Map(drawing()).retractable("memoised")).plan()
     stages = cut_into_stages(plan).stages
     assert [[node.label for node in stage] for stage in stages] == [["sums"], ["draw"]]
@@ -339,7 +339,7 @@ def test_outputs_are_kept_on_a_stage_of_its_own() -> None:
     assert fingerprint(plan)["draw"] == "memoised ParDo of sums.main"
 
 
-def test_where_nothing_is_taken_back_the_function_is_fused_as_any_other() -> None:
+def test_a_memoised_function_is_fused_like_others_if_nothing_is_retracted() -> None:
     kept, plain = dm.Map(drawing()).retractable("memoised"), dm.Map(drawing())
     accumulating = HOURLY.trigger(EACH).accumulating()
     plans = [planned(function, accumulating).plan() for function in (kept, plain)]
@@ -349,7 +349,7 @@ def test_where_nothing_is_taken_back_the_function_is_fused_as_any_other() -> Non
 
 
 @pytest.mark.parametrize("how", ["memoized", None, 1, "True"])
-def test_anything_else_to_do_with_retractions_is_refused(how: Any) -> None:
+def test_an_unknown_value_of_retractable_is_refused(how: Any) -> None:
     with pytest.raises(dm.InvalidArgument, match=rf"must be True, False or 'memoised', got {how!r}"):
         dm.Map(str).retractable(how)
     kind = type("Odd", (dm.DoFn,), {"retractable": how, "process": lambda self, element: [element]})
@@ -357,14 +357,14 @@ def test_anything_else_to_do_with_retractions_is_refused(how: Any) -> None:
         dm.ParDo(kind())
 
 
-def test_any_function_may_say_that_it_must_not_run_on_retractions() -> None:
+def test_every_transform_may_declare_that_it_must_not_run_on_retractions() -> None:
     p = planned(dm.Map(print).retractable(False))
     with pytest.raises(dm.PlanError, match=r"'draw' is declared not retractable(.|\n)*retractable=\"memoised\""):
         check(p.plan())
     check(planned(dm.Map(print).retractable(True)).plan())
 
 
-def test_a_function_with_state_is_refused() -> None:
+def test_a_stateful_function_cannot_be_memoised() -> None:
     class Counting(dm.DoFn):
         retractable = "memoised"
         total = dm.CombiningStateSpec(dm.Sum())
@@ -378,7 +378,7 @@ def test_a_function_with_state_is_refused() -> None:
         check(planned(dm.ParDo(Counting())).plan())
 
 
-def test_a_side_input_that_changes_is_refused_and_one_that_does_not_is_kept_with_what_came_of_it() -> None:
+def test_a_memoised_function_may_have_static_but_not_changing_side_inputs() -> None:
     p = dm.Pipeline()
     sums = sums_of(p, TWICE)
     fixed = p | "fixed" >> dm.Create([10])
@@ -393,7 +393,7 @@ def test_a_side_input_that_changes_is_refused_and_one_that_does_not_is_kept_with
         check(p.plan())
 
 
-def test_outputs_at_the_end_of_a_bundle_stay_refused() -> None:
+def test_a_memoised_function_must_not_emit_in_finish_bundle() -> None:
     class Closing(dm.DoFn):
         retractable = "memoised"
 

@@ -53,7 +53,7 @@ SCRIPTS = strategies.test_streams(keys=("a", "b", "c"), max_steps=12)
 
 
 @given(SCRIPTS, ANYTHING, UNMERGED)
-def test_a_function_that_is_deterministic_gives_the_same_panes_with_its_outputs_kept(
+def test_memoising_a_deterministic_function_changes_no_pane(
     script: TestStream, first: WindowingStrategy, second: WindowingStrategy
 ) -> None:
     first = attrs.evolve(first, **FOREVER)
@@ -65,7 +65,7 @@ def test_a_function_that_is_deterministic_gives_the_same_panes_with_its_outputs_
 
 
 @given(st.data(), SCRIPTS, ANYTHING, AT_ONCE)
-def test_at_every_bundle_end_what_stands_is_what_was_given_for_what_stands(
+def test_after_each_bundle_the_current_outputs_are_those_of_the_current_values(
     data: st.DataObject, script: TestStream, first: WindowingStrategy, second: WindowingStrategy
 ) -> None:
     first = attrs.evolve(first, **FOREVER)
@@ -76,7 +76,7 @@ def test_at_every_bundle_end_what_stands_is_what_was_given_for_what_stands(
 
 
 @given(SCRIPTS, ANYTHING)
-def test_nothing_is_taken_back_too_late_where_the_windows_stay(script: TestStream, first: WindowingStrategy) -> None:
+def test_no_retraction_is_too_late_if_windows_do_not_change(script: TestStream, first: WindowingStrategy) -> None:
     """A grouping takes back what it said until its windows expire; as long are the outputs kept."""
 
     def build(p: dm.Pipeline) -> None:
@@ -116,7 +116,7 @@ def test_a_session_that_an_element_of_a_finished_trigger_has_merged_waits_for_it
 @pytest.mark.parametrize("cached", [True, False])
 @share_of_examples(0.4)  # each runs a script through pickles, instant by instant
 @given(SCRIPTS, ANYTHING, AT_ONCE, st.integers(1, 6))
-def test_two_shards_go_on_from_durable_state_after_any_cut(
+def test_memoised_functions_on_two_shards_resume_from_durable_state_after_any_cut(
     cached: bool, script: TestStream, first: WindowingStrategy, second: WindowingStrategy, steps: int
 ) -> None:
     first, second = attrs.evolve(first, **FOREVER), into_one_place(second)
@@ -194,7 +194,7 @@ _BEFORE, _DRAW, _SINK = "before", "draw", "out"
         max_size=12,
     )
 )
-def test_what_is_kept_goes_with_its_value_to_any_number_of_shards(steps: list[tuple[str, Any]]) -> None:
+def test_memoised_outputs_move_with_their_values_to_any_number_of_shards(steps: list[tuple[str, Any]]) -> None:
     shards = Shards(2)
     standing: Counter[int] = Counter()
     names: Counter[Any] = Counter()

@@ -53,7 +53,7 @@ def several(cases: list[Any], *, keeps: bool) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "count", "shards"), [(1, 3, 2), pytest.param(2, 6, 3, marks=pytest.mark.slow)])
-def test_a_stream_takes_back_what_it_gave(
+def test_a_stream_retracts_the_memoised_outputs_that_it_emitted(
     spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int
 ) -> None:
     cases = draw(CASES, count, number)
@@ -72,7 +72,7 @@ def test_a_stream_takes_back_what_it_gave(
 
 
 @pytest.mark.slow
-def test_a_bounded_job_stands_at_what_was_given_for_what_stands(spark: SparkSession) -> None:
+def test_a_bounded_job_ends_with_the_memoised_outputs_of_the_final_values(spark: SparkSession) -> None:
     cases = draw(CASES, 8, 3)
     expected = run(dm.LocalRunner(), several(cases, keeps=False))
     actual = run(dm.SparkRunner(spark), several(cases, keeps=True))
@@ -86,7 +86,9 @@ def test_a_bounded_job_stands_at_what_was_given_for_what_stands(spark: SparkSess
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_stopped_takes_back_what_it_gave_before(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_resumed_stream_retracts_the_memoised_outputs_emitted_before_it_was_stopped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
 
     def build(p: dm.Pipeline) -> None:

@@ -44,16 +44,16 @@ MAIN = TestStream().processing_time(5).add("early", 1).processing_time(20).add("
 SEEN = [("early", [(0, 4), (1, 1)]), ("late", [(0, 2), (0, 4)])]
 
 
-def test_later_elements_see_the_newest_panes_without_what_was_taken_back() -> None:
+def test_later_elements_see_the_newest_panes_of_a_side_input_without_retracted_values() -> None:
     assert seen_by_main(SIDE, MAIN, RETRACTING) == SEEN
 
 
 @pytest.mark.parametrize("cut", [1, 2, 50])
-def test_what_is_left_of_a_side_input_is_durable(cut: int) -> None:
+def test_the_remaining_values_of_a_side_input_are_durable(cut: int) -> None:
     assert sorted(seen_by_main(SIDE, MAIN, RETRACTING, cut=cut)) == SEEN
 
 
-def test_a_side_session_that_has_merged_is_seen_in_the_merged_one_only() -> None:
+def test_a_merged_side_session_is_seen_only_in_the_merged_window() -> None:
     sessions = dm.Window.into(dm.Sessions(40)).trigger(EACH).allowed_lateness(1000).accumulating_and_retracting()
     side = TestStream().add(1, 30, key="a").processing_time(10).add(2, 50, key="a").processing_time(30)
     # The main window's last instant, just before second 60, lies in both sessions.
@@ -64,7 +64,7 @@ def record(value: Any, window: Window, *, back: bool = False) -> Record:
     return Record(value, dm.EventTime(0), window, NO_FIRING, is_retraction=back)
 
 
-def test_a_static_side_input_holds_what_is_left() -> None:
+def test_a_static_side_input_contains_the_values_that_were_not_retracted() -> None:
     minute = interval(0, 60 * SECOND)
     side = StaticSide(
         SideInput(Ref("side"), "iter"),
@@ -79,7 +79,7 @@ def test_a_static_side_input_holds_what_is_left() -> None:
     assert side(minute) == [("b", [2]), ("a", [1, 3])]
 
 
-def test_a_static_side_window_in_which_nothing_is_left_is_not_there() -> None:
+def test_a_static_side_window_whose_values_are_all_retracted_is_absent() -> None:
     short, long = interval(0, 50 * SECOND), interval(0, 70 * SECOND)
     records = [record(("a", 1), short), record(("a", 1), short, back=True), record(("a", 2), long)]
     side = StaticSide(SideInput(Ref("side"), "dict"), records, dm.Sessions(20))
@@ -103,13 +103,13 @@ def test_a_lookup_costs_the_same_with_a_hundred_and_with_two_thousand_side_windo
     assert calls[1] <= 1.1 * calls[0]
 
 
-def test_main_windows_in_one_side_window_share_its_view() -> None:
+def test_main_windows_within_one_side_window_share_its_view() -> None:
     side = StaticSide(SideInput(Ref("side"), "dict"), [record(("a", 1), interval(0, 60 * SECOND))], dm.FixedWindows(60))
     first, second = (side(interval(second * SECOND, (second + 1) * SECOND)) for second in (1, 2))
     assert first is second
 
 
-def test_a_bounded_side_input_is_seen_as_it_stands_in_the_end() -> None:
+def test_a_bounded_side_input_is_seen_in_its_final_state() -> None:
     def build(p: dm.Pipeline) -> None:
         counts = p | "words" >> dm.Create(["to", "be", "to"]) | dm.Window.trigger(EACH).accumulating_and_retracting()
         counted = counts | dm.Count.per_element()

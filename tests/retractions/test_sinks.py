@@ -49,7 +49,7 @@ def sink_of(p: dm.Pipeline, label: str) -> Any:
 
 @pytest.mark.parametrize(("write", "kind"), [(dm.io.WriteParquet, "parquet"), (dm.io.WriteJson, "json")])
 @pytest.mark.parametrize("typed", [True, False])
-def test_files_have_a_column_that_says_what_is_taken_back(
+def test_files_have_a_column_that_marks_retractions(
     tmp_path: Path, write: Callable[..., Any], kind: str, typed: bool
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -62,7 +62,7 @@ def test_files_have_a_column_that_says_what_is_taken_back(
     assert list(rows[0]) == ["key", "value", "is_retraction"]
 
 
-def test_the_column_is_in_the_schema_before_any_row_is_seen() -> None:
+def test_the_column_of_retractions_is_in_the_schema_before_the_first_row() -> None:
     p = dm.Pipeline()
     sums = summed(p, MINUTES.accumulating_and_retracting())
     _ = sums | dm.Filter(bool) | dm.io.WriteParquet("out/", panes=True)
@@ -81,7 +81,7 @@ def test_the_column_is_in_the_schema_before_any_row_is_seen() -> None:
     assert sink.full_schema.field("is_retraction").type == pa.bool_()
 
 
-def test_without_retractions_no_column_is_added(tmp_path: Path) -> None:
+def test_no_column_of_retractions_is_added_without_retractions(tmp_path: Path) -> None:
     run(lambda p: summed(p, MINUTES) | dm.io.WriteParquet(tmp_path / "out"))
     assert written(tmp_path / "out", "parquet") == [{"key": "a", "value": 5}, {"key": "a", "value": 3}]
     # A retracting strategy says what the next grouping does; before it there is nothing to take back.
@@ -91,7 +91,7 @@ def test_without_retractions_no_column_is_added(tmp_path: Path) -> None:
     assert not sink_of(p, "WriteParquet").retractions
 
 
-def test_the_column_stays_behind_another_window_and_a_flatten() -> None:
+def test_the_column_of_retractions_is_kept_after_window_and_flatten() -> None:
     p = dm.Pipeline()
     sums = summed(p, MINUTES.accumulating_and_retracting()) | "daily" >> dm.Window.into(dm.FixedWindows("1 day"))
     plain = p | dm.Create([("b", 1)]) | "daily too" >> dm.Window.into(dm.FixedWindows("1 day"))
@@ -99,7 +99,7 @@ def test_the_column_stays_behind_another_window_and_a_flatten() -> None:
     assert sink_of(p, "WriteParquet").retractions
 
 
-def test_a_data_frame_has_the_column_inferred_or_given() -> None:
+def test_a_dataframe_has_the_column_of_retractions_with_and_without_a_schema() -> None:
     records = [
         Record(("a", 5), dm.EventTime(0), GLOBAL_WINDOW, NO_FIRING, is_retraction=back) for back in (False, True)
     ]
@@ -115,7 +115,7 @@ class Flagged(NamedTuple):
     is_retraction: bool
 
 
-def test_a_field_of_that_name_is_refused_when_the_columns_are_known() -> None:
+def test_a_field_with_the_name_of_the_column_of_retractions_is_refused_if_columns_are_known() -> None:
     p = dm.Pipeline()
     sums = summed(p, MINUTES.accumulating_and_retracting())
     flagged = sums | dm.MapTuple(lambda key, _: Flagged(key, is_retraction=True)).with_output_types(Flagged)
@@ -126,7 +126,7 @@ def test_a_field_of_that_name_is_refused_when_the_columns_are_known() -> None:
     _ = plain | "fine" >> dm.io.WriteParquet("out/")
 
 
-def test_a_field_of_that_name_is_a_dead_letter_when_they_are_not(tmp_path: Path) -> None:
+def test_a_field_with_the_name_of_the_column_of_retractions_makes_a_dead_letter_otherwise(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         sums = summed(p, MINUTES.accumulating_and_retracting())
         _ = sums | dm.MapTuple(lambda _, value: {"n": value, "is_retraction": 1}) | dm.io.WriteParquet(tmp_path / "out")
@@ -137,7 +137,7 @@ def test_a_field_of_that_name_is_a_dead_letter_when_they_are_not(tmp_path: Path)
     assert "a field 'is_retraction', which is the name of the column" in letters[0]["reason"]
 
 
-def test_a_dead_letter_says_whether_it_was_to_take_something_back(tmp_path: Path) -> None:
+def test_a_dead_letter_says_whether_it_was_a_retraction(tmp_path: Path) -> None:
     schema = pa.schema({"key": pa.string(), "value": pa.string()})
 
     def build(p: dm.Pipeline) -> None:
@@ -153,7 +153,7 @@ def test_a_dead_letter_says_whether_it_was_to_take_something_back(tmp_path: Path
     ]
 
 
-def test_records_say_what_is_taken_back() -> None:
+def test_collected_records_say_whether_they_are_retractions() -> None:
     seen: list[Any] = []
 
     def build(p: dm.Pipeline) -> None:

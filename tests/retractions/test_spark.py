@@ -103,7 +103,7 @@ def _look(element: Any, side: list[Any]) -> Any:
         *(pytest.param(8, *case, marks=pytest.mark.slow) for case in [(1, 2, 150), (1, 2, 60), (2, 3, 25)]),
     ],
 )
-def test_a_stream_takes_back_what_the_local_runner_takes_back(
+def test_a_stream_on_spark_emits_the_retractions_of_the_local_runner(
     spark: SparkSession, tmp_path: Path, count: int, number: int, shards: int, rows: int
 ) -> None:
     cases: list[Case] = draw(st.tuples(strategies.test_streams(max_steps=10), FIRST, LATER, LATER), count, number)
@@ -122,7 +122,7 @@ def test_a_stream_takes_back_what_the_local_runner_takes_back(
 
 
 @pytest.mark.slow
-def test_a_bounded_job_stands_at_the_answer_of_the_local_runner(spark: SparkSession) -> None:
+def test_a_bounded_job_on_spark_ends_with_the_result_of_the_local_runner(spark: SparkSession) -> None:
     cases: list[Case] = draw(st.tuples(strategies.test_streams(max_steps=10), FIRST, LATER, LATER), 8, 3)
     build = every_way(cases)
     expected = run(dm.LocalRunner(), build)

@@ -49,7 +49,7 @@ TWICE = TestStream().add(1, 0, key="a").add(2, 0, key="a")
 # Element-wise.
 
 
-def test_what_a_function_makes_of_a_retraction_is_a_retraction() -> None:
+def test_outputs_of_a_function_for_a_retraction_are_retractions() -> None:
     assert collected(lambda p: counted(p, TWICE) | dm.MapTuple(lambda key, n: f"{key}{n}")) == [
         (False, "a1"),
         (True, "a1"),
@@ -92,7 +92,7 @@ def test_side_outputs_partitions_and_dead_letters_carry_retractions() -> None:
     }
 
 
-def test_a_function_is_told_that_it_runs_on_a_retraction() -> None:
+def test_a_function_can_ask_whether_its_element_is_a_retraction() -> None:
     def tell(pair: tuple[str, int], is_retraction: bool) -> tuple[int, bool]:
         return pair[1], is_retraction
 
@@ -111,7 +111,9 @@ def test_a_reshuffle_keeps_retractions() -> None:
 
 
 @given(SCRIPTS, SCRIPTS)
-def test_a_retracting_and_a_plain_branch_flattened_stand_at_both(script: TestStream, plain: TestStream) -> None:
+def test_flattening_a_retracting_and_a_plain_collection_ends_with_the_values_of_both(
+    script: TestStream, plain: TestStream
+) -> None:
     note(f"{script.steps}\n{plain.steps}")
 
     def build(p: dm.Pipeline) -> None:
@@ -131,7 +133,7 @@ FOREVER = (
 
 
 @given(SCRIPTS, SCRIPTS)
-def test_grouping_together_drops_what_was_taken_back_on_either_side(left: TestStream, right: TestStream) -> None:
+def test_cogroupbykey_removes_retracted_values_of_each_input(left: TestStream, right: TestStream) -> None:
     def build(p: dm.Pipeline) -> None:
         sides = {
             name: counted(p, script, f"{name} ") | f"{name} again" >> dm.Window.into(FOREVER)
@@ -150,7 +152,7 @@ def test_grouping_together_drops_what_was_taken_back_on_either_side(left: TestSt
     }
 
 
-def test_an_element_and_the_sum_that_it_changes_are_grouped_in_that_order() -> None:
+def test_cogroupbykey_receives_an_element_before_the_sum_that_it_changes() -> None:
     def build(p: dm.Pipeline) -> Any:
         each = RETRACTING.trigger(dm.Always())  # behind a grouping too
         elements = p | TestStream().bundle([(1, 0), (2, 0)], key="a") | each
@@ -190,7 +192,7 @@ def last_value(key: Any, value: Any) -> tuple[str, Any]:
     ],
     ids=repr,
 )
-def test_each_combiner_forgets_what_was_taken_back(combine: Any, expected: Any) -> None:
+def test_each_combiner_removes_retracted_inputs(combine: Any, expected: Any) -> None:
     script = TestStream().add(1, 0, key="a").add(4, 0, key="b").add(2, 0, key="a")
     actual = collected(lambda p: counted(p, script) | dm.MapTuple(last_value) | dm.CombinePerKey(combine))
     assert actual[-1] == (False, ("all", expected))
@@ -198,7 +200,7 @@ def test_each_combiner_forgets_what_was_taken_back(combine: Any, expected: Any) 
 
 @pytest.mark.parametrize("trigger", [EACH, dm.Repeatedly(dm.AfterProcessingTime(0)), dm.DefaultTrigger()], ids=repr)
 @given(script=SCRIPTS)
-def test_distinct_elements_stand_once_while_any_is_there(trigger: dm.Trigger, script: TestStream) -> None:
+def test_distinct_keeps_an_element_while_any_equal_one_remains(trigger: dm.Trigger, script: TestStream) -> None:
     def build(p: dm.Pipeline) -> None:
         odd = counted(p, script) | dm.MapTuple(lambda _, value: value % 3)
         again = odd | "again" >> dm.Window.trigger(trigger)
@@ -218,7 +220,7 @@ def test_distinct_elements_stand_once_while_any_is_there(trigger: dm.Trigger, sc
     assert {place[0] for place in counts} == {value for values in actual.values() for value in values}
 
 
-def test_an_element_that_goes_and_comes_again_is_distinct_again() -> None:
+def test_distinct_emits_an_element_again_after_it_was_retracted_and_readded() -> None:
     script = TestStream().add(1, 0, key="a").add(1, 0, key="a").add(-1, 0, key="a")
     actual = collected(lambda p: counted(p, script) | dm.Values() | dm.Distinct())
     assert net_of(actual) == [1]
@@ -234,7 +236,7 @@ def net_of(shown: list[tuple[bool, Any]]) -> list[Any]:
     return sorted(standing)
 
 
-def test_a_counting_trigger_sees_an_update_as_one_element() -> None:
+def test_a_counting_trigger_counts_a_retraction_and_its_replacement_as_one_element() -> None:
     script = TestStream().add(1, 0, key="a").add(1, 0, key="b").add(1, 0, key="a").add(1, 0, key="b")
 
     def build(p: dm.Pipeline) -> Any:
@@ -245,7 +247,7 @@ def test_a_counting_trigger_sees_an_update_as_one_element() -> None:
     assert collected(build) == [(False, ("all", 2)), (True, ("all", 2)), (False, ("all", 4))]
 
 
-def test_a_value_that_moves_to_another_key_is_taken_back_there() -> None:
+def test_a_value_that_moves_to_another_key_is_retracted_under_its_old_key() -> None:
     def build(p: dm.Pipeline) -> Any:
         moved = counted(p, TWICE) | dm.MapTuple(lambda key, value: (value, key))
         return moved | "again" >> dm.Window.trigger(dm.Repeatedly(dm.AfterProcessingTime(0))) | dm.ToList.per_key()
@@ -253,7 +255,7 @@ def test_a_value_that_moves_to_another_key_is_taken_back_there() -> None:
     assert net_of(collected(build)) == [(3, ["a"])]
 
 
-def test_a_value_that_moves_to_another_window_is_taken_back_there() -> None:
+def test_a_value_that_moves_to_another_window_is_retracted_in_its_old_window() -> None:
     script = TestStream().add(1, 0, key="a").add(2, 5, key="a")
     sessions = dm.Window.into(dm.Sessions(10)).trigger(EACH).accumulating_and_retracting()
     short = dm.Window.into(dm.FixedWindows(12)).trigger(dm.Repeatedly(dm.AfterProcessingTime(0)))
@@ -268,7 +270,7 @@ def test_a_value_that_moves_to_another_window_is_taken_back_there() -> None:
 
 
 @pytest.mark.parametrize("mode", ["accumulating", "discarding"])
-def test_a_grouping_that_does_not_retract_applies_retractions_all_the_same(mode: str) -> None:
+def test_a_grouping_that_does_not_retract_still_applies_retractions(mode: str) -> None:
     def build(p: dm.Pipeline) -> Any:
         pairs = counted(p, TWICE) | dm.MapTuple(last_value)
         windowing = dm.Window.into(dm.FixedWindows("1 hour")).trigger(EACH)
@@ -294,7 +296,7 @@ def test_equal_values_are_the_same_whatever_their_history(value: Any, equal_valu
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sets(st.sampled_from(["x", "y", "zz", "longer"]))), max_size=12))
-def test_values_that_are_sets_lists_and_dicts_are_taken_back_too(elements: list[tuple[str, set[str]]]) -> None:
+def test_values_that_are_sets_lists_and_dicts_can_be_retracted(elements: list[tuple[str, set[str]]]) -> None:
     script = TestStream()
     for key, members in elements:
         script = script.add(tuple(sorted(members)), 0, key=key)

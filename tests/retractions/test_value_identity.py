@@ -48,7 +48,7 @@ class Basket:
 
 @pytest.mark.parametrize(("one", "other"), [*LOOKALIKES, (Order(1, "a"), Order(1, "b"))], ids=repr)
 @pytest.mark.parametrize("nest", [lambda value: value, lambda value: [value], lambda value: ("x", value)])
-def test_values_that_are_equal_as_keys_are_kept_apart(one: Any, other: Any, nest: Any) -> None:
+def test_values_that_are_equal_as_keys_are_retracted_separately(one: Any, other: Any, nest: Any) -> None:
     one, other = nest(one), nest(other)
     assert encode_value(one) == encode_value(other)
     inputs = Multiset()
@@ -101,7 +101,7 @@ def test_values_that_are_equal_as_keys_are_counted_one_by_one(changes: list[tupl
         inputs = KEPT.add_input(KEPT.subtract_input(resumed, Order(2, note)), Order(2, note))
 
 
-def test_a_value_that_has_another_form_since_it_was_stored_is_taken_back_too() -> None:
+def test_a_value_that_has_changed_its_form_since_it_was_stored_can_be_retracted() -> None:
     inputs = KEPT.subtract_input(KEPT.add_input(Multiset(), np.int64(5)), 5)
     assert not inputs
     early = KEPT.subtract_input(Multiset(), 0.0)
@@ -112,7 +112,7 @@ VALUES = st.sampled_from([value for pair in LOOKALIKES for value in pair] + ["x"
 
 
 @given(st.lists(st.tuples(VALUES, st.sampled_from([1, -1])), max_size=12), st.integers(0, 12))
-def test_counts_do_not_depend_on_how_inputs_are_merged(changes: list[tuple[Any, int]], cut: int) -> None:
+def test_counts_of_values_do_not_depend_on_how_inputs_are_merged(changes: list[tuple[Any, int]], cut: int) -> None:
     def kept(part: list[tuple[Any, int]]) -> Multiset:
         inputs = Multiset()
         for value, by in part:
@@ -129,7 +129,7 @@ def test_counts_do_not_depend_on_how_inputs_are_merged(changes: list[tuple[Any, 
     assert counts(merged) == counts(kept(changes))
 
 
-def test_the_encoding_depends_neither_on_shared_parts_nor_on_the_order_of_sets() -> None:
+def test_the_encoding_of_a_value_depends_neither_on_shared_objects_nor_on_the_order_of_sets() -> None:
     name, again, once_more = (str(b"UA", "ascii") for _ in range(3))
     shared = Basket({"a", "b", "c"}, (name, name))
     copied = Basket({"c", "b", "a"}, (again, once_more))
@@ -145,7 +145,7 @@ def test_an_object_that_contains_itself_has_an_encoding() -> None:
 
 
 @pytest.mark.parametrize("bound", [None, 1])
-def test_rows_with_lists_are_taken_back_after_they_were_stored(tmp_path: Path, bound: int | None) -> None:
+def test_rows_with_lists_can_be_retracted_after_they_were_stored(tmp_path: Path, bound: int | None) -> None:
     table = pa.table({"at": [n * 1_000_000 for n in range(1, 6)], "carrier": ["UA", "AA", "UA", "AA", "UA"]})
     pq.write_table(table, tmp_path / "rows.parquet")
     runner = dm.LocalRunner(checkpoint=tmp_path / "checkpoint", max_rows_per_batch=1, max_state_memory=bound)

@@ -67,7 +67,7 @@ def check_shares(sessions: Account, shares: Account, unpopular: Account) -> None
 
 
 @given(uploads(), FIRST, SECOND)
-def test_at_every_tick_the_shares_are_those_of_the_sessions_so_far(
+def test_after_each_tick_the_shares_are_those_of_the_sessions_so_far(
     script: TestStream, first: dm.Trigger, second: dm.Trigger
 ) -> None:
     note(str(script.steps))
@@ -117,7 +117,9 @@ def test_views_uploaded_late_join_two_sessions_and_an_ad_becomes_popular() -> No
 
 
 @pytest.mark.slow
-def test_drawn_stories_on_spark_streaming_are_told_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+def test_drawn_histories_of_views_give_the_same_shares_on_spark_streaming_as_in_process(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     cases = draw(st.tuples(uploads(), FIRST, SECOND), 30, 1)
 
     def build(p: dm.Pipeline) -> None:
