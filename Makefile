@@ -18,7 +18,7 @@ SPHINX_QUIET := --quiet --doctree-dir docs/_build/doctrees
 # Extra arguments for the program that a target runs: `make test ARGS="-k sessions"`.
 ARGS ?=
 
-.PHONY: help demo test test-all test-uncompiled test-versions test-cluster test-connectors check format bench bench-check docs docs-serve docs-external docs-set-up mutation set-up spark-classes sizes test-docs wheels
+.PHONY: help demo test test-all test-uncompiled test-versions test-cluster test-connectors test-sample check format bench bench-check docs docs-serve docs-external docs-set-up mutation set-up spark-classes sizes test-docs wheels
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ test-cluster: set-up ## run the flights on a standalone cluster of Spark's and o
 
 test-connectors: set-up ## run the tests on a broker of Kafka, which is fetched once with Maven (43 MB)
 	@scripts/java.sh run $(VENV)/python -m pytest -m connectors $(ARGS)
+
+test-sample: set-up ## run a few of the tests on a cluster and on the servers of connectors
+	@scripts/java.sh run $(VENV)/python -m pytest -m sample $(ARGS)
 
 check: set-up ## lint and type-check everything, including tests, and check the layers
 	$(VENV)/ruff check $(CODE)

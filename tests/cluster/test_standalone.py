@@ -25,6 +25,7 @@ def cluster(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield started
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 def test_executors_without_the_package_run_the_compiled_core_of_the_driver(
     mode: str, cluster: Cluster, bare: str, rows: Path, tmp_path: Path

@@ -93,6 +93,7 @@ def test_spark_reads_each_committed_row_once(
     assert sums(result) == [45, 245]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("rows_per_batch", [3, 1_000])
 def test_a_stream_goes_on_where_it_was_stopped_and_reads_partitions_that_are_added(
     kafka: str, topic: str, tmp_path: Path, rows_per_batch: int

@@ -65,6 +65,7 @@ def write(broker: Broker, topic: str, checkpoint: Path | None, **login: Any) -> 
     run(dm.LocalRunner() if checkpoint is None else dm.LocalRunner(checkpoint=checkpoint), build)
 
 
+@pytest.mark.sample
 def test_a_wrong_password_is_named_at_once_and_not_shown(broker: Broker) -> None:
     topic = new_topic(broker.servers)
     began = time.monotonic()

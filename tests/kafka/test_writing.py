@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import dataflow_model as dm
 from dataflow_model.io.topics import transactions as kafka_transactions
 from dataflow_model.io.topics.sink import KafkaSink
-from dataflow_model.plan.endpoints.sinks import Fence
 from tests.support.exactly_once.tables import PAIRS, record
 from tests.support.kafka.broker import running_broker
+from tests.support.kafka.commits import commit, start
 from tests.support.kafka.job import STEPS, run_job
 from tests.support.kafka.topics import messages_in, new_topic, send
 from tests.support.pipelines import run
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from dataflow_model.plan.columns.records import Record
 
 pytestmark = [pytest.mark.connectors, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -52,22 +51,6 @@ def build(p: dm.Pipeline, servers: str, topic: str) -> None:
 
 def sums_in(servers: str, topic: str) -> list[tuple[str, int]]:
     return sorted((row["key"], row["value"]) for row in values(servers, topic))
-
-
-def start(sink: KafkaSink, sequencer: int) -> KafkaSink:
-    """Return a sink as a start of a run uses it, which has claimed its topic."""
-    started = sink.fenced(Fence("run", sequencer))
-    started.claim()
-    return started
-
-
-def commit(sink: KafkaSink, number: int, *records: Record, start: int | None = None) -> None:
-    """Commit records as a micro-batch that was planned by a start of the run, this one unless another is given."""
-    assert sink.fence is not None
-    commit_id = f"run-{sink.fence.sequencer if start is None else start:012x}-{number:08d}"
-    writer = sink.open(commit_id, "0")
-    writer.write(records)
-    sink.commit(commit_id, [writer.close()])
 
 
 def keys(servers: str, topic: str) -> list[str]:
@@ -175,8 +158,7 @@ def test_a_retraction_is_a_tombstone_in_an_upsert_topic_and_marked_in_another(ka
 
 
 # Once each.
-
-
+@pytest.mark.sample
 def test_a_stream_from_topic_to_topic_that_is_killed_at_each_step_writes_each_row_once_with_random_values(
     kafka: str, tmp_path: Path
 ) -> None:
