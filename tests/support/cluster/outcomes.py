@@ -15,11 +15,11 @@ __all__ = ["check", "kill_under_way", "outcome_of"]
 
 
 def outcome_of(job: subprocess.Popen[str]) -> Mapping[str, Any]:
-    """Wait for the end of a job, and return what it printed last."""
+    """Wait for the end of a job, and return the object that it printed, behind which Spark may have logged something."""
     output, errors = job.communicate(timeout=800)
     lines = [line for line in errors.splitlines() if not line.startswith("\tat ")]  # without the JVM's stacks
     assert job.returncode == 0, "\n".join(lines[-150:])
-    outcome: Mapping[str, Any] = json.loads(output.splitlines()[-1])
+    outcome: Mapping[str, Any] = json.loads([line for line in output.splitlines() if line.startswith("{")][-1])
     return outcome
 
 
