@@ -15,7 +15,7 @@ __all__ = ["check", "kill_under_way", "outcome_of"]
 
 
 def outcome_of(job: subprocess.Popen[str]) -> Mapping[str, Any]:
-    """Wait for the end of a job, and return the object that it printed, behind which Spark may have logged something."""
+    """Wait for the end of a job, and return the object that it printed, which Spark's log lines may follow."""
     output, errors = job.communicate(timeout=800)
     lines = [line for line in errors.splitlines() if not line.startswith("\tat ")]  # without the JVM's stacks
     assert job.returncode == 0, "\n".join(lines[-150:])
