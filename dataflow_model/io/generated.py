@@ -79,6 +79,7 @@ class GeneratedSource(ColumnSource):
         default=attrs.Factory(lambda self: NextAfter(Duration(micros=int(self.period) // self.rate)), takes_self=True)
     )
     is_typed: ClassVar[bool] = True
+    poll_interval = None
 
     def origins(self) -> list[Origin]:
         """Return the only origin, with all its rows; one without an end has none before it is polled."""

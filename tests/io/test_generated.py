@@ -85,7 +85,7 @@ def test_a_generated_row_is_available_from_its_instant_on_and_not_before(
     begun = clock
     for step in [0, *steps]:
         clock += step
-        known = known.poll(made, clock)
+        known = known.after(made, made.poll(known, clock))
         known = attrs.evolve(known, rows=dict(known.totals))
         [name] = known.names()
         origin = known.get(name)

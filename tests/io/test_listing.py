@@ -358,7 +358,7 @@ class Poller:
         """Return the changes; everything that was there counts as read."""
         self.known.rows = dict(self.known.totals)
         self.known.complete()
-        self.known = self.known.poll(self.source, 0)
+        self.known = self.known.after(self.source, self.source.poll(self.known, 0))
         return {**self.known.totals, **self.known.changes}
 
 

@@ -38,6 +38,7 @@ class Sensors(ColumnSource):
     event_time: str | Arrival | None = "at"
     processing_time: str | None = None
     is_bounded: bool = True
+    poll_interval: str | None = None
     read_columns: tuple[str, ...] | None = None
 
     def origins(self) -> list[Origin]:

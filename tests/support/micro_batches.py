@@ -15,6 +15,8 @@ from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, p
 from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress, read_watermarks
 from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.directory import Checkpoint
+from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.polls import Polls
 from dataflow_model.runners.sharded.outputs.pending import write_pending
 from dataflow_model.runners.sharded.tasks.bound import bound_plan
 from dataflow_model.runners.sharded.tasks.program import Program
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.logical.graph import Plan
-    from dataflow_model.runners.sharded.feed.offsets import Feed, Offset
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.tasks.rows import Row
 
 
@@ -50,6 +52,11 @@ def plan_of(build: Callable[[dm.Pipeline], Any]) -> Plan:
     pipeline = dm.Pipeline()
     build(pipeline)
     return pipeline.plan()
+
+
+def planning(build: Callable[[dm.Pipeline], Any], clock: Callable[[], float]) -> tuple[Feed, Offset]:
+    """Return what plans the micro-batches of a pipeline, with a clock for its polls, and the first offset."""
+    return Feed(cut_into_stages(plan_of(build)).sources, 100, 1, polls=Polls(now=clock)), begin()
 
 
 class Streamed(MicroBatches):

@@ -150,6 +150,8 @@ class FileSource(ColumnSource):
     is_bounded: bool = attrs.field(init=False, default=attrs.Factory(lambda self: not self.follow, takes_self=True))
     kind: ClassVar[str] = "file"
     origins_end: ClassVar[bool] = True
+    poll_interval = None
+    transient_errors = ()
     grows: ClassVar[bool] = False
 
     @property

@@ -84,6 +84,7 @@ class KafkaSource(ColumnSource):
         init=False, default=attrs.Factory(lambda self: self.end is not None, takes_self=True)
     )
     is_typed: ClassVar[bool] = True
+    poll_interval = None
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""

@@ -6,7 +6,7 @@ import abc
 import functools
 import numbers
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, Self
 
 import attrs
 import numpy as np
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns.inferred_columns import ColumnRecord
     from dataflow_model.plan.endpoints.scripts import ScriptSource
+    from dataflow_model.time import DurationLike
+
+_POLL_INTERVAL: Final = Duration(micros=1_000_000)
+_RETRY_FOR: Final = Duration(micros=60_000_000)
 
 
 class Origin(NamedTuple):
@@ -116,11 +120,28 @@ class Changes(NamedTuple):
         origins: the origins that are new, have more rows or another version, or were replaced, in order of name.
         gone: the names of known origins that no longer exist.
         counts: by counter of the source, how much is added to it; a negative number lowers it.
+        has_more: whether there is more to list already, so that the next poll does not wait for `poll_interval`.
     """
 
     origins: list[Origin]
     gone: AbstractSet[str]
     counts: Mapping[str, int] = MappingProxyType({})
+    has_more: bool = False
+
+
+@attrs.frozen
+class OriginPosition:
+    """How far an origin has been read.
+
+    Attributes:
+        position: the position after the last row that was read.
+        end: the position after the last row that was listed.
+        version: its version; `None` if it cannot change.
+    """
+
+    position: int
+    end: int
+    version: tuple[int | str, ...] | None = None
 
 
 class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on how it is read
@@ -366,11 +387,19 @@ class ColumnSource(RowSource):
             for as long as it is listed.
         holds_rows: whether the rows come with the pipeline. Unless only static side inputs need the source, a
             checkpoint then continues only with the same rows, also if all of them have been read.
+        poll_interval: the least time between two polls of an unbounded source; `None` for that of the runner. A source
+            whose notifier reports something new is polled at once.
+        transient_errors: the errors after which `origins`, `poll`, `read` and `committed` are called again, after
+            pauses that double from 0.1 s up to 10 s, shortened at random. They are counted as `retries`.
+        retry_for: how long a call may fail in this way before the run fails.
     """
 
     is_typed: ClassVar[bool] = False
     origins_end: ClassVar[bool] = False
     holds_rows: ClassVar[bool] = False
+    poll_interval: DurationLike | None = _POLL_INTERVAL
+    transient_errors: tuple[type[Exception], ...] = (ConnectionError, TimeoutError)
+    retry_for: DurationLike = _RETRY_FOR
 
     @property
     def feature(self) -> Feature:
@@ -446,6 +475,16 @@ class ColumnSource(RowSource):
         origins = self._checked_origins()
         changed = [origin for origin in origins if origin != known.get(origin.name)]
         return Changes(changed, known.names() - {origin.name for origin in origins})
+
+    def committed(self, origins: Mapping[str, OriginPosition]) -> None:
+        """Take note of what has been read for good, such as to acknowledge it; runs on the driver of a stream.
+
+        It is called after a micro-batch has been committed and its output published, at least once: after a restart, it
+        is called again for the last commit. What is acknowledged is never read again.
+
+        Args:
+            origins: how far each origin has been read, by name.
+        """
 
     def drained(self) -> Self:
         """Return the source for the last poll of a run that ends with what exists now; nothing is waited for."""

@@ -5,7 +5,8 @@ The order of a micro-batch:
 1. its output is written to a place where readers do not see it, and synced to disk;
 2. one SQLite transaction commits the state, the offset and the pending output of the sinks;
 3. the sinks publish, and sync;
-4. the progress is written, and the next transaction marks the commit as published.
+4. the progress is written, and the next transaction marks the commit as published;
+5. the sources learn what has been read for good.
 
 A restart publishes pending output again, which does not change what is already published; it never runs the
 micro-batch again.
@@ -30,6 +31,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import (
 from dataflow_model.runners.sharded.commits.progress import read_progress
 from dataflow_model.runners.sharded.commits.publishing import Publisher, take_followed
 from dataflow_model.runners.sharded.commits.restoring import check_ends, check_progress, check_rows_held
+from dataflow_model.runners.sharded.feed.acknowledging import acknowledge
 from dataflow_model.runners.sharded.outputs.pending import write_pending
 from dataflow_model.runners.sharded.outputs.publication import check_committed
 from dataflow_model.runners.sharded.stages.in_process import InProcess
@@ -113,9 +115,14 @@ class LocalStream:
         return bool(self.offset["last"])
 
     def roll_forward(self) -> None:
-        """Publish the last commit of an earlier start of the run, unless it is marked as published."""
+        """Publish the last commit of an earlier start of the run, unless it is marked as published.
+
+        Its sources may not have learned of it.
+        """
         if self._pending is not None:
             self._publish(self._pending)
+        elif self._last is not None:
+            acknowledge(self.program.staged.sources, self._last.offset)
 
     def step(self) -> bool:
         """Run a micro-batch if there is anything to do; return whether there was."""
@@ -197,6 +204,7 @@ class LocalStream:
         self._progress = self._publisher.commit(commit.number, commit.pending, self._progress)
         forget_signals(self.checkpoint.requests, commit.offset["signals"])
         self._pending = None
+        acknowledge(self.program.staged.sources, commit.offset)
 
     @property
     def _publisher(self) -> Publisher:

@@ -213,4 +213,5 @@ class LocalStreamResult(StreamResult):
             else:
                 is_eager = time.monotonic() < eager_until
                 until_poll = self._poll_seconds / _EAGER if is_eager else self._poll_seconds
-                self._wake_up.wait(min(until_poll, max(stream.until_due(), _SHORTEST_SECONDS)))
+                if self._wake_up.wait(min(until_poll, max(stream.until_due(), _SHORTEST_SECONDS))):
+                    stream.feed.polls.hasten()

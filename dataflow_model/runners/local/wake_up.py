@@ -26,6 +26,7 @@ class WakeUp:
         >>> wake_up = WakeUp([])
         >>> wake_up.ring()
         >>> wake_up.wait(60)  # returns at once
+        False
         >>> wake_up.close()
     """
 
@@ -40,19 +41,20 @@ class WakeUp:
         with contextlib.suppress(OSError):  # it is ringing already, or closed
             self._button.send(b"!")
 
-    def wait(self, seconds: float) -> None:
-        """Wait for so long at most."""
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long at most; return whether a source may have something new."""
         if any(notifier.watch() for notifier in self._notifiers):
-            return
+            return True
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         for notifier in self._notifiers:
             poll.register(notifier, select.POLLIN)
-        poll.poll(min(seconds * 1_000, _LONGEST))
+        ready = {descriptor for descriptor, _ in poll.poll(min(seconds * 1_000, _LONGEST))}
         with contextlib.suppress(BlockingIOError):
             self._bell.recv(1 << 10)
         for notifier in self._notifiers:
             notifier.clear()
+        return bool(ready - {self._bell.fileno()})
 
     def close(self) -> None:
         """Close the notifiers."""

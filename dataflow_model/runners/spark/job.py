@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.endpoints.scripts import events_of
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.functions.lifetimes import torn_down
@@ -39,22 +40,31 @@ _WORTH_A_TASK: Final = 50_000
 
 @attrs.frozen
 class JobWork:
-    """The work of one task of stage 0: row ranges, or the static source with this label."""
+    """The work of one task of stage 0: row ranges, or the static source with this label.
+
+    Attributes:
+        retries: in the first task, how often listing each source failed.
+    """
 
     number: int
     parts: Sequence[Slice] = ()
     label: str | None = None
+    retries: Mapping[str, int] = attrs.field(factory=dict)
 
 
 def plan_work(program: Program, parallelism: int) -> list[JobWork]:
     """Divide all sources into tasks; runs in the process that starts the pipeline."""
     static: list[str] = []
     origins: list[tuple[str, Origin]] = []
+    retries: dict[str, Counter[str]] = {}
     for read in program.staged.sources:
         columns = read.source.as_columns
         if columns is not None:
             with exits_reported(read.label):
-                origins += [(read.label, origin) for origin in columns.counted_origins()]
+                counted = retried(
+                    columns, read.label, "origins", columns.counted_origins, retries.setdefault(read.label, Counter())
+                )
+            origins += [(read.label, origin) for origin in counted]
         elif read.source.as_dataframe is None:
             static.append(read.label)
     fair = max(_WORTH_A_TASK, -(-sum(origin.row_count for _, origin in origins) // parallelism))
@@ -68,14 +78,13 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
         (parts_of_task, None) for parts_of_task in share_out(parts, parallelism)
     ]
     works += [([], label) for label in static]
-    return [JobWork(number, parts_of_task, label) for number, (parts_of_task, label) in enumerate(works)] or [
-        JobWork(0)
-    ]
+    first, *others = [JobWork(number, *work) for number, work in enumerate(works)] or [JobWork(0)]
+    return [attrs.evolve(first, retries={label: counts[RETRIES] for label, counts in retries.items()}), *others]
 
 
 def do_work(task: Task, work: JobWork) -> Iterator[Row]:
     """Yield the rows of one task, packed by shard and bucket."""
-    counts: dict[str, Counter[str]] = {}
+    counts = {label: Counter({RETRIES: count}) for label, count in work.retries.items() if count}
     with PendingWriter(task) as writer:
         with torn_down(task):
             if work.label is not None:

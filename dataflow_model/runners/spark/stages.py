@@ -15,7 +15,9 @@ from dataflow_model.runners.sharded.checkpoint.durable import check_format
 from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, forget_signals, pending_signals
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commits.progress import read_progress
+from dataflow_model.runners.sharded.feed.acknowledging import acknowledge
 from dataflow_model.runners.sharded.feed.offsets import Feed
+from dataflow_model.runners.sharded.feed.polls import Polls
 from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
 from dataflow_model.runners.sharded.stages.tallies import counting
 from dataflow_model.runners.sharded.stages.work import has_work, plan_work, read_work
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.tasks.program import PackedProgram
 
 OUR_SOURCE: Final = "dataflow_model_source"
+_POLLS: Final[dict[str, Polls]] = {}
+"""The polls of each program that this process plans micro-batches of; Spark makes a new reader for each call."""
 
 
 def program_options(packed: PackedProgram, **options: str) -> dict[str, str]:
@@ -74,8 +78,13 @@ class StreamReader:
 
     def _feed(self) -> Feed:
         program = this_program(self.packed)
-        read_clock = program.fault.read_clock
-        return Feed.of(program, rows_per_batch=self.rows, parallelism=self.parallelism, read_clock=read_clock)
+        return Feed.of(
+            program,
+            rows_per_batch=self.rows,
+            parallelism=self.parallelism,
+            read_clock=program.fault.read_clock,
+            polls=_POLLS.setdefault(self.packed.digest, Polls()),
+        )
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return where a new stream begins."""
@@ -125,8 +134,9 @@ class StreamReader:
 
     @reported
     def commit(self, end: Offset) -> None:
-        """Delete the requests that were taken."""
+        """Delete the requests that were taken, and tell the sources what has been read for good."""
         forget_signals(self.requests, end["signals"])
+        acknowledge(this_program(self.packed).staged.sources, end)
 
 
 class _SparkStore:

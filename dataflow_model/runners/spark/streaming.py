@@ -22,6 +22,7 @@ from dataflow_model.runners.sharded.commits.ahead import ahead_of_stream
 from dataflow_model.runners.sharded.commits.progress import read_progress
 from dataflow_model.runners.sharded.commits.restoring import check_ends, check_progress, check_rows_held, claim_sinks
 from dataflow_model.runners.sharded.directory import Checkpoint
+from dataflow_model.runners.sharded.feed.acknowledging import acknowledge
 from dataflow_model.runners.sharded.outputs.publication import Publication, half_published
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
@@ -48,6 +49,7 @@ from dataflow_model.runners.spark.spark_logs import (
     is_input_over,
     last_committed,
     last_started,
+    offset_of,
     own_offset,
     url_of,
 )
@@ -129,6 +131,7 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     package = share_package(spark, programs)
     notes = check_executors(spark, package, staged, is_stream=True)
     claim_sinks(program, runner.checkpoint)
+    acknowledge_last(program, checkpoint.host_part)
     packed = ship_program(spark, program.pack(), programs, shared=True)
     query = _start_query(runner, checkpoint, program, packed, package)
     try:
@@ -138,6 +141,13 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     except BaseException:  # Ctrl-C too: nobody has a result that could stop the query
         query.stop()
         raise
+
+
+def acknowledge_last(program: Program, host_part: str) -> None:
+    """Tell the sources what the last commit has read; Spark does so only when it plans another micro-batch."""
+    committed = last_committed(host_part)
+    if committed is not None:
+        acknowledge(program.staged.sources, offset_of(host_part, committed)[0])
 
 
 def _start_query(
@@ -230,6 +240,8 @@ class StreamingResult(StreamResult):
         if self.query.isActive:  # also in a stopped session: an idle query runs no job that would fail
             with contextlib.suppress(Exception) if is_stopped(self._spark) else contextlib.nullcontext():
                 self.query.stop()
+        if not is_stopped(self._spark):
+            acknowledge_last(self._program, self._checkpoint.host_part)
         if finished:
             return self._finished()
         failure = self.query.exception()

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.collections.kept import course_of, kept_outputs
@@ -45,11 +46,13 @@ class ListedSource:
         label: the label of the source.
         origins: all origins.
         read: how many of them are read, from the first: the rest is not needed once all panes have been emitted.
+        retries: how often listing them failed.
     """
 
     label: str
     origins: tuple[Origin, ...]
     read: int
+    retries: int = 0
 
 
 def list_sources(reads: Sequence[Read], awaited: Awaited) -> list[ListedSource]:
@@ -63,11 +66,12 @@ def list_sources(reads: Sequence[Read], awaited: Awaited) -> list[ListedSource]:
     for read in reads:
         source = _columns_of(read)
         with exits_reported(read.label):
-            origins = tuple(source.counted_origins())
+            counts: Counter[str] = Counter()
+            origins = tuple(retried(source, read.label, "origins", source.counted_origins, counts))
         count = len(origins)
         if source.watermark_origins.by == "file" and source.processing_time is None:
             count = next((done for done in range(count) if _is_enough(source, origins, done, awaited)), count)
-        listed.append(ListedSource(read.label, origins, count))
+        listed.append(ListedSource(read.label, origins, count, counts[RETRIES]))
     return listed
 
 
@@ -107,6 +111,9 @@ def timeline_of(
     timeline = progress.timeline(sources, (), tuple(sources), None if replays else clock, awaited)
     for seen in observations:
         timeline.counts.setdefault(seen.label, Counter()).update(seen.counts())
+    for rows in listed:
+        if rows.retries:
+            timeline.counts.setdefault(rows.label, Counter())[RETRIES] += rows.retries
     if not replays:  # at the only tick, nothing is late yet
         timeline.jumps.clear()
     return timeline
@@ -170,7 +177,8 @@ class RowReader:
         observer = Observer(read.label, origin, source, self._awaited.percentiles)
         name = name_of_origin(read.label, origin)
         bad_rows = BadRows(read, source, origin, self._clock)
-        batches = opened(source, read.label, origin, start, stop)
+        counts: Counter[str] = Counter()
+        batches = opened(source, read.label, origin, start, stop, counts)
         if batches is None:
             skipped = start, listed if stop is None else stop
             return Observations(read.label, origin, np.empty(0, np.int64), skipped=skipped)
@@ -195,7 +203,7 @@ class RowReader:
             yield batch.num_rows
         if stop is not None and not has_gaps:
             check_rows_read(read.label, origin, start, stop, row)
-        return observer.seen()
+        return attrs.evolve(observer.seen(), retries=counts[RETRIES])
 
     def take(self, read: Read, first: int, worker: int = 0, workers: int = 1) -> None:
         """Run elements of a source in the program through the transforms that are fused with it.

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_model.plan.columns.rows import rows_of, values_of
+from dataflow_model.plan.endpoints.retries import RETRIES
 from dataflow_model.plan.watermarks.estimators import ARRIVAL, TOO_FAR_AHEAD, AdaptiveLateness, Explicit, max_ahead_of
 from dataflow_model.runners.engine.functions.user_code import user_error
 from dataflow_model.runners.engine.lanes.uniform import uniform
@@ -68,6 +69,7 @@ class Observations:
         skipped: the range of rows that could not be read, since the origin has disappeared; `None` if it was read.
         unplaced: the records themselves instead of `parts`, if they may be too far ahead of a clock that is not known
             where they are read.
+        retries: how often reading failed.
     """
 
     label: str
@@ -78,10 +80,13 @@ class Observations:
     too_far: int = 0
     unplaced: _Records | None = None
     skipped: tuple[int, int] | None = None
+    retries: int = 0
 
     def counts(self) -> dict[str, int]:
-        """Return the counters of the records that are too far ahead, and of rows that are lost, if there are any."""
+        """Return the counters of the records that are too far ahead, of rows that are lost, and of retries, if any."""
         counts = {TOO_FAR_AHEAD: self.too_far} if self.too_far else {}
+        if self.retries:
+            counts[RETRIES] = self.retries
         if self.skipped is not None:
             start, stop = self.skipped
             counts |= {FILES_SKIPPED: int(start == 0), ROWS_LOST: stop - start}

@@ -6,9 +6,11 @@ import itertools
 from typing import TYPE_CHECKING
 
 from dataflow_model.errors import SourceError
+from dataflow_model.plan.endpoints.retries import read_retried
 from dataflow_model.runners.engine.functions.user_code import each_reported
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
 
     import pyarrow as pa
@@ -19,7 +21,7 @@ Version = tuple[int | str, ...] | None
 
 
 def opened(
-    source: ColumnSource, label: str, origin: str, start: int, stop: int | None, *, read: int = 0
+    source: ColumnSource, label: str, origin: str, start: int, stop: int | None, counts: Counter[str], *, read: int = 0
 ) -> Iterator[pa.RecordBatch] | None:
     """Return the rows `[start, stop)` of an origin; `None` if it has disappeared, and is skipped.
 
@@ -29,22 +31,22 @@ def opened(
         origin: the name of the origin.
         start: the first row.
         stop: the row after the last; `None` to read to the end.
+        counts: where failed attempts to read are counted.
         read: the number of rows of it that earlier micro-batches have read.
 
     Raises:
         SourceError: if it cannot be read, or has disappeared but must not be skipped.
     """
-    found = opened_in_version(source, label, origin, start, stop, None, read=read, checks=False)
+    found = opened_in_version(source, label, (origin, start, stop), None, counts, read=read, checks=False)
     return None if found is None else found[1]
 
 
 def opened_in_version(
     source: ColumnSource,
     label: str,
-    origin: str,
-    start: int,
-    stop: int | None,
+    place: tuple[str, int, int | None],
     version: Version,
+    counts: Counter[str],
     *,
     read: int,
     checks: bool = True,
@@ -54,22 +56,22 @@ def opened_in_version(
     Args:
         source: the source.
         label: its label.
-        origin: the name of the origin.
-        start: the first row.
-        stop: the row after the last; `None` to read to the end.
-        read: the number of rows of it that earlier micro-batches have read.
+        place: the name of the origin, the first row, and the row after the last; `None` to read to the end.
         version: the version that the origin must have; `None` for any.
+        counts: where failed attempts to read are counted.
+        read: the number of rows of it that earlier micro-batches have read.
         checks: whether the version matters.
 
     Raises:
         SourceError: if it has another version, and as for `opened`.
     """
+    origin, start, stop = place
     try:
         if checks and version is None:
             version = source.version_of(origin)
         elif version is not None:
             source.check_version(origin, version)
-        batches = each_reported(source.read(origin, start, stop), label)
+        batches = each_reported(read_retried(source, label, origin, start, stop, counts), label)
         first = next(batches, None)  # a file that is not there is noticed here
     except (SourceError, OSError) as error:
         if not source.is_missing(origin):

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.metrics.tally import Tally
+from dataflow_model.plan.endpoints.retries import RETRIES
 from dataflow_model.plan.logical.nodes import MAIN, GroupByKeyAndWindow, Write
 from dataflow_model.runners.engine.bounded.execution import CHUNK, PanesBySink, records_at_sink, take_panes
 from dataflow_model.runners.engine.bounded.files import RowReader, timeline_of
@@ -138,6 +139,9 @@ class ShardRun:
         reads = [*inputs.rows, *inputs.static]
         for own in seen:
             self._counters[own.label].update(own.counts())
+        for source in assignment.listed if self._number == 0 else ():
+            if source.retries:
+                self._counters[source.label][RETRIES] += source.retries
         timeline = timeline_of(reads, assignment.listed, observations, program.wall, program.awaited)
         self._jumps = timeline.jumps
         return timeline

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.plan.columns.natural_order import natural
-from dataflow_model.plan.endpoints.sources import Origin
+from dataflow_model.plan.endpoints.sources import Origin, OriginPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dataflow_model.plan.endpoints.sources import ColumnSource, Known
+    from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Known
 
 BY_SOURCE: Final = ("rows", "totals", "versions", "done", "completed", "passed", "changes")
 """The parts of an offset that have an entry for each source."""
@@ -76,14 +76,13 @@ class Followed:
         """Return whether the names are those of an earlier object, whose origins are then shared."""
         return isinstance(other, Followed) and self.done is other.done and self.totals is other.totals
 
-    def poll(self, source: ColumnSource, clock: int) -> Followed:
+    def after(self, source: ColumnSource, listing: Changes) -> Followed:
         """Return the current origins. Unchanged origins that are done are shared, at no cost.
 
         Args:
             source: the source.
-            clock: the wall clock.
+            listing: the result of its poll.
         """
-        listing = source.poll(self, clock)
         changed = {origin.name: origin for origin in listing.origins}
         open_before = [self.get(name) for name in self.totals if name not in changed and name not in listing.gone]
         base = self.passed + sum(self.rows.values())
@@ -148,6 +147,23 @@ class Followed:
 
     def _left(self, name: str) -> int:
         return max(0, self.totals.get(name, 0) - self.rows.get(name, 0))
+
+
+def positions(offset: Mapping[str, Any], label: str, *, has_gaps: bool) -> dict[str, OriginPosition]:
+    """Return how far each origin of a source that exists has been read.
+
+    Args:
+        offset: the offset.
+        label: the label of the source.
+        has_gaps: whether the positions of the source have gaps.
+    """
+    followed = Followed.of(offset, label)
+    found = {}
+    for name in sorted({*followed.names(), *followed.rows}, key=natural):
+        first = followed.base(name) if has_gaps else 0
+        end = followed.totals.get(name, followed.place_of(name))
+        found[name] = OriginPosition(first + followed.place_of(name), first + end, followed.version(name))
+    return found
 
 
 def rows_read(offset: Mapping[str, Any], label: str) -> int:

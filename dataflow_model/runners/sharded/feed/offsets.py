@@ -9,6 +9,7 @@ import attrs
 
 from dataflow_model.micros import wall_clock
 from dataflow_model.plan.columns.natural_order import natural
+from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.watermarks.oldest_file import OldestFile
 from dataflow_model.runners.engine.functions.user_code import exits_reported
 from dataflow_model.runners.engine.sources.timeline import NOTHING_AWAITED, TO_COME, Awaited
@@ -16,6 +17,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
 from dataflow_model.runners.sharded.checkpoint.requests import signal_of
 from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, Followed
 from dataflow_model.runners.sharded.feed.pacing import advance
+from dataflow_model.runners.sharded.feed.polls import Polls
 from dataflow_model.runners.sharded.feed.script_places import script_places
 from dataflow_model.runners.sharded.feed.slices import Slice
 from dataflow_model.runners.sharded.tasks.faults import NO_FAULT
@@ -23,7 +25,7 @@ from dataflow_model.runners.sharded.tasks.faults import NO_FAULT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dataflow_model.plan.endpoints.sources import ChangeNotifier
+    from dataflow_model.plan.endpoints.sources import ChangeNotifier, ColumnSource
     from dataflow_model.plan.logical.nodes import Read
     from dataflow_model.runners.engine.lanes.order import At
     from dataflow_model.runners.sharded.feed.followed import Entry
@@ -142,6 +144,7 @@ class Feed:
         awaited: what the plan's triggers wait for.
         read_clock: a function from the wall clock to the time to use, in which tests inject faults.
         sequencer: the sequencer of this start of the run, which is logged with what it plans; 0 without a checkpoint.
+        polls: when each source is polled.
     """
 
     reads: Sequence[Read]
@@ -150,12 +153,29 @@ class Feed:
     awaited: Awaited = NOTHING_AWAITED
     read_clock: Callable[[int], int] = NO_FAULT.read_clock
     sequencer: int = 0
+    polls: Polls = attrs.field(factory=Polls)
     _places: Sequence[ScriptPlace] | None = attrs.field(default=None, init=False)
 
     @classmethod
-    def of(cls, program: Program, *, rows_per_batch: int, parallelism: int, read_clock: Callable[[int], int]) -> Feed:
+    def of(
+        cls,
+        program: Program,
+        *,
+        rows_per_batch: int,
+        parallelism: int,
+        read_clock: Callable[[int], int],
+        polls: Polls | None = None,
+    ) -> Feed:
         """Return the feed of a program; see `Feed` for the arguments."""
-        return cls(program.staged.sources, rows_per_batch, parallelism, program.awaited, read_clock, program.sequencer)
+        return cls(
+            program.staged.sources,
+            rows_per_batch,
+            parallelism,
+            program.awaited,
+            read_clock,
+            program.sequencer,
+            Polls() if polls is None else polls,
+        )
 
     @property
     def replays(self) -> bool:
@@ -199,9 +219,9 @@ class Feed:
             end["last"] = start["step"] >= steps
             return end
         follows = self._follows() and not (until_drained and start["listed"] == self.sequencer)
-        end["listed"] = self.sequencer if until_drained else None
         begins = not set(end["begun"]) <= set(start["begun"])
-        self._list(start, end, committed, polls=begins or follows, is_last=until_drained)
+        is_listed = self._list(start, end, committed, polls=begins or follows, is_last=until_drained)
+        end["listed"] = self.sequencer if until_drained and is_listed else None
         rows, totals = end["rows"], end["totals"]
         enough = bool(committed.get("enough"))
         if not drain and not enough:
@@ -349,8 +369,10 @@ class Feed:
     def _follows(self) -> bool:
         return any(not read.source.is_bounded for read in self.reads)
 
-    def _list(self, start: Offset, end: Offset, committed: Mapping[str, Any], *, polls: bool, is_last: bool) -> None:
+    def _list(self, start: Offset, end: Offset, committed: Mapping[str, Any], *, polls: bool, is_last: bool) -> bool:
         """Store in `end` what there is to read; bounded sources are listed once, others whenever `polls` is set.
+
+        Return whether all sources have listed all that there is.
 
         If this `is_last` poll, sources wait for nothing.
 
@@ -358,6 +380,7 @@ class Feed:
         repaired. From then on it has the version that was read. A source that holds its rows always has its own.
         """
         _by_source(end).update({name: {} for name in BY_SOURCE})
+        is_complete = True
         for read in self.reads:
             source, label = read.source.as_columns, read.label
             if source is None:
@@ -365,8 +388,9 @@ class Feed:
             with exits_reported(label):
                 if not source.is_bounded:
                     followed = Followed.of(start, label)
-                    source = source.drained() if is_last and polls else source
-                    _store(end, label, followed.poll(source, end["clock"]) if polls else followed.unpolled())
+                    polled = self._polled(label, source, followed, end["clock"], is_last=is_last) if polls else None
+                    _store(end, label, followed.unpolled() if polled is None else polled)
+                    is_complete = is_complete and (not polls or label in self.polls.complete)
                     continue
                 end["rows"][label] = dict(start["rows"].get(label, {}))
                 versions = committed.get("versions", {}).get(label, {})
@@ -378,12 +402,34 @@ class Feed:
                     if source.position_column is not None:
                         end["versions"][label] = start["versions"][label]
                 elif polls:
-                    origins = source.counted_origins()
+                    origins = retried(source, label, "origins", source.counted_origins)
                     end["totals"][label] = {origin.name: origin.row_count for origin in origins}
                     if source.position_column is not None:
                         end["versions"][label] = {
                             origin.name: [origin.first, *(origin.version or ())] for origin in origins
                         }
+        return is_complete
+
+    def _polled(
+        self, label: str, source: ColumnSource, before: Followed, clock: int, *, is_last: bool
+    ) -> Followed | None:
+        """Poll a source and return its origins; `None` if it is not due, or fails for now.
+
+        If this `is_last` poll, it does not wait until the source is due.
+        """
+        if not self.polls.is_due(label, at_once=is_last and label not in self.polls.complete):
+            return None
+        source = source.drained() if is_last else source
+        polled = self.polls.poll(label, source, lambda: source.poll(before, clock))
+        if polled is None:
+            return None
+        listing, retries = polled
+        if is_last and not listing.has_more:
+            self.polls.complete.add(label)
+        after = before.after(source, listing)
+        if retries:
+            after.changes = {**after.changes, RETRIES: retries}
+        return after
 
     def _complete(self, end: Offset) -> None:
         """Store in `end` which origins of unbounded sources have been read completely with this micro-batch."""

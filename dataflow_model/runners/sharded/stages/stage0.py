@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
 from dataflow_model.metrics.collecting import count_passed
+from dataflow_model.plan.endpoints.retries import RETRIES
 from dataflow_model.plan.endpoints.scripts import events_of
 from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.plan.logical.ahead import KeptSink
@@ -77,9 +80,10 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     skips = skips_again(program, task.micro_batch, part)
     known = part.read if skips is None else part.stop  # what was published had its rows
     found = None
+    retries: Counter[str] = Counter()
     if not skips:
         place = part.origin, start, stop
-        found = opened_in_version(source, part.label, *place, part.version, read=known)
+        found = opened_in_version(source, part.label, place, part.version, retries, read=known)
     if found is None:
         skipped = Observations(part.label, part.origin, np.empty(0, np.int64), skipped=(part.start, part.stop))
         yield from task.rows_for_followers(Kind.SEEN, (skipped, {}))
@@ -105,7 +109,8 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     if version is not None:  # it may have been replaced while it was read
         check_unchanged(source, part.origin, version)
     counts = {"elements_out": read_rows, "dead_letters": dead}
-    yield from task.rows_for_followers(Kind.SEEN, (observer.seen(version), counts))
+    seen = attrs.evolve(observer.seen(version), retries=retries[RETRIES])
+    yield from task.rows_for_followers(Kind.SEEN, (seen, counts))
 
 
 class _Reading:
