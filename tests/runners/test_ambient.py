@@ -154,7 +154,7 @@ def test_what_a_function_sets_is_not_seen_by_the_program(
     assert (decimal.getcontext().prec, np.geterr(), TENANT.get()) == before
 
 
-def test_a_run_that_a_function_starts_counts_apart_from_the_run_of_the_function() -> None:
+def test_a_run_started_inside_of_a_function_has_counters_of_its_own() -> None:
     counted = dm.metrics.Counter("counted")
 
     def count(x: int) -> int:

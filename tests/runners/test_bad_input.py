@@ -81,7 +81,7 @@ def test_a_corrupt_file_is_named(runner: Callable[..., Any], tmp_path: Path, hos
 
 
 @STREAMS
-def test_what_came_before_a_damaged_file_is_committed_and_the_rest_follows_once_it_is_mended(
+def test_rows_before_a_damaged_file_are_committed_and_the_rest_once_it_is_repaired(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -152,7 +152,7 @@ def test_a_file_of_other_types_is_named_before_anything_is_read(spark: SparkSess
         run(dm.SparkRunner(spark), summing(tmp_path / "rows", carrier_and_delay))
 
 
-def test_an_unknown_column_is_refused_with_those_that_there_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unknown_column_is_refused_with_the_existing_ones(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     with pytest.raises(
         dm.InvalidArgument, match=r"(?s)`event_time` names the column 'when', which does not exist.*carrier"
@@ -161,7 +161,7 @@ def test_an_unknown_column_is_refused_with_those_that_there_are(spark: SparkSess
 
 
 @IN_PROCESS
-def test_a_field_that_the_rows_do_not_have_is_the_users_error(
+def test_a_missing_field_of_a_row_is_reported_as_an_error_of_the_users_code(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
@@ -178,7 +178,7 @@ class Divide(dm.DoFn):
 
 
 @EVERYWHERE
-def test_a_dofn_that_raises_is_told_by_its_own_line_label_and_element(
+def test_an_exception_of_a_dofn_is_reported_with_its_line_label_and_element(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -198,7 +198,7 @@ def test_a_dofn_that_raises_is_told_by_its_own_line_label_and_element(
 
 
 @AS_A_JOB
-def test_elements_that_a_dofn_raises_for_go_to_the_dead_letters_and_no_other(
+def test_only_elements_for_which_a_dofn_raises_become_dead_letters(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -221,7 +221,9 @@ def test_elements_that_a_dofn_raises_for_go_to_the_dead_letters_and_no_other(
 
 
 @STREAMS
-def test_an_error_behind_a_grouping_is_told_the_same_way(runner: Callable[..., Any], tmp_path: Path, host: str) -> None:
+def test_an_exception_after_a_grouping_is_reported_with_line_label_and_element(
+    runner: Callable[..., Any], tmp_path: Path, host: str
+) -> None:
     def build(p: dm.Pipeline) -> None:
         rows = p | "departures" >> departures(tmp_path / "rows")
         summed = rows | "pair" >> dm.Map(carrier_and_delay) | "sums" >> dm.Sum.per_key()
@@ -245,7 +247,7 @@ def test_an_error_behind_a_grouping_is_told_the_same_way(runner: Callable[..., A
     ids=["set", "dict", "nan"],
 )
 @IN_PROCESS
-def test_a_key_that_cannot_be_encoded_is_shown(
+def test_a_key_that_cannot_be_encoded_is_reported_with_the_element(
     runner: Callable[..., Any], tmp_path: Path, host: str, key: Any, said: str
 ) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
@@ -274,7 +276,7 @@ def test_a_sink_that_cannot_be_written_is_refused_before_anything_is_read(
 
 
 @STREAMS
-def test_a_sink_that_fails_leaves_the_micro_batch_to_the_next_run(
+def test_a_micro_batch_whose_sink_failed_is_published_by_the_next_run(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     switch = tmp_path / "the disk is full"
@@ -306,7 +308,7 @@ def test_a_sink_that_fails_leaves_the_micro_batch_to_the_next_run(
 
 
 @STREAMS
-def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name(
+def test_a_checkpoint_of_another_pipeline_is_refused_with_the_names_of_the_differences(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     def counting(p: dm.Pipeline) -> None:
@@ -332,7 +334,9 @@ def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference_by_name
 
 
 @STREAM_OF_SPARK
-def test_a_checkpoint_that_is_not_ours_is_refused(runner: Callable[..., Any], tmp_path: Path, host: str) -> None:
+def test_a_checkpoint_directory_of_another_program_is_refused(
+    runner: Callable[..., Any], tmp_path: Path, host: str
+) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
     (tmp_path / "checkpoint" / "spark").mkdir(parents=True)
     with pytest.raises(
@@ -342,7 +346,7 @@ def test_a_checkpoint_that_is_not_ours_is_refused(runner: Callable[..., Any], tm
 
 
 @STREAM_OF_SPARK
-def test_a_checkpoint_whose_own_part_cannot_be_read_is_refused(
+def test_a_checkpoint_whose_record_of_the_run_cannot_be_read_is_refused(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))
@@ -362,7 +366,7 @@ def test_another_spark_querys_checkpoint_is_refused(runner: Callable[..., Any], 
 
 
 @STREAM_OF_SPARK
-def test_a_checkpoint_directory_that_cannot_be_made_is_told(
+def test_a_checkpoint_directory_that_cannot_be_created_is_reported(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:
     write(tmp_path / "rows" / "a.parquet", row(1))

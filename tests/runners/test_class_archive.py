@@ -55,7 +55,7 @@ def test_each_build_of_java_has_an_archive_of_its_own(java: Path, monkeypatch: p
 
 
 @pytest.mark.usefixtures("java")
-def test_sessions_use_an_archive_only_once_there_is_one() -> None:
+def test_sessions_use_an_archive_if_it_exists() -> None:
     assert archive_options() == ""
     path = create_archive(WRITES_AN_ARCHIVE)
     assert path.read_text(encoding="utf-8") == "classes"
@@ -80,7 +80,7 @@ def test_a_program_without_an_archive_at_its_end_is_an_error_with_its_last_lines
 
 
 @pytest.mark.usefixtures("java")
-def test_a_program_that_fails_leaves_the_archive_that_there_is() -> None:
+def test_a_program_that_fails_does_not_change_the_existing_archive() -> None:
     path = create_archive(WRITES_AN_ARCHIVE)
     with pytest.raises(UnsupportedOnRunner, match="wrote no archive"):
         create_archive([sys.executable, "-c", "raise SystemExit(3)"])
@@ -95,7 +95,7 @@ def test_an_environment_that_cannot_be_written_to_is_an_error(java: Path, monkey
 
 
 @pytest.mark.usefixtures("java")
-def test_the_command_does_nothing_if_there_is_an_archive(
+def test_the_command_does_nothing_if_an_archive_exists(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = create_archive(WRITES_AN_ARCHIVE)
@@ -106,7 +106,7 @@ def test_the_command_does_nothing_if_there_is_an_archive(
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_jvm_takes_the_archive_that_another_one_has_written(
+def test_a_jvm_uses_the_archive_that_another_one_has_written(
     java_home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", java_home)

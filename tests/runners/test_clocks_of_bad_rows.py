@@ -62,7 +62,7 @@ def _panes(records: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))])
-def test_dead_letters_of_a_stream_are_those_of_the_bounded_run(tmp_path: Path, seed: int) -> None:
+def test_dead_letters_of_a_stream_equal_those_of_the_bounded_run(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     _draw(folder, seed)
@@ -95,7 +95,7 @@ def _source(folder: Path, clocks: list[object]) -> CsvSource:
         ([4] + [""] * 5_000, [4] * 3),
     ],
 )
-def test_a_row_without_a_clock_has_that_of_the_last_one_before_it_or_of_the_first_one_after_it(
+def test_a_row_without_a_clock_gets_that_of_the_previous_row_or_else_of_the_next_one(
     tmp_path: Path, clocks: list[object], expected: list[int | None]
 ) -> None:
     source = _source(tmp_path, clocks)
@@ -103,7 +103,7 @@ def test_a_row_without_a_clock_has_that_of_the_last_one_before_it_or_of_the_firs
     assert source.clock_near("a.csv", len(clocks) - 1) == expected[-1]
 
 
-def test_a_clock_that_goes_back_behind_a_row_without_a_clock_is_an_error_however_the_file_is_read(
+def test_a_clock_that_goes_back_after_a_row_without_one_is_an_error_in_any_micro_batches(
     tmp_path: Path,
 ) -> None:
     source = _source(tmp_path, [10, 20, "", "", 15, 30])

@@ -25,13 +25,13 @@ from dataflow_model.values.pickles import load
         np.array(["a", None], object),
     ],
 )
-def test_other_arrays_are_restored_as_they_are(array: Any) -> None:
+def test_arrays_of_other_types_are_restored_unchanged(array: Any) -> None:
     restored = load(dump_compact(array))
     assert restored.dtype == array.dtype
     assert restored.tolist() == array.tolist()
 
 
-def test_columns_that_share_an_array_share_it_afterwards_and_take_few_bytes() -> None:
+def test_columns_that_share_an_array_share_it_after_pickling() -> None:
     clocks = 1_800_000_000_000_000 + np.arange(50_000) * 7
     lanes = Integers(clocks), InstantLane(clocks, np.zeros(50_000, np.int64))
     pickled = dump_compact(lanes)
@@ -42,7 +42,7 @@ def test_columns_that_share_an_array_share_it_afterwards_and_take_few_bytes() ->
     assert instants == lanes[1]
 
 
-def test_what_has_no_name_is_pickled_by_value() -> None:
+def test_functions_without_an_importable_name_are_pickled_by_value() -> None:
     def double(number: int) -> int:
         return 2 * number
 

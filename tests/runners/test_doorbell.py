@@ -35,7 +35,7 @@ def is_readable(notifier: FolderNotifier) -> bool:
 
 
 @needs_inotify
-def test_an_alarm_is_readable_from_when_a_file_appears_until_it_is_cleared(tmp_path: Path) -> None:
+def test_a_notifier_is_readable_from_the_appearance_of_a_file_until_it_is_cleared(tmp_path: Path) -> None:
     notifier = notifier_of(tmp_path)
     assert notifier.watch()  # a file may have appeared before
     assert not notifier.watch()
@@ -48,7 +48,7 @@ def test_an_alarm_is_readable_from_when_a_file_appears_until_it_is_cleared(tmp_p
 
 
 @needs_inotify
-def test_a_directory_that_takes_the_place_of_another_is_watched_in_its_turn(tmp_path: Path) -> None:
+def test_a_directory_that_replaces_another_is_watched(tmp_path: Path) -> None:
     notifier = notifier_of(tmp_path / "in", tmp_path / "missing")
     (tmp_path / "in").mkdir()
     assert notifier.watch()
@@ -61,7 +61,7 @@ def test_a_directory_that_takes_the_place_of_another_is_watched_in_its_turn(tmp_
     notifier.close()
 
 
-def test_a_ring_ends_a_wait_even_if_it_comes_before_it() -> None:
+def test_a_wake_up_ends_a_wait_even_if_it_was_requested_before() -> None:
     wake_up = WakeUp([])
     wake_up.ring()
     wake_up.wait(3_600)
@@ -104,7 +104,7 @@ def test_a_timer_that_becomes_due_ends_the_wait_for_the_next_poll(tmp_path: Path
     assert [record.value for record in result.collected("panes")] == [("a", 1)]
 
 
-def test_a_wait_of_months_can_begin() -> None:
+def test_a_wait_of_months_does_not_overflow() -> None:
     wake_up = WakeUp([])
     wake_up.ring()
     wake_up.wait(90 * 24 * 3600)

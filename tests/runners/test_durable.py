@@ -88,7 +88,7 @@ def test_a_checkpoint_that_may_not_be_read_is_named(
         look(tmp_path)
 
 
-def test_only_the_owner_can_read_what_a_run_keeps_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_checkpoint_of_a_run_whatever_the_umask(umask: int, tmp_path: Path) -> None:
     del umask
     checkpoint = Checkpoint.open(str(tmp_path / "parent" / "checkpoint"), staged(), 2, HOST, is_input_over)
     take_sequencer(checkpoint.common_part)
@@ -127,7 +127,7 @@ def test_a_folder_that_exists_keeps_its_permissions(tmp_path: Path) -> None:
     assert modes(tmp_path) == {"mine": 0o755, "mine/new": 0o700}
 
 
-def test_a_file_that_cannot_be_written_whole_leaves_the_old_one_and_no_remains(
+def test_a_file_that_cannot_be_written_completely_leaves_the_old_one_and_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_file(tmp_path / "record", b"old")
@@ -141,7 +141,7 @@ def _no_space(*_: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_what_a_killed_process_has_not_completed_is_removed_by_the_next_start(tmp_path: Path) -> None:
+def test_incomplete_files_of_a_killed_process_are_removed_by_the_next_start(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(str(tmp_path), staged(), 2, HOST, is_input_over)
     stream_program(checkpoint, staged(), {}, (0, 1))
     before = set(modes(tmp_path))
@@ -176,7 +176,7 @@ def test_a_record_of_any_other_format_is_refused_by_name(monkeypatch: pytest.Mon
         unseal(newer, "'draws'")
 
 
-def test_a_record_with_a_class_that_is_gone_is_refused_by_name() -> None:
+def test_a_record_with_a_class_that_no_longer_exists_is_refused_by_name() -> None:
     record = seal(Gone(1)).replace(b"Gone", b"Lost")
     body = record[8:]
     problem = (
@@ -246,16 +246,14 @@ def test_progress_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
         read_progress(str(tmp_path))
 
 
-def test_a_damaged_note_of_what_is_published_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_damaged_record_of_published_commits_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "publishing.json").write_text("")
     with pytest.raises(dm.StateCorruption, match=r"publishing\.json' is damaged: it fails its checksum"):
         Publication.read(str(tmp_path))
 
 
 @pytest.mark.parametrize("batch", [None, 3])
-def test_a_note_of_what_is_published_that_is_missing_or_older_than_the_progress_is_refused(
-    batch: int | None, tmp_path: Path
-) -> None:
+def test_a_missing_or_outdated_record_of_published_commits_is_refused(batch: int | None, tmp_path: Path) -> None:
     if batch is not None:
         Publication(batch).write(str(tmp_path))
     problem = "it is missing" if batch is None else "it names micro-batch 3, but number 4 was published last"
@@ -263,14 +261,14 @@ def test_a_note_of_what_is_published_that_is_missing_or_older_than_the_progress_
         Publication.expect(str(tmp_path), {"batch": 4}, is_new=False)
 
 
-def test_a_document_can_be_read_by_people_and_names_itself(tmp_path: Path) -> None:
+def test_a_document_is_readable_json_that_contains_its_own_name(tmp_path: Path) -> None:
     write_document(tmp_path, "run.json", {"shards": 2})
     fields = json.loads((tmp_path / "run.json").read_text())
     assert fields == {"checksum": fields["checksum"], "part": "run.json", "format": FORMAT, "shards": 2}
     assert read_document(tmp_path, "run.json") == {"shards": 2}
 
 
-def test_a_part_in_the_place_of_another_one_is_refused_by_both_names(tmp_path: Path) -> None:
+def test_a_file_in_place_of_another_is_refused_with_both_names(tmp_path: Path) -> None:
     write_document(tmp_path, "run.json", {})
     (tmp_path / "run.json").rename(tmp_path / "progress.json")
     with pytest.raises(

@@ -67,7 +67,7 @@ def outcomes(result: PipelineResult, waiters: int) -> list[type[BaseException] |
 
 
 @ON_ALL
-def test_the_error_of_a_run_reaches_everybody_who_waits_at_every_call(tmp_path: Path, runner: str) -> None:
+def test_the_error_of_a_run_is_raised_in_each_thread_that_waits_and_at_each_call(tmp_path: Path, runner: str) -> None:
     result = start(RUNNERS[runner](tmp_path), failing)
     assert outcomes(result, 3) == [UserCodeError] * 3
     for _ in range(2):
@@ -80,13 +80,13 @@ def test_the_error_of_a_run_reaches_everybody_who_waits_at_every_call(tmp_path: 
 
 @ON_ALL
 @pytest.mark.parametrize("forever", ["1 day", datetime.timedelta.max, dm.duration("1 hour"), 3600, float("inf"), None])
-def test_a_run_is_waited_for_as_long_as_a_duration_says(tmp_path: Path, runner: str, forever: Any) -> None:
+def test_wait_until_finish_waits_for_at_most_the_given_duration(tmp_path: Path, runner: str, forever: Any) -> None:
     result = start(RUNNERS[runner](tmp_path), lambda p: p | dm.Create([1]) | dm.io.Collect())
     assert result.wait_until_finish(forever) is dm.RunnerState.DONE
 
 
 @pytest.mark.parametrize("short", ["1 ms", datetime.timedelta(milliseconds=1), dm.duration(0.001), 0.001, 0])
-def test_the_wait_for_a_run_without_end_is_over_after_a_duration(tmp_path: Path, short: Any) -> None:
+def test_waiting_for_an_unbounded_run_ends_after_the_given_duration(tmp_path: Path, short: Any) -> None:
     result = start(RUNNERS["stream"](tmp_path), lambda p: p | dm.io.GenerateSequence(rate=1) | dm.io.Collect())
     try:
         assert result.wait_until_finish(short) is dm.RunnerState.RUNNING
@@ -128,9 +128,7 @@ def test_a_bounded_run_of_which_one_sink_cannot_be_written_publishes_nothing(
 
 
 @BOUNDED
-def test_what_a_sink_has_not_published_is_removed_although_another_one_has_published(
-    tmp_path: Path, runner: str
-) -> None:
+def test_pending_output_of_one_sink_is_removed_although_another_sink_has_published(tmp_path: Path, runner: str) -> None:
     with pytest.raises(OSError, match="no space left to commit"):
         run(RUNNERS[runner](tmp_path), two_sinks(tmp_path / "out", "commit"), until=None)
     published = [file for file in files(tmp_path / "out") if "_commits" not in file]
@@ -200,7 +198,7 @@ def test_a_stream_whose_end_cannot_be_recorded_fails_and_releases_its_lock(
     lock.release()
 
 
-def test_a_full_disk_while_a_micro_batch_is_published_ends_the_run_with_a_way_out_and_nothing_is_lost(
+def test_a_full_disk_during_publishing_ends_the_run_with_a_way_out_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(path: Path, content: bytes, **options: Any) -> None:
@@ -254,7 +252,7 @@ def test_a_function_of_a_run_may_end_it_but_not_wait_for_its_end(tmp_path: Path,
         assert results[0].wait_until_finish(PATIENCE) is ended.get(call, dm.RunnerState.DONE)
 
 
-def test_a_run_that_cannot_release_what_it_holds_ends_all_the_same(
+def test_a_run_that_cannot_release_its_resources_still_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     closed = WakeUp.close
@@ -269,7 +267,7 @@ def test_a_run_that_cannot_release_what_it_holds_ends_all_the_same(
     assert "not everything that it held could be released" in caplog.text
 
 
-def test_what_a_stream_renames_into_place_is_on_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_stream_are_on_disk_before_they_are_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a power failure a file system may have kept the name of a file without its content."""
     synced: set[int] = set()
     unsafe: list[str] = []
@@ -322,7 +320,7 @@ def drained(tmp_path: Path, function: Callable[[Any], Any]) -> PipelineResult:
     return pipeline.run(until="drained")
 
 
-def test_a_start_that_drains_lists_the_sources_anew_after_one_that_failed(tmp_path: Path) -> None:
+def test_a_draining_start_lists_the_sources_again_after_one_that_failed(tmp_path: Path) -> None:
     arrive(tmp_path / "in", "1.json", 1, 7)
     with pytest.raises(UserCodeError):
         drained(tmp_path, lambda n: n // (n != 7)).wait_until_finish(PATIENCE)
@@ -373,7 +371,7 @@ def test_a_drain_of_a_run_that_is_stopped_meanwhile_fails_and_the_next_start_is_
     assert [record.value for record in again.collected("out")] == [("k", 1)]
 
 
-def test_a_drain_of_a_run_whose_input_is_over_leaves_no_request(tmp_path: Path) -> None:
+def test_draining_a_run_whose_input_has_ended_leaves_no_request(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         _ = p | dm.Create([1]) | "out" >> dm.io.Collect()
 

@@ -40,7 +40,7 @@ def _note(number: int) -> str:
 
 
 @on_hosts("process", "batch", slow=("streaming",))
-def test_the_rows_and_the_bad_rows_are_those_of_a_run_in_process(
+def test_every_host_reads_the_rows_and_bad_rows_that_a_run_in_process_reads(
     host: str, folder: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     runner = runner_on(

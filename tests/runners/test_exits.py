@@ -74,7 +74,9 @@ def test_every_exception_but_ctrl_c_is_an_error_with_label_line_and_element(
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), BaseExceptionGroup("both", [KeyboardInterrupt(), KeyError("name")])], ids=repr
 )
-def test_ctrl_c_stays_ctrl_c(error: BaseException, host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_ctrl_c_in_user_code_remains_a_keyboard_interrupt(
+    error: BaseException, host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     def fail(element: int) -> int:
         raise error
 
@@ -138,7 +140,7 @@ def test_an_exception_group_becomes_a_dead_letter_that_names_its_parts(way: str)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_no_exception_fails_the_run_even_if_dead_letters_are_kept(way: str) -> None:
+def test_a_base_exception_fails_the_run_even_with_dead_letters(way: str) -> None:
     with pytest.raises(dm.UserCodeError, match=r"^SystemExit: usage(.|\n)*transform: 'parse'\n  element: "):
         run(dm.LocalRunner(), with_letters(way, SystemExit("usage")), None)
 

@@ -24,7 +24,7 @@ def text_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def test_a_lone_surrogate_in_what_a_task_raises_is_escaped_all_the_way_down() -> None:
+def test_lone_surrogates_in_the_error_of_a_task_are_escaped_in_all_its_causes() -> None:
     @reported
     def read() -> None:
         try:
@@ -44,7 +44,7 @@ def test_a_lone_surrogate_in_what_a_task_raises_is_escaped_all_the_way_down() ->
     assert text.count("in read") == 3
 
 
-def test_a_generator_s_errors_are_escaped_too() -> None:
+def test_lone_surrogates_in_errors_of_a_generator_are_escaped() -> None:
     @reported
     def rows() -> Iterator[int]:
         yield 1
@@ -57,7 +57,7 @@ def test_a_generator_s_errors_are_escaped_too() -> None:
     text_of(caught.value).encode()
 
 
-def test_errors_that_can_be_encoded_stay_what_they_are() -> None:
+def test_errors_that_can_be_encoded_are_not_changed() -> None:
     @reported
     def fail() -> None:
         raise KeyError("élan")
@@ -66,7 +66,7 @@ def test_errors_that_can_be_encoded_stay_what_they_are() -> None:
         fail()
 
 
-def test_what_a_user_s_function_raises_can_be_printed_wherever_it_runs() -> None:
+def test_an_exception_of_a_users_function_can_be_printed_on_every_host() -> None:
     def broken(x: int) -> None:
         raise ValueError(f"no such name: {NAME} {x}")
 
@@ -122,7 +122,7 @@ SPARKS = (
 )
 
 
-def test_a_user_s_error_is_shown_without_spark_s_stack_which_a_file_keeps(
+def test_a_users_error_is_shown_without_the_stack_of_spark_which_is_saved_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "spark.log"

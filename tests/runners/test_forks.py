@@ -91,7 +91,7 @@ def test_a_fork_of_a_program_neither_waits_for_its_runs_nor_logs_their_errors(tm
 
 
 @pytest.mark.slow
-def test_a_fork_of_a_program_starts_workers_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_program_starts_its_own_workers(tmp_path: Path) -> None:
     ended = ran(
         tmp_path,
         """
@@ -111,7 +111,7 @@ def test_a_fork_of_a_program_starts_workers_of_its_own(tmp_path: Path) -> None:
     assert ended.stdout == "[2, 3]\n" * 4
 
 
-def test_a_fork_leaves_the_copy_of_the_package_to_the_process_that_has_unpacked_it(tmp_path: Path) -> None:
+def test_a_forked_process_does_not_remove_the_package_that_its_parent_unpacked(tmp_path: Path) -> None:
     ended = ran(
         tmp_path,
         """

@@ -140,7 +140,7 @@ def test_a_bounded_run_whose_start_is_interrupted_publishes_nothing(
     assert not list((rows / "_out").glob("part-*"))
 
 
-def test_a_start_beside_a_run_that_is_alive_is_an_error_of_its_own(rows: Path, tmp_path: Path) -> None:
+def test_starting_a_second_run_on_a_checkpoint_in_use_has_a_specific_error(rows: Path, tmp_path: Path) -> None:
     assert issubclass(dm.CheckpointInUse, dm.CheckpointMismatch)
     result = start(dm.LocalRunner(checkpoint=tmp_path / "checkpoint"), followed(rows))
     with pytest.raises(dm.CheckpointInUse, match=r"is running, in process \d+ on .*\nHint: stop that run first"):
@@ -153,7 +153,7 @@ def test_a_start_beside_a_run_that_is_alive_is_an_error_of_its_own(rows: Path, t
 # What is no damage.
 
 
-def test_only_damage_to_the_file_of_a_run_is_called_that(tmp_path: Path) -> None:
+def test_only_a_damaged_run_file_is_reported_as_damaged(tmp_path: Path) -> None:
     file = RunFile.create(str(tmp_path))
     other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -185,7 +185,7 @@ def test_only_damage_to_the_file_of_a_run_is_called_that(tmp_path: Path) -> None
         ("offsets/3", lambda place: offset_of(place, 3)),
     ],
 )
-def test_a_file_of_a_checkpoint_that_may_not_be_read_is_not_damaged(
+def test_an_unreadable_file_of_a_checkpoint_is_not_reported_as_damaged(
     name: str, read: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path) -> bytes:
@@ -216,7 +216,7 @@ def restored() -> Strict:
 
 
 @pytest.mark.parametrize("error", [ValueError("not any more"), AttributeError("no such part")])
-def test_a_value_that_its_class_does_not_restore_is_not_damaged(
+def test_a_value_that_cannot_be_unpickled_is_not_reported_as_damaged(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = seal(Strict())

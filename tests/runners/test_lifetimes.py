@@ -142,7 +142,7 @@ def test_a_combiner_that_never_has_an_element_is_not_set_up(tmp_path: pathlib.Pa
     assert counted(tmp_path) == {}
 
 
-def test_one_combiner_of_two_groupings_is_set_up_once_for_each(tmp_path: pathlib.Path) -> None:
+def test_a_combiner_shared_by_two_groupings_is_set_up_once_for_each(tmp_path: pathlib.Path) -> None:
     def build(p: dm.Pipeline) -> None:
         combine = CountedSum(str(tmp_path))
         pairs = p | dm.Create([("a", 1), ("b", 2)])
@@ -153,7 +153,7 @@ def test_one_combiner_of_two_groupings_is_set_up_once_for_each(tmp_path: pathlib
     assert counted(tmp_path) == {"setup": 2, "teardown": 2}
 
 
-def test_the_parts_of_together_are_set_up_and_torn_down(tmp_path: pathlib.Path) -> None:
+def test_the_combiners_in_together_are_set_up_and_torn_down(tmp_path: pathlib.Path) -> None:
     def build(p: dm.Pipeline) -> None:
         both = dm.Together(sum=CountedSum(str(tmp_path)), count=dm.Count())
         _ = p | dm.Create([("a", 1)]) | both.per_key() | dm.io.Collect()
@@ -162,7 +162,7 @@ def test_the_parts_of_together_are_set_up_and_torn_down(tmp_path: pathlib.Path) 
     assert counted(tmp_path) == {"setup": 1, "teardown": 1}
 
 
-def test_one_combiner_in_two_places_of_together_is_set_up_once(tmp_path: pathlib.Path) -> None:
+def test_a_combiner_that_occurs_twice_in_together_is_set_up_once(tmp_path: pathlib.Path) -> None:
     def build(p: dm.Pipeline) -> None:
         one = CountedSum(str(tmp_path))
         _ = p | dm.Create([("a", 1)]) | dm.Together(one=one, other=one).per_key() | dm.io.Collect()
@@ -171,7 +171,7 @@ def test_one_combiner_in_two_places_of_together_is_set_up_once(tmp_path: pathlib
     assert counted(tmp_path) == {"setup": 1, "teardown": 1}
 
 
-def test_the_two_halves_of_a_combiner_behind_a_fan_out_share_its_setup(tmp_path: pathlib.Path) -> None:
+def test_both_stages_of_a_combiner_with_fanout_share_its_setup(tmp_path: pathlib.Path) -> None:
     def build(p: dm.Pipeline) -> None:
         combining = dm.CombinePerKey(CountedSum(str(tmp_path))).with_hot_key_fanout(3)
         _ = p | dm.Create([("a", 1), ("a", 2), ("b", 3)]) | combining | dm.io.Collect()
@@ -180,7 +180,7 @@ def test_the_two_halves_of_a_combiner_behind_a_fan_out_share_its_setup(tmp_path:
     assert counted(tmp_path) == {"setup": 1, "teardown": 1}
 
 
-def test_parts_that_were_set_up_before_one_that_fails_are_torn_down(tmp_path: pathlib.Path) -> None:
+def test_combiners_in_together_are_torn_down_if_a_later_one_fails_in_setup(tmp_path: pathlib.Path) -> None:
     class Failing(dm.Sum):
         def setup(self) -> None:
             raise OSError("no room")
@@ -191,7 +191,7 @@ def test_parts_that_were_set_up_before_one_that_fails_are_torn_down(tmp_path: pa
     assert counted(tmp_path) == {"setup": 1, "teardown": 1}
 
 
-def test_a_subclass_of_together_keeps_a_setup_of_its_own() -> None:
+def test_a_subclass_of_together_may_have_a_setup_of_its_own() -> None:
     steps: list[str] = []
 
     class WithItsOwn(dm.Together):
@@ -205,7 +205,7 @@ def test_a_subclass_of_together_keeps_a_setup_of_its_own() -> None:
     assert steps == ["own"]
 
 
-def test_a_combiner_behind_retractions_is_set_up_and_torn_down(tmp_path: pathlib.Path) -> None:
+def test_a_combiner_after_a_retracting_grouping_is_set_up_and_torn_down(tmp_path: pathlib.Path) -> None:
     def build(p: dm.Pipeline) -> None:
         script = TestStream().add(("k", 1), 0).add(("k", 2), 1)
         each = dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
@@ -317,7 +317,7 @@ def test_a_failed_micro_batch_tears_down_what_its_shard_holds(tmp_path: pathlib.
     assert counted(steps) == {"setup": 1, "teardown": 1}
 
 
-def test_a_shard_that_leaves_the_cache_tears_down_and_one_that_comes_back_is_set_up(tmp_path: pathlib.Path) -> None:
+def test_evicting_a_shard_from_the_cache_tears_it_down_and_loading_it_sets_it_up(tmp_path: pathlib.Path) -> None:
     stream, steps = streamed(tmp_path, *range(10))
     for _ in range(5):
         stream.step()
@@ -380,7 +380,7 @@ def test_the_other_workers_are_torn_down_when_one_fails_or_the_run_is_stopped(
 
 @pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fails", [False, True])
-def test_on_spark_a_dofn_behind_a_source_is_torn_down(
+def test_on_spark_a_dofn_after_a_source_is_torn_down(
     spark: SparkSession, tmp_path: pathlib.Path, mode: str, fails: bool
 ) -> None:
     steps = tmp_path / "steps"
@@ -431,7 +431,7 @@ def test_on_spark_each_setup_has_its_teardown(spark: SparkSession, tmp_path: pat
 
 
 @pytest.mark.slow
-def test_on_spark_a_combiner_with_a_kernel_is_set_up_where_columns_do_not_do(
+def test_on_spark_a_combiner_with_a_kernel_is_set_up_if_columns_cannot_be_used(
     spark: SparkSession, tmp_path: pathlib.Path
 ) -> None:
     steps = tmp_path / "steps"

@@ -41,7 +41,7 @@ def seconds(record: Record) -> float:
 # Several sources.
 
 
-def test_created_elements_come_with_the_first_tick_of_a_script() -> None:
+def test_created_elements_arrive_at_the_first_tick_of_a_script() -> None:
     def build(p: dm.Pipeline) -> Any:
         created = p | dm.Create([("k", 1)]) | dm.WithTimestamps(lambda _: 5)
         stream = p | script("p 7, e 2@5, p 8, w 10, p 9")
@@ -51,7 +51,7 @@ def test_created_elements_come_with_the_first_tick_of_a_script() -> None:
     assert [record.value for record in kept] == [("k", 1), ("k", 3)]
 
 
-def test_a_created_collection_does_not_hold_the_watermark_of_a_script() -> None:
+def test_a_created_collection_does_not_hold_back_the_watermark_of_a_script() -> None:
     def build(p: dm.Pipeline) -> Any:
         created = p | dm.Create([("k", 1)]) | dm.WithTimestamps(lambda _: 5)
         stream = p | script("e 2@5, p 8, w 10, p 9")
@@ -73,7 +73,7 @@ def test_two_scripts_share_the_clock() -> None:
     assert [seconds(record) for record in kept] == [13]
 
 
-def test_the_watermark_behind_a_flatten_is_the_least_of_its_inputs() -> None:
+def test_the_watermark_after_a_flatten_is_the_minimum_of_its_inputs() -> None:
     def build(p: dm.Pipeline) -> Any:
         first = p | "one" >> script("e 1@5, w 10, p 4")
         second = p | "other" >> script("p 2, w 3, p 4, e 2@5, w 10, p 6")
@@ -83,7 +83,7 @@ def test_the_watermark_behind_a_flatten_is_the_least_of_its_inputs() -> None:
     assert [(record.value, seconds(record)) for record in kept] == [(("k", 3), 4)]
 
 
-def test_a_stalled_source_holds_only_the_groupings_that_depend_on_it() -> None:
+def test_a_stalled_source_delays_only_the_groupings_that_depend_on_it() -> None:
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     moving = pipeline | "one" >> script("e 1@5, w 10, p 4") | "1" >> fixed()
     stalled = pipeline | "other" >> script("p 2, p 6") | "2" >> fixed()
@@ -95,7 +95,7 @@ def test_a_stalled_source_holds_only_the_groupings_that_depend_on_it() -> None:
     assert [seconds(record) for record in result.collected("both kept")] == [6]
 
 
-def test_grouping_two_collections_by_one_key_goes_by_window() -> None:
+def test_cogroupbykey_groups_by_key_and_window() -> None:
     def build(p: dm.Pipeline) -> Any:
         first = p | "one" >> script("e 1@5, e 2@15") | "1" >> fixed()
         second = p | "other" >> script("e 10@6") | "2" >> fixed()
@@ -118,7 +118,7 @@ def test_a_main_element_sees_the_side_window_of_its_own_window() -> None:
     assert values(build) == [10, 200, 300]
 
 
-def test_side_inputs_come_as_a_list_or_a_dict() -> None:
+def test_side_inputs_are_passed_as_a_list_or_a_dict() -> None:
     def build(p: dm.Pipeline) -> Any:
         names = p | "names" >> dm.Create([("UA", "United"), ("AA", "American")])
         numbers = p | "numbers" >> dm.Create([1, 2])
@@ -172,7 +172,7 @@ def test_tagged_outputs_keep_their_windows() -> None:
     assert [(record.value, int(record.window.start) / 1e6) for record in kept] == [(1, 0), (3, 10)]
 
 
-def test_dead_letters_name_element_and_label_and_lose_nothing_else() -> None:
+def test_dead_letters_contain_element_and_label_and_no_other_element_is_lost() -> None:
     def build(p: dm.Pipeline) -> Any:
         outputs, dead = (
             p | dm.Create([1, 0, 2]) | "sort" >> dm.ParDo(Sort()).with_outputs("odd").with_exception_handling()
@@ -183,7 +183,7 @@ def test_dead_letters_name_element_and_label_and_lose_nothing_else() -> None:
     assert sorted(values(build), key=str) == [(0, "sort", "ValueError: zero is neither"), 1, 2]
 
 
-def test_an_error_of_the_users_code_starts_with_their_own_line_then_label_and_element() -> None:
+def test_an_error_of_user_code_shows_the_users_line_then_label_and_element() -> None:
     with pytest.raises(UserCodeError) as raised:
         values(lambda p: p | dm.Create([1, 0, 2]) | "halves" >> dm.Map(lambda x: 1 // x))
     first, where, label, element, hint = str(raised.value).splitlines()
@@ -195,7 +195,7 @@ def test_an_error_of_the_users_code_starts_with_their_own_line_then_label_and_el
     assert hint.startswith("Hint:")
 
 
-def test_an_error_behind_a_grouping_names_its_element_too() -> None:
+def test_an_error_after_a_grouping_names_its_element() -> None:
     def build(p: dm.Pipeline) -> Any:
         return p | script("e 3@1") | fixed() | dm.Sum.per_key() | "halves" >> dm.Map(lambda pair: pair[1] // 0)
 
@@ -203,7 +203,7 @@ def test_an_error_behind_a_grouping_names_its_element_too() -> None:
         values(build)
 
 
-def test_a_failed_run_has_failed_and_publishes_nothing() -> None:
+def test_a_failed_run_is_in_state_failed_and_publishes_nothing() -> None:
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     numbers = pipeline | dm.Create([1, 0])
     _ = numbers | "kept" >> dm.io.Collect()
@@ -239,7 +239,7 @@ class Traced(dm.DoFn):
         self.note("teardown")
 
 
-def test_a_dofn_is_set_up_once_and_told_of_each_bundle() -> None:
+def test_a_dofn_is_set_up_once_and_called_at_the_start_and_end_of_each_bundle() -> None:
     seen: list[str] = []
     stream = TestStream().bundle([(1, 0), (2, 0)]).add(3, 0)
     given = values(lambda p: p | stream | dm.ParDo(Traced(seen.append)))
@@ -251,7 +251,7 @@ def test_a_dofn_is_set_up_once_and_told_of_each_bundle() -> None:
     assert given.count("end of bundle") == seen.count("finish")
 
 
-def test_a_dofn_is_told_event_time_window_pane_and_key() -> None:
+def test_a_dofn_receives_event_time_window_pane_and_key() -> None:
     def causes(pair: Any, timestamp: Any, window: Any, pane: Any, key: Any) -> Any:
         return [(key, pair[1], int(timestamp) / 1e6, int(window.end) / 1e6, pane.timing.name)]
 
@@ -262,7 +262,7 @@ def test_a_dofn_is_told_event_time_window_pane_and_key() -> None:
 # Chains.
 
 
-def test_windows_and_watermarks_go_through_element_wise_transforms_to_the_next_grouping() -> None:
+def test_windows_and_watermarks_pass_element_wise_transforms_unchanged() -> None:
     def build(p: dm.Pipeline) -> Any:
         sums = p | script("e 1@1, e 2@11, w 10, p 5, w 20, p 6") | fixed() | "first" >> dm.Sum.per_key()
         halves = sums | dm.MapTuple(lambda key, value: (key * 2, value / 2)) | dm.Filter(lambda pair: pair[1] > 0)
@@ -305,7 +305,7 @@ def test_a_pane_reaches_the_next_grouping_at_the_tick_in_which_it_was_emitted() 
     assert [seconds(record) for record in records(build)] == [13]
 
 
-def test_branches_of_one_collection_do_not_disturb_each_other() -> None:
+def test_branches_of_one_collection_do_not_affect_each_other() -> None:
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     pairs = pipeline | script("e 1@1, e 2@11")
     for size in (10, 20):
@@ -317,20 +317,20 @@ def test_branches_of_one_collection_do_not_disturb_each_other() -> None:
     assert [record.value for record in result.collected("kept 20")] == [("k", 3)]
 
 
-def test_the_wall_clock_may_be_given() -> None:
+def test_the_wall_clock_can_be_passed_to_the_runner() -> None:
     def build(p: dm.Pipeline) -> Any:
         return p | dm.Create([("k", 1)]) | dm.Sum.per_key()
 
     assert [seconds(record) for record in records(build, dm.LocalRunner(clock=42))] == [42]
 
 
-def test_the_class_of_a_clock_is_no_clock() -> None:
+def test_the_class_of_a_clock_instead_of_an_instance_is_refused() -> None:
     kind: Any = ManualClock
     with pytest.raises(InvalidType, match=r"`clock` must be .*, got the class ManualClock\nHint: write ManualClock"):
         dm.LocalRunner(clock=kind)
 
 
-def test_a_result_tells_its_state_metrics_and_watermarks() -> None:
+def test_a_result_has_state_metrics_and_watermarks() -> None:
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     _ = pipeline | "in" >> script("w 30, e 1@1, e 2@35") | fixed() | "sums" >> dm.Sum.per_key() | dm.io.Collect()
     result = pipeline.run()
@@ -339,7 +339,7 @@ def test_a_result_tells_its_state_metrics_and_watermarks() -> None:
     assert result.watermarks() == {"in": dm.MAX_TIMESTAMP, "sums": dm.MAX_TIMESTAMP}
 
 
-def test_asking_for_what_no_sink_collects_names_the_labels_there_are() -> None:
+def test_asking_for_an_unknown_label_of_collected_records_names_the_known_ones() -> None:
     p = dm.Pipeline(dm.LocalRunner())
     _ = p | dm.Create([1]) | "kept" >> dm.io.Collect()
     result = p.run()
@@ -348,7 +348,7 @@ def test_asking_for_what_no_sink_collects_names_the_labels_there_are() -> None:
         result.collected("keep")
 
 
-def test_only_a_batch_job_on_spark_has_dataframes_as_results() -> None:
+def test_dataframes_as_results_are_refused_in_process_with_the_alternative() -> None:
     with dm.Pipeline() as p:
         _ = p | dm.Create([1]) | "out" >> dm.io.Collect()
     with pytest.raises(dm.UnsupportedOnRunner, match=r"got LocalRunner.* 'out'\nHint: use result\.table\('out'\)"):
@@ -356,6 +356,6 @@ def test_only_a_batch_job_on_spark_has_dataframes_as_results() -> None:
 
 
 @pytest.mark.parametrize("given", ["runs/flights", Path("runs/flights")])
-def test_a_directory_in_the_place_of_the_clock_names_the_argument_for_it(given: Any) -> None:
+def test_a_directory_passed_as_the_clock_is_refused_with_the_right_argument(given: Any) -> None:
     with pytest.raises(dm.InvalidArgument, match=r"`clock` must be .*\nHint: .*checkpoint='runs/flights'"):
         dm.LocalRunner(given)

@@ -31,7 +31,7 @@ def replay(folder: Path, windowing: dm.WindowInto, **options: Any) -> list[tuple
 EARLY_AND_LATE = dm.AfterWatermark(early=dm.AfterProcessingTime(5), late=dm.AfterCount(1))
 
 
-def test_panes_come_when_they_would_have_come_live(tmp_path: Path) -> None:
+def test_a_replay_emits_panes_at_the_times_at_which_a_live_run_would_have(tmp_path: Path) -> None:
     write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (2, 103, 2), (12, 110, 4), (3, 111, 8), (13, 112, 16)])
     given = replay(tmp_path, fixed(EARLY_AND_LATE, lateness=60).accumulating())
     assert given == [
@@ -42,27 +42,27 @@ def test_panes_come_when_they_would_have_come_live(tmp_path: Path) -> None:
     ]
 
 
-def test_the_watermark_moves_only_when_the_tick_is_complete(tmp_path: Path) -> None:
+def test_the_watermark_advances_only_when_the_tick_is_complete(tmp_path: Path) -> None:
     # All three rows are seen at 100: the second takes the watermark past the first window only after the third.
     write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (12, 100, 2), (2, 100, 4)])
     assert replay(tmp_path, fixed()) == [(5, "ON_TIME", 100), (2, "ON_TIME", 100)]
 
 
-def test_rows_of_several_files_meet_in_their_ticks(tmp_path: Path) -> None:
+def test_rows_of_several_files_are_combined_by_tick(tmp_path: Path) -> None:
     write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (12, 102, 2)])
     write_seconds(tmp_path / "b.parquet", [(2, 101, 4), (3, 102, 8)])
     given = replay(tmp_path, fixed(dm.AfterWatermark(late=dm.AfterCount(1)), lateness=60))
     assert given[0] == (13, "ON_TIME", 102)
 
 
-def test_within_a_tick_the_order_is_that_of_the_files_names_and_rows(tmp_path: Path) -> None:
+def test_within_a_tick_rows_are_ordered_by_file_name_and_position(tmp_path: Path) -> None:
     write_seconds(tmp_path / "b.parquet", [(1, 100, 4), (1, 100, 8), (1, 101, 64)])
     write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (1, 100, 2), (1, 101, 32)])
     given = replay(tmp_path, fixed(dm.Repeatedly(dm.AfterCount(1))))
     assert [value for value, _, _ in given] == [1, 2, 4, 8, 32, 64]
 
 
-def test_how_rows_are_spread_over_files_does_not_matter(tmp_path: Path) -> None:
+def test_the_distribution_of_rows_over_files_does_not_change_the_panes(tmp_path: Path) -> None:
     rows: list[Row] = [(7 * number % 40, 100 + number // 3, 2**number) for number in range(40)]
     for files in (1, 2, 3):
         folder = tmp_path / str(files)
@@ -98,7 +98,7 @@ def test_a_replay_clock_and_a_wall_clock_are_refused_together(tmp_path: Path) ->
         pipeline.run()
 
 
-def test_created_elements_come_with_the_first_tick_of_a_replay(tmp_path: Path) -> None:
+def test_created_elements_arrive_at_the_first_tick_of_a_replay(tmp_path: Path) -> None:
     write_seconds(tmp_path / "a.parquet", [(1, 100, 1), (2, 101, 2)])
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     rows = pipeline | dm.io.ReadParquet(tmp_path, event_time="at", processing_time="seen")

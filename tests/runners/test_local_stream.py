@@ -68,7 +68,7 @@ def runner(checkpoint: Path, **options: Any) -> dm.LocalRunner:
     return dm.LocalRunner(checkpoint=checkpoint, **options)
 
 
-def test_a_stream_that_is_started_again_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+def test_a_restarted_stream_resumes_where_it_was_stopped(tmp_path: Path) -> None:
     rows, out = tmp_path / "rows", tmp_path / "out"
     stepped = Stepped(sums(rows, out=out), tmp_path / "checkpoint")
     put_rows(rows, "1", [(1, "a", 1), (2, "b", 2), (12, "a", 4)])
@@ -105,7 +105,7 @@ def test_a_timer_on_the_wall_clock_runs_when_it_is_due_and_not_before(tmp_path: 
     assert stepped.steps() == 0
 
 
-def test_the_end_of_a_drained_stream_is_after_the_timers_that_ran_without_data(tmp_path: Path) -> None:
+def test_the_end_of_a_drained_stream_is_after_timers_that_fired_without_data(tmp_path: Path) -> None:
     clock = ManualClock("2013-01-01T00:00Z")
     windowing = dm.Window.into(dm.FixedWindows(10)).trigger(dm.AfterWatermark(early=dm.AfterProcessingTime("1 minute")))
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
@@ -136,7 +136,7 @@ def test_a_watermark_that_follows_the_wall_clock_closes_a_window_at_its_moment(t
     assert stepped.steps() == 0
 
 
-def test_an_origin_that_falls_idle_lets_the_others_watermark_pass(tmp_path: Path) -> None:
+def test_an_idle_origin_no_longer_holds_back_the_watermark_of_others(tmp_path: Path) -> None:
     clock = ManualClock(100)
     build = sums(tmp_path / "rows", watermark_origin="key", idle_after="1 minute")
     put_rows(tmp_path / "rows", "1", [(1, "a", 1), (2, "b", 2)])
@@ -153,7 +153,7 @@ def test_an_origin_that_falls_idle_lets_the_others_watermark_pass(tmp_path: Path
     assert values(stepped) == [("a", 1), ("b", 2)]
 
 
-def test_a_signal_and_a_drain_are_taken_by_a_stream_without_data(tmp_path: Path) -> None:
+def test_a_stream_without_data_reacts_to_a_signal_and_a_drain(tmp_path: Path) -> None:
     windowing = dm.Window.into(dm.FixedWindows(10)).trigger(dm.Repeatedly(dm.AfterSignal("flush"))).discarding()
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
     checkpoint = tmp_path / "checkpoint"
@@ -168,7 +168,7 @@ def test_a_signal_and_a_drain_are_taken_by_a_stream_without_data(tmp_path: Path)
         start(runner(checkpoint), build)
 
 
-def test_a_stream_until_drained_reads_what_is_there_and_ends(tmp_path: Path) -> None:
+def test_a_stream_run_until_drained_reads_the_available_data_and_ends(tmp_path: Path) -> None:
     put_rows(tmp_path / "rows", "1", [(1, "a", 1), (12, "a", 2)])
     result: Any = start(runner(tmp_path / "checkpoint"), sums(tmp_path / "rows"), until="drained")
     assert result.wait_until_finish() is dm.RunnerState.DRAINED
@@ -177,7 +177,7 @@ def test_a_stream_until_drained_reads_what_is_there_and_ends(tmp_path: Path) -> 
     assert result.report().transforms["rows"].elements_out == 2
 
 
-def test_a_second_run_on_a_checkpoint_is_refused_by_the_process_that_has_it(tmp_path: Path) -> None:
+def test_a_second_run_on_a_checkpoint_in_use_is_refused(tmp_path: Path) -> None:
     build, checkpoint = sums(tmp_path / "rows"), tmp_path / "checkpoint"
     result = start(runner(checkpoint), build)
     with pytest.raises(dm.CheckpointMismatch, match=re.escape(f"process {os.getpid()} on")):
@@ -230,7 +230,7 @@ def write_and_fail(stream: LocalStream) -> None:
         raise ZeroDivisionError
 
 
-def test_what_a_failed_transaction_has_written_is_gone(tmp_path: Path) -> None:
+def test_writes_of_a_failed_transaction_are_rolled_back(tmp_path: Path) -> None:
     stepped = Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint")
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
     stepped.steps()
@@ -241,7 +241,7 @@ def test_what_a_failed_transaction_has_written_is_gone(tmp_path: Path) -> None:
     assert values(stepped) == [("a", 1)]
 
 
-def test_the_last_commit_of_a_stopped_run_is_noted_as_published(tmp_path: Path) -> None:
+def test_the_last_commit_of_a_stopped_run_is_recorded_as_published(tmp_path: Path) -> None:
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
     stepped = Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint")
     stepped.steps()
@@ -251,7 +251,7 @@ def test_the_last_commit_of_a_stopped_run_is_noted_as_published(tmp_path: Path) 
     file.close()
 
 
-def test_what_a_sink_could_not_publish_is_published_by_the_next_start_and_not_run_again(tmp_path: Path) -> None:
+def test_output_that_a_sink_failed_to_publish_is_published_by_the_next_start_without_a_rerun(tmp_path: Path) -> None:
     runs: list[int] = []
     published: list[tuple[str, list[int]]] = []
     fails = [True]
@@ -280,7 +280,7 @@ def test_what_a_sink_could_not_publish_is_published_by_the_next_start_and_not_ru
     assert runs == [1, 2]
 
 
-def test_a_function_that_fails_leaves_the_stream_where_it_was(tmp_path: Path) -> None:
+def test_a_failing_function_leaves_the_stream_at_its_last_commit(tmp_path: Path) -> None:
     refused = {2}
 
     def check(row: Any) -> tuple[str, int]:
@@ -318,7 +318,7 @@ def test_elements_between_the_stages_of_a_stream_in_process_are_not_pickled(tmp_
     assert values(stepped) == [1, 2]
 
 
-def test_rounds_in_a_stream_give_the_panes_of_rounds_without_a_checkpoint(tmp_path: Path) -> None:
+def test_a_stream_in_micro_batch_mode_emits_the_panes_of_a_run_without_a_checkpoint(tmp_path: Path) -> None:
     script = TestStream()
     for second in range(12):
         script = script.processing_time(second).add(second, event_time=second % 5, key="ab"[second % 2])
@@ -357,7 +357,7 @@ def test_a_source_is_added_to_a_stream_that_is_started_again(tmp_path: Path) -> 
     assert values(stepped) == [("a", 3)]
 
 
-def test_a_changed_pipeline_is_refused_with_the_command_that_carries_it_over(tmp_path: Path) -> None:
+def test_a_changed_pipeline_is_refused_with_the_command_that_upgrades_its_checkpoint(tmp_path: Path) -> None:
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
     Stepped(sums(tmp_path / "rows"), tmp_path / "checkpoint").steps()
     changed = sums(tmp_path / "rows", dm.Window.into(dm.FixedWindows(20)))
@@ -412,7 +412,7 @@ def test_what_a_micro_batch_commits_does_not_grow_with_the_files_that_were_read(
 
 
 @pytest.mark.parametrize("checkpoint", ["", 5])
-def test_a_checkpoint_that_is_no_path_is_refused(checkpoint: Any) -> None:
+def test_a_checkpoint_that_is_not_a_path_is_refused(checkpoint: Any) -> None:
     with pytest.raises(dm.InvalidArgument, match="must be the path of a directory"):
         dm.LocalRunner(checkpoint=checkpoint)
 
@@ -496,7 +496,7 @@ def test_a_memory_bound_that_is_not_a_number_of_bytes_is_rejected(bound: Any, tm
         runner(tmp_path, max_state_memory=bound)
 
 
-def test_a_stream_with_a_tiny_memory_bound_goes_on_where_it_was_stopped_with_or_without_the_bound(
+def test_a_stream_with_a_tiny_memory_bound_resumes_with_or_without_the_bound(
     tmp_path: Path,
 ) -> None:
     rows = tmp_path / "rows"
@@ -517,7 +517,7 @@ def test_a_stream_with_a_tiny_memory_bound_goes_on_where_it_was_stopped_with_or_
     assert all(sorted(each) == sorted(collected["free"]) for each in collected.values())
 
 
-def test_a_bounded_stream_keeps_no_grouping_in_columns_which_are_always_in_memory(tmp_path: Path) -> None:
+def test_a_stream_with_a_memory_bound_keeps_no_grouping_in_columns(tmp_path: Path) -> None:
     put_rows(tmp_path / "rows", "1", [(1, "a", 1)])
 
     def build(p: dm.Pipeline) -> None:
@@ -548,7 +548,7 @@ def followed(folder: Path, *, follow: bool) -> Callable[[dm.Pipeline], Any]:
 
 @pytest.mark.parametrize("rows", [1, 10])
 @pytest.mark.parametrize("is_upgraded", [False, True])
-def test_a_source_that_has_followed_a_folder_cannot_go_on_without(
+def test_a_source_that_followed_a_folder_cannot_resume_without_following(
     tmp_path: Path, rows: int, *, is_upgraded: bool
 ) -> None:
     folder, checkpoint = tmp_path / "in", tmp_path / "old"
@@ -565,7 +565,7 @@ def test_a_source_that_has_followed_a_folder_cannot_go_on_without(
     assert [record.value for record in stepped.collected("out")] == [1, 2, 3]
 
 
-def test_a_source_that_has_not_been_read_to_its_end_can_go_on_without_one(tmp_path: Path) -> None:
+def test_a_followed_source_may_replace_a_bounded_one_that_was_not_read_to_its_end(tmp_path: Path) -> None:
     folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     put_rows(folder, "1", [(1, "a", 1), (2, "a", 2)])
     Stepped(followed(folder, follow=False), checkpoint, rows=1).steps(1)
@@ -575,7 +575,7 @@ def test_a_source_that_has_not_been_read_to_its_end_can_go_on_without_one(tmp_pa
     assert [record.value for record in stepped.collected("out")] == [1, 2, 3]
 
 
-def test_a_source_that_has_been_read_to_its_end_cannot_go_on_without_one(tmp_path: Path) -> None:
+def test_a_followed_source_may_not_replace_a_bounded_one_that_was_read_to_its_end(tmp_path: Path) -> None:
     folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     put_rows(folder, "1", [(1, "a", 1)])
     Stepped(followed(folder, follow=False), checkpoint).steps()

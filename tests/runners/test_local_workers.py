@@ -122,7 +122,7 @@ def test_a_sink_counts_an_element_once_for_each_window_on_every_runner(
         assert (metrics["rows"]["rows"], metrics["rows"]["elements_in"], metrics["kept"]["elements_in"]) == (count,) * 3
 
 
-def test_panes_letters_and_counters_are_those_of_one_process(rows: Path, tmp_path: Path) -> None:
+def test_panes_dead_letters_and_counters_equal_those_of_one_process(rows: Path, tmp_path: Path) -> None:
     single = run(dm.LocalRunner(clock=CLOCK), pipeline_of(rows, tmp_path / "one"))
     double = run(dm.LocalRunner(clock=CLOCK, workers=2), pipeline_of(rows, tmp_path / "two"))
     for sink in ("main", "early"):
@@ -154,7 +154,7 @@ def test_a_script_is_run_with_its_signals_and_clock() -> None:
     assert seen(results[0]) == seen(results[1]) != []
 
 
-def test_an_empty_output_is_written_too(tmp_path: Path) -> None:
+def test_an_empty_output_is_written_with_workers(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         nothing = p | dm.Create([("a", 1)]) | dm.Filter(lambda pair: pair[1] > 1)
         _ = (

@@ -64,7 +64,9 @@ def no_log(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, -9, "ended by signal SIGKILL"),
     ],
 )
-def test_the_end_of_the_jvm_is_told_with_what_to_set(error: Any, status: int | None, said: str) -> None:
+def test_the_end_of_the_jvm_is_reported_with_the_settings_that_may_prevent_it(
+    error: Any, status: int | None, said: str
+) -> None:
     stopped = session_stopped(session(status), WAY_ON, error)
     assert isinstance(stopped, SessionStopped)
     assert str(stopped).startswith(f"the JVM of the Spark session {said}")
@@ -73,7 +75,7 @@ def test_the_end_of_the_jvm_is_told_with_what_to_set(error: Any, status: int | N
 
 
 @pytest.mark.parametrize("error", [RuntimeError(SHUT_DOWN), None])
-def test_a_session_that_the_program_has_stopped_is_told_as_before(error: Any) -> None:
+def test_a_session_stopped_by_the_program_is_not_reported_as_the_end_of_the_jvm(error: Any) -> None:
     stopped = session_stopped(session(None), WAY_ON, error)
     assert str(stopped) == f"the Spark session was stopped before the run ended\nHint: {WAY_ON}"
     assert stopped.__cause__ is error
@@ -90,7 +92,7 @@ def test_an_executor_that_ended_is_named_with_its_reason() -> None:
     assert "spark.executor.memory" in str(lost)
 
 
-def test_an_error_whose_text_went_with_the_jvm_is_reported_all_the_same() -> None:
+def test_an_error_whose_text_was_lost_with_the_jvm_is_still_reported() -> None:
     class Unreadable(Exception):
         def __str__(self) -> str:
             raise ConnectionRefusedError(111, "Connection refused")

@@ -93,7 +93,7 @@ def value_of(row: Any) -> int:
     return value
 
 
-def test_records_are_written_when_there_are_many_and_published_at_the_end() -> None:
+def test_many_records_are_written_during_the_run_and_published_at_its_end() -> None:
 
     def noted(row: Any) -> int:
         NOTES.append(f"read {row.value}")
@@ -105,12 +105,12 @@ def test_records_are_written_when_there_are_many_and_published_at_the_end() -> N
     assert NOTES.index(writes[0]) < NOTES.index("read 6")
 
 
-def test_a_writer_that_needs_all_records_is_given_them_at_once() -> None:
+def test_a_writer_that_needs_all_records_receives_them_at_once() -> None:
     finished(dm.Write(NotingSink(needs_all=True)), value_of)
     assert [f"write {list(range(ROWS))}", "close", "commit"] == NOTES
 
 
-def test_what_a_run_has_written_before_it_fails_is_removed(tmp_path: Path) -> None:
+def test_output_written_before_a_run_fails_is_removed(tmp_path: Path) -> None:
 
     def failing(row: Any) -> int:
         if row.value == ROWS - 1:
@@ -125,7 +125,7 @@ def test_what_a_run_has_written_before_it_fails_is_removed(tmp_path: Path) -> No
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_run_that_fails_before_it_has_output_leaves_sinks_alone() -> None:
+def test_a_run_that_fails_before_it_has_output_does_not_touch_its_sinks() -> None:
 
     def failing(row: Any) -> int:
         raise ValueError(row.key)
@@ -135,7 +135,7 @@ def test_a_run_that_fails_before_it_has_output_leaves_sinks_alone() -> None:
     assert NOTES == []
 
 
-def test_the_types_of_later_rows_count_where_columns_are_inferred(tmp_path: Path) -> None:
+def test_types_of_later_rows_contribute_to_inferred_columns(tmp_path: Path) -> None:
     def later_a_float(row: Any) -> Any:
         return {"value": None if row.value < PART else row.value / 2 if row.value >= ROWS - 2 else row.value}
 

@@ -97,7 +97,7 @@ def outputs(result: Any, labels: list[str]) -> dict[str, list[Any]]:
 
 
 @on_hosts("local", "workers", "process", "batch", "streaming", slow=("streaming",))
-def test_a_run_starts_with_the_objects_as_they_were_passed_and_so_does_each_transform(
+def test_each_run_and_each_transform_start_with_the_objects_as_they_were_passed(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     p = dm.Pipeline()
@@ -117,7 +117,7 @@ def collected(p: dm.Pipeline, label: str = "kept") -> list[Any]:
     return [record.value for record in result.collected(label)]
 
 
-def test_window_functions_and_triggers_start_anew_in_each_run() -> None:
+def test_window_functions_and_triggers_start_in_their_original_state_in_each_run() -> None:
     class Stops(dm.DataTrigger):
         """Fires for the first two elements that it sees; the last one is emitted when the input ends."""
 
@@ -148,7 +148,7 @@ def test_window_functions_and_triggers_start_anew_in_each_run() -> None:
         ]
 
 
-def test_what_a_function_closes_over_is_not_copied() -> None:
+def test_objects_in_the_closure_of_a_function_are_not_copied() -> None:
     seen: list[Any] = []
     once = Once()
 
@@ -166,7 +166,7 @@ def test_what_a_function_closes_over_is_not_copied() -> None:
     assert collected(p) == []
 
 
-def test_the_caller_s_object_does_not_change() -> None:
+def test_a_run_does_not_change_the_callers_object() -> None:
     class Noting(dm.DoFn):
         def __init__(self, seen: list[Any]) -> None:
             self.seen = seen
@@ -183,14 +183,14 @@ def test_the_caller_s_object_does_not_change() -> None:
     assert (seen, fn.seen) == ([], [])
 
 
-def test_a_transform_whose_output_is_also_a_side_input_starts_anew_in_the_run_itself() -> None:
+def test_a_transform_that_was_run_for_a_side_input_starts_in_its_original_state_in_the_run() -> None:
     p = dm.Pipeline(dm.LocalRunner())
     numbers = p | dm.Create([1, 2, 3]) | dm.ParDo(OnceFn())
     _ = numbers | dm.Map(lambda n, others: (n, len(others)), dm.AsIter(numbers)) | "kept" >> dm.io.Collect()
     assert collected(p) == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_two_inputs_of_one_transform_reach_the_same_copy() -> None:
+def test_one_copy_of_a_function_processes_all_flattened_inputs() -> None:
     p = dm.Pipeline(dm.LocalRunner())
     both = (p | "one" >> dm.Create([1, 2]), p | "other" >> dm.Create([2, 3])) | dm.Flatten()
     _ = both | dm.ParDo(OnceFn()) | "kept" >> dm.io.Collect()
@@ -232,7 +232,7 @@ def test_a_sink_s_callable_object_is_copied_and_its_function_is_not() -> None:
     assert (Batches.calls, seen) == ([1, 1], [1, 2, 1, 2])
 
 
-def test_an_estimator_is_copied() -> None:
+def test_a_watermark_estimator_is_copied_for_each_run() -> None:
     class Counting:
         """Notes how often it is asked."""
 
@@ -251,7 +251,7 @@ def test_an_estimator_is_copied() -> None:
     assert estimator.calls == 0
 
 
-def test_what_cannot_be_copied_is_logged_once_in_a_run_and_shared(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_object_that_cannot_be_copied_is_logged_once_in_a_run_and_shared(caplog: pytest.LogCaptureFixture) -> None:
     class Locked(OnceFn):
         def __init__(self) -> None:
             super().__init__()

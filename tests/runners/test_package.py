@@ -127,13 +127,15 @@ def test_a_worker_with_another_version_uses_the_driver_s(full: Path, shared: Pac
     assert Path(found_in(full, shared, tmp_path)[1]).parent != installed(full)
 
 
-def test_a_worker_that_does_not_reach_the_shared_folder_says_so(bare: Path, shared: Package, tmp_path: Path) -> None:
+def test_a_worker_that_cannot_reach_the_shared_folder_raises_an_error_that_says_so(
+    bare: Path, shared: Package, tmp_path: Path
+) -> None:
     shutil.rmtree(tmp_path / "shared")
     with pytest.raises(AssertionError, match=r"errors\.SourceError: an executor on .* cannot read the package in .*\n"):
         found_in(bare, shared, tmp_path)
 
 
-def test_a_local_session_has_the_package() -> None:
+def test_workers_of_a_local_session_can_import_the_package() -> None:
     class Session:
         conf = {"spark.master": "local[2]"}  # noqa: RUF012
 
@@ -156,7 +158,7 @@ def found_on(host: str, **found: Any) -> executors._Executor:
     return executors._Executor(host, "/usr/bin/python3", found.pop("core", "COMPILED"), **found)
 
 
-def test_executors_that_run_the_core_uncompiled_are_named_with_the_way_out(
+def test_executors_that_run_the_core_uncompiled_are_reported_with_the_way_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "dataflow_model"):
@@ -168,7 +170,7 @@ def test_executors_that_run_the_core_uncompiled_are_named_with_the_way_out(
     assert "b (" not in note
 
 
-def test_a_clock_that_differs_is_named_with_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_differs_from_the_drivers_is_reported_with_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     notes = looked(monkeypatch, found_on("a", clock=now - 60), found_on("b", clock=now), found_on("c", clock=now + 60))
     behind, ahead = notes
@@ -176,7 +178,7 @@ def test_a_clock_that_differs_is_named_with_the_machine(monkeypatch: pytest.Monk
     assert re.match(r"the clock of c is at least (5|6)\d\.\d s ahead of the driver's, which", ahead)
 
 
-def test_libraries_that_executors_lack_are_named_with_the_machine_and_the_command(
+def test_missing_libraries_of_executors_are_reported_with_the_machine_and_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lacking = found_on("a", core="", missing=["google.protobuf", "pendulum"])
@@ -188,7 +190,7 @@ def test_libraries_that_executors_lack_are_named_with_the_machine_and_the_comman
         looked(monkeypatch, found_on("b"), lacking)
 
 
-def test_a_folder_that_is_not_shared_is_named_with_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_not_shared_is_reported_with_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     apart = found_on("a", unreachable={"archive.zip": "No such file or directory"})
     with pytest.raises(
         dm.SourceError,
@@ -206,7 +208,9 @@ print(CPickleSerializer().loads(sys.stdin.buffer.read())(0))
 """
 
 
-def test_a_task_finds_what_is_missing_and_what_it_cannot_read(bare: Path, shared: Package, tmp_path: Path) -> None:
+def test_the_check_on_an_executor_finds_missing_libraries_and_unreadable_folders(
+    bare: Path, shared: Package, tmp_path: Path
+) -> None:
     serializer: Any = CloudPickleSerializer  # it has no types
     paths = [str(tmp_path / "nowhere"), str(tmp_path), __file__]
     for libraries, modules in [(["no_library", "no.library"], []), ([], ["dataflow_model.io.read", "no_connector"])]:
@@ -221,7 +225,7 @@ def test_a_task_finds_what_is_missing_and_what_it_cannot_read(bare: Path, shared
         assert bool(found.core) is not bool(libraries)
 
 
-def test_another_version_of_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_python_on_an_executor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Session:
         def range(self, _: int) -> Any:
             raise RuntimeError("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12\n\tat org")

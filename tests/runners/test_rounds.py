@@ -47,7 +47,7 @@ def in_all(sums: Any) -> Any:
 
 
 @pytest.mark.parametrize("windowing", MODES.values(), ids=MODES)
-def test_each_round_of_a_second_grouping_has_the_newest_panes_of_the_first(windowing: dm.WindowInto) -> None:
+def test_each_micro_batch_of_a_second_grouping_has_the_newest_panes_of_the_first(windowing: dm.WindowInto) -> None:
     def build(p: dm.Pipeline) -> None:
         _ = in_all(p | NUMBERS | windowing | "sums" >> dm.Sum.per_key()) | "out" >> dm.io.Collect()
 
@@ -86,7 +86,7 @@ def test_sinks_see_values_where_the_next_grouping_sees_retractions() -> None:
     assert [record.value for record in result.collected("out")][-1] == ("all", 126)
 
 
-def test_a_retracting_strategy_retracts_in_rounds_too() -> None:
+def test_a_retracting_strategy_retracts_in_micro_batch_mode() -> None:
     def build(p: dm.Pipeline) -> None:
         windowing = dm.Window.into(dm.GlobalWindows()).accumulating_and_retracting()
         _ = p | NUMBERS | windowing | "sums" >> dm.Sum.per_key() | "out" >> dm.io.Collect()
@@ -135,12 +135,12 @@ FINAL: dict[str, tuple[Build, Any]] = {
 
 
 @pytest.mark.parametrize("name", FINAL)
-def test_what_is_behind_a_grouping_has_the_right_final_answer(name: str) -> None:
+def test_transforms_after_a_grouping_have_the_correct_final_result_in_micro_batch_mode(name: str) -> None:
     build, answer = FINAL[name]
     assert values(build)[-1] == answer
 
 
-def test_distinct_emits_each_element_once_in_rounds() -> None:
+def test_distinct_emits_each_element_once_in_micro_batch_mode() -> None:
     def distinct(windowing: dm.WindowInto) -> list[tuple[str, bool]]:
         def build(p: dm.Pipeline) -> None:
             _ = p | NUMBERS | dm.Keys() | windowing | dm.Distinct() | "out" >> dm.io.Collect()
@@ -155,7 +155,7 @@ def test_distinct_emits_each_element_once_in_rounds() -> None:
         assert sum(-1 if is_retraction else 1 for shown, is_retraction in standing if shown == key) == 1
 
 
-def test_what_cannot_be_corrected_is_warned_about_with_a_way_out_in_rounds() -> None:
+def test_transforms_that_cannot_be_corrected_are_warned_about_in_micro_batch_mode() -> None:
     def between(transform: Any) -> list[str]:
         p = dm.Pipeline(runner=dm.LocalRunner(mode="microbatch", interval=2))
         _ = in_all(p | NUMBERS | "sums" >> dm.Sum.per_key() | "between" >> transform)

@@ -69,7 +69,7 @@ def mode(path: Path) -> int:
 # Folders.
 
 
-def test_a_folder_is_private_and_goes_when_nobody_holds_it_any_more(temporary: Path) -> None:
+def test_a_run_folder_is_private_and_is_removed_when_it_is_not_referenced(temporary: Path) -> None:
     before = os.umask(0)
     folder = RunFolder("workers")
     os.umask(before)
@@ -82,7 +82,7 @@ def test_a_folder_is_private_and_goes_when_nobody_holds_it_any_more(temporary: P
     assert not path.exists()
 
 
-def test_a_folder_goes_when_its_process_ends_but_not_with_a_child() -> None:
+def test_a_run_folder_is_removed_when_its_process_ends_but_not_when_a_child_does() -> None:
     code = (
         "import os\n"
         "from dataflow_model.runners.runs.run_folder import RunFolder\n"
@@ -98,7 +98,7 @@ def test_a_folder_goes_when_its_process_ends_but_not_with_a_child() -> None:
 
 
 @pytest.mark.parametrize("kind", ["run", "workers", "python", "package"])
-def test_what_a_killed_process_has_left_is_removed_by_the_next_run_and_what_a_live_one_has_is_not(kind: str) -> None:
+def test_run_folders_of_killed_processes_are_removed_by_the_next_run_and_others_are_kept(kind: str) -> None:
     with holder(kind) as killed, holder(kind) as alive:
         left, held = Path(line_of(killed)), Path(line_of(alive))
         killed.kill()
@@ -110,7 +110,7 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next_run_and_what_a_li
         alive.kill()
 
 
-def test_a_forked_child_does_not_hold_the_folder_of_a_process_that_was_killed() -> None:
+def test_a_forked_child_does_not_keep_the_run_folder_of_a_killed_process() -> None:
     with holder("run", "forks") as killed:
         said = {line_of(killed), line_of(killed)}
         [child] = [int(line) for line in said if line.isdigit()]
@@ -124,7 +124,7 @@ def test_a_forked_child_does_not_hold_the_folder_of_a_process_that_was_killed() 
             os.kill(child, 9)
 
 
-def test_only_folders_of_this_user_are_removed_and_no_link_is_followed(temporary: Path, tmp_path: Path) -> None:
+def test_only_run_folders_of_this_user_are_removed_and_no_link_is_followed(temporary: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
     (temporary / "dataflow_model-run-link").symlink_to(tmp_path / "mine")

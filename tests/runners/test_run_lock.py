@@ -30,7 +30,7 @@ sys.stdin.read()
 """
 
 
-def test_a_lock_is_taken_once_at_a_time(tmp_path: Path) -> None:
+def test_a_lock_can_be_held_by_one_run_at_a_time(tmp_path: Path) -> None:
     first, second = (RunLock.of(str(tmp_path), "local") for _ in range(2))
     first.take()
     with pytest.raises(dm.CheckpointInUse, match=f"is running, in process {os.getpid()}"):
@@ -57,7 +57,9 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_process_that_was_killed(tmp_
             os.kill(child, signal.SIGKILL)
 
 
-def test_a_file_system_without_locks_is_not_taken_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_not_reported_as_a_running_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

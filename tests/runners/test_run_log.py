@@ -105,7 +105,7 @@ def test_a_resumed_run_does_not_warn_again(caplog: pytest.LogCaptureFixture, tmp
     assert warnings == ["LocalRunner, stream: the run from 'script' to nowhere has dropped at 'sums': 2 late"]
 
 
-def test_what_a_static_side_input_drops_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+def test_elements_dropped_for_a_static_side_input_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     seconds = pa.table({"at": [1, 70, 2], "seen": [100, 101, 102], "n": [1, 2, 4]})
     table = seconds.set_column(0, "at", pa.array([1_000_000, 70_000_000, 2_000_000]))
     with dm.Pipeline() as p:
@@ -124,7 +124,7 @@ def test_samples_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records == []
 
 
-def test_a_long_run_warns_of_what_is_new_every_ten_seconds(
+def test_a_long_run_logs_new_warnings_every_ten_seconds(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
@@ -151,7 +151,7 @@ def test_a_long_run_warns_of_what_is_new_every_ten_seconds(
     assert warnings == ["7 late", "2 late"]
 
 
-def test_the_library_has_no_handler() -> None:
+def test_the_library_installs_no_log_handler() -> None:
     assert LOG.handlers == []
     assert LOG.propagate
 
@@ -184,7 +184,7 @@ def looks(plan: Any, *watermarks: dict[str, Any]) -> list[list[str]]:
 SILENT = {"first": dm.event_time("2013-01-01T10:00Z"), "second": dm.MIN_TIMESTAMP}
 
 
-def test_a_source_without_a_watermark_is_named_once_at_the_second_look() -> None:
+def test_a_source_without_a_watermark_is_reported_once_at_the_second_check() -> None:
     p = dm.Pipeline()
     merged(p, dm.Create([1]), dm.Create([2]))
     silent, [message], again = looks(p.plan(), SILENT, SILENT, SILENT)
@@ -197,7 +197,7 @@ def test_a_source_without_a_watermark_is_named_once_at_the_second_look() -> None
     assert [message[-17:] for [message] in looks(p.plan(), ended, ended)[1:]] == ["'first' has ended"]
 
 
-def test_a_source_whose_watermark_advances_meanwhile_is_not_named() -> None:
+def test_a_source_whose_watermark_advances_between_checks_is_not_reported() -> None:
     p = dm.Pipeline()
     merged(p, dm.Create([1]), dm.Create([2]))
     advanced = {**SILENT, "second": dm.event_time("2013-01-01T09:00Z")}
@@ -205,7 +205,7 @@ def test_a_source_whose_watermark_advances_meanwhile_is_not_named() -> None:
     assert looks(p.plan(), SILENT, advanced, SILENT, both_silent, SILENT, {}) == [[]] * 6
 
 
-def test_sources_that_no_windows_wait_for_are_not_named() -> None:
+def test_sources_that_no_windows_wait_for_are_not_reported() -> None:
     p = dm.Pipeline()
     first, second = p | "first" >> dm.Create([1]), p | "second" >> dm.Create([2])
     for name, source in (("a", first), ("b", second)):  # each on its own
@@ -215,7 +215,7 @@ def test_sources_that_no_windows_wait_for_are_not_named() -> None:
     assert looks(p.plan(), SILENT, SILENT) == [[], []]
 
 
-def test_a_changing_side_input_that_elements_wait_for_is_named() -> None:
+def test_a_changing_side_input_that_elements_wait_for_is_reported() -> None:
     p = dm.Pipeline()
     side = p | "second" >> TestStream().add(1, 0)
     _ = p | "first" >> TestStream().add(1, 0) | "look up" >> dm.Map(lambda element, _: element, dm.AsList(side))
@@ -225,7 +225,7 @@ def test_a_changing_side_input_that_elements_wait_for_is_named() -> None:
 
 
 @on_hosts("process", slow=("streaming",))
-def test_a_stream_names_a_followed_folder_that_stays_empty_and_keeps_windows_open(
+def test_a_followed_folder_that_stays_empty_and_keeps_windows_open_is_reported(
     host: str,
     request: pytest.FixtureRequest,
     tmp_path: Path,

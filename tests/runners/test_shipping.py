@@ -94,7 +94,7 @@ def packed_with_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Packe
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-def test_functions_of_modules_beside_the_program_are_found_on_the_same_machine(
+def test_functions_of_modules_next_to_the_program_are_found_on_the_same_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
     packed = packed_with_a_module(tmp_path, monkeypatch)
@@ -114,7 +114,7 @@ def test_a_module_that_a_worker_does_not_have_is_named(tmp_path: Path, monkeypat
         packed.unpack()
 
 
-def test_a_program_whose_file_is_gone_or_is_another_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_program_whose_file_is_missing_or_was_replaced_is_refused_by_name(tmp_path: Path) -> None:
     packed = ship_program(SPARK, program_with(b"x" * (MOST_ALONG + 1)).pack(), tmp_path, shared=True)
     file = Path(packed.file)
     file.write_bytes(file.read_bytes()[:-1])
@@ -246,7 +246,7 @@ if __name__ == "__main__":
 """
 
 
-def test_what_a_worker_does_not_find_by_its_name_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_an_object_that_a_worker_cannot_import_by_its_name_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "named.py").write_text(NAMED)
     ran = subprocess.run(
         [sys.executable, tmp_path / "named.py"], capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path
@@ -263,7 +263,7 @@ class Guarded:
 
 
 @pytest.mark.parametrize("sink", [False, True], ids=["to a grouping", "to a sink"])
-def test_an_element_that_a_function_returns_and_nobody_can_pickle_is_named_with_the_transform(sink: bool) -> None:
+def test_a_returned_element_that_cannot_be_pickled_is_reported_with_the_transform(sink: bool) -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create(["a", "b"]) | dm.Map(lambda name: (name, Guarded(name) if name == "b" else None))
     _ = pairs | "target" >> dm.io.Collect() if sink else pairs | "target" >> dm.GroupByKey() | dm.io.Collect()

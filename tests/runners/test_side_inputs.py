@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[Shape, list[Any], str]] = {
 
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("name", REFUSED)
-def test_where_the_key_of_a_value_is_unknown_retractions_tell_what_is_left(name: str, *, static: bool) -> None:
+def test_a_side_input_without_known_keys_requires_retractions(name: str, *, static: bool) -> None:
     shape, expected, why = REFUSED[name]
     with pytest.raises(dm.PlanError, match=rf"{why} which values belong to one pane\nHint: use \.accumulating_and"):
         looked_up(shape, EACH.accumulating(), static=static)
@@ -175,7 +175,7 @@ def test_where_the_key_of_a_value_is_unknown_retractions_tell_what_is_left(name:
     assert looked_up(shape, windowing, static=True) == expected  # one pane, which nothing replaces
 
 
-def test_rounds_take_back_what_they_replace_in_a_side_input() -> None:
+def test_micro_batch_mode_retracts_the_values_that_it_replaces_in_a_side_input() -> None:
     runner = dm.LocalRunner(mode="microbatch", interval=1, clock=0)
     for shape, expected, _ in REFUSED.values():
         assert looked_up(shape, dm.Window.into(dm.GlobalWindows()), static=False, runner=runner) == expected
@@ -184,7 +184,7 @@ def test_rounds_take_back_what_they_replace_in_a_side_input() -> None:
         looked_up(lambda scores: sums(scores) | kept, EACH, static=False, runner=runner)
 
 
-def test_sessions_that_merge_have_to_take_back_what_they_have_emitted() -> None:
+def test_a_side_input_of_merging_sessions_requires_retractions() -> None:
     def seen(windowing: dm.WindowInto) -> Any:
         def build(p: dm.Pipeline) -> None:
             side = sums(p | "side" >> TestStream().add(1, 0, key="k").add(2, 3, key="k") | windowing)
@@ -289,7 +289,7 @@ def test_a_side_input_that_changes_during_the_run_cannot_be_changed_by_a_functio
     assert record.value == "the side input 'side' cannot be changed, but a function calls append() on it"
 
 
-def test_an_object_that_is_the_default_of_a_side_input_is_the_same_in_each_run() -> None:
+def test_a_default_object_of_a_side_input_is_unchanged_in_each_run() -> None:
     class Counter:
         def __init__(self) -> None:
             self.count = 0
@@ -308,7 +308,7 @@ def test_an_object_that_is_the_default_of_a_side_input_is_the_same_in_each_run()
         assert [record.value for record in result.collected("out")] == [1]
 
 
-def test_the_values_of_a_side_input_are_elements_like_others() -> None:
+def test_values_of_a_side_input_can_be_emitted_as_elements() -> None:
     def build(p: dm.Pipeline) -> None:
         rows = p | "rows" >> dm.Create([("a", {"n": 1, "tags": ["x"]}), ("b", {"n": 2, "tags": []})])
         found = p | "keys" >> dm.Create(["a", "b", "a"]) | dm.Map(lambda key, rows: rows[key], dm.AsDict(rows))
@@ -352,7 +352,7 @@ def names(users: Iterable[tuple[str, str]]) -> str:
 
 
 @HOSTS
-def test_elements_see_their_own_windows_of_a_function_that_looks_at_them(
+def test_elements_see_the_side_windows_of_a_window_function_that_depends_on_elements(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -391,7 +391,7 @@ def changing(main_fn: dm.WindowFn, side_fn: dm.WindowFn, p: dm.Pipeline) -> None
 
 
 @on_hosts("local", "workers", "process", slow=("streaming",))
-def test_elements_wait_for_their_own_windows_of_a_changing_side_input_and_no_longer(
+def test_elements_wait_only_for_their_own_windows_of_a_changing_side_input(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     result = run(runner_on(host, request, tmp_path / "checkpoint"), partial(changing, ByPlan(), ByPlan()))
@@ -400,7 +400,7 @@ def test_elements_wait_for_their_own_windows_of_a_changing_side_input_and_no_lon
 
 
 @pytest.mark.parametrize("side_fn", [ByPlan(), dm.FixedWindows(60, phase_shift=True)])
-def test_a_changing_side_input_under_a_function_that_looks_at_elements_needs_a_main_input_under_the_same(
+def test_windows_that_depend_on_elements_must_be_those_of_both_main_and_changing_side_input(
     side_fn: dm.WindowFn,
 ) -> None:
     for main_fn in (dm.FixedWindows(60), ByPlan(named=True)):
@@ -408,7 +408,7 @@ def test_a_changing_side_input_under_a_function_that_looks_at_elements_needs_a_m
             run(dm.LocalRunner(), partial(changing, main_fn, side_fn))
 
 
-def test_a_changing_side_input_under_a_function_of_event_times_alone_may_differ_from_the_main_input() -> None:
+def test_windows_that_depend_on_event_times_alone_may_differ_between_main_and_side_input() -> None:
     class Hours(dm.WindowFn):
         def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.IntervalWindow]:
             return dm.FixedWindows("1 hour").assign(event_time, element)
@@ -417,7 +417,7 @@ def test_a_changing_side_input_under_a_function_of_event_times_alone_may_differ_
     assert [record.value for record in records] == [("ann", "ann bob"), ("bob", "ann bob")]
 
 
-def test_one_window_function_without_equality_is_the_same_for_both_inputs() -> None:
+def test_one_window_function_without_equality_is_accepted_for_both_inputs() -> None:
     class Plans(dm.WindowFn):
         def assign(self, event_time: dm.EventTime, element: Any) -> Sequence[dm.IntervalWindow]:
             return ByPlan().assign(event_time, element)

@@ -12,7 +12,7 @@ from tests.support.side_inputs import joined
 
 @pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.slow), 4, 1_000])
 @pytest.mark.parametrize("cached", [True, False])
-def test_a_join_goes_on_from_its_durable_state_in_any_cut(steps: int, cached: bool) -> None:
+def test_a_join_with_a_side_input_resumes_from_its_durable_state_in_any_cut(steps: int, cached: bool) -> None:
     pipeline = dm.Pipeline(runner=dm.LocalRunner())
     joined(pipeline)
     expected = run(dm.LocalRunner(), joined).collected("panes")

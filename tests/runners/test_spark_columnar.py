@@ -131,13 +131,13 @@ def assert_same(runner: Runner, events: str, more: dict[str, dm.WindowFn] | None
     assert grouped_counters(there) == grouped_counters(local)
 
 
-def test_batch_gives_the_local_runners_answers(spark: SparkSession, events: str) -> None:
+def test_lifted_groupings_in_spark_batch_give_the_answers_of_the_local_runner(spark: SparkSession, events: str) -> None:
     assert_same(dm.SparkRunner(spark), events, {"sessions": dm.Sessions("200 ms"), "global": dm.GlobalWindows()})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("every", "rows"), [(3, 1_000), (1, 700)])
-def test_streaming_gives_the_local_runners_answers_in_any_micro_batches(
+def test_lifted_groupings_in_spark_streaming_give_the_answers_of_the_local_runner(
     spark: SparkSession, events: str, tmp_path: Path, every: int, rows: int
 ) -> None:
     assert_same(streaming(spark, tmp_path, max_rows_per_batch=rows), events, every=every)
@@ -169,7 +169,7 @@ def _sink_view(record: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-def test_columns_go_to_file_sinks_with_their_panes(spark: SparkSession, events: str, tmp_path: Path) -> None:
+def test_file_sinks_receive_panes_as_columns(spark: SparkSession, events: str, tmp_path: Path) -> None:
     def write(p: dm.Pipeline, folder: Path) -> None:
         rows = p | dm.io.ReadParquet(events, event_time="at", watermark=dm.BoundedOutOfOrderness(90))
         pairs = rows | dm.WithKeys("carrier", value="taxi") | dm.Window.into(dm.FixedWindows(10))
@@ -194,7 +194,7 @@ def test_columns_go_to_file_sinks_with_their_panes(spark: SparkSession, events: 
     assert tables["stream"] == tables["local"]
 
 
-def test_what_is_lifted_and_what_is_not(events: str) -> None:
+def test_the_expected_groupings_are_lifted(events: str) -> None:
     p = dm.Pipeline()
     rows = p | dm.io.ReadParquet(events, event_time="at")
     pairs = rows | "pairs" >> dm.WithKeys("carrier", value="delay")
@@ -212,7 +212,7 @@ def test_what_is_lifted_and_what_is_not(events: str) -> None:
     assert p.explain().count("(lifted)") == 2
 
 
-def test_under_a_replay_clock_a_stream_takes_elements(tmp_path: Path) -> None:
+def test_under_a_replay_clock_no_grouping_of_a_stream_is_lifted(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": [1], "seen": [2], "key": ["a"], "value": [3]}), tmp_path / "a.parquet")
     p = dm.Pipeline()
     rows = p | dm.io.ReadParquet(str(tmp_path), event_time="at", processing_time="seen")

@@ -107,7 +107,9 @@ def test_a_row_without_event_time_goes_to_the_dead_letters_or_stops_the_job(spar
 
 
 @pytest.mark.slow
-def test_rows_that_happen_on_arrival_have_one_event_time_in_a_bounded_job(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_with_arrival_as_event_time_have_one_event_time_in_a_bounded_job(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     write(tmp_path / "rows", 0, ROWS)
     frame = spark.createDataFrame(ROWS, SCHEMA)
 
@@ -122,7 +124,7 @@ def test_rows_that_happen_on_arrival_have_one_event_time_in_a_bounded_job(spark:
     assert before <= times.pop() <= time.time_ns() // 1_000
 
 
-def test_rows_are_ordered_by_any_sequence_though_some_have_none(spark: SparkSession) -> None:
+def test_rows_are_ordered_by_the_sequence_column_although_some_are_null(spark: SparkSession) -> None:
     texts = [
         "2013-11-03T06:30:00Z",
         "2013-11-03T05:40:00Z",
@@ -145,7 +147,7 @@ def test_rows_are_ordered_by_any_sequence_though_some_have_none(spark: SparkSess
 
 
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
-def test_columns_are_kept_apart_whose_names_are_paths_in_a_struct_or_differ_in_case_only(
+def test_columns_whose_names_contain_dots_or_differ_only_in_case_are_kept_separate(
     spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:
     names = ["at", "user", "user.id", "User", "a`b"]
@@ -160,7 +162,7 @@ def test_columns_are_kept_apart_whose_names_are_paths_in_a_struct_or_differ_in_c
     assert tuple(record.value) == (5, {"id": -1}, 1, "U", 7)
 
 
-def test_a_dataframe_has_timestamps_without_a_zone_as_they_are(spark: SparkSession) -> None:
+def test_timestamps_without_a_zone_are_read_from_a_dataframe_unchanged(spark: SparkSession) -> None:
     columns = pa.schema({"local": pa.timestamp("us"), "instant": pa.timestamp("us", "UTC")})
     local = dt.datetime(2013, 3, 10, 2, 30)  # noqa: DTZ001 - the clocks in New York skip this time of day
     instant = dt.datetime(2013, 3, 10, 7, 30, tzinfo=dt.UTC)
@@ -280,7 +282,7 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_and_the_dead_
     assert {record.pane.timing for record in result.collected("sums")} >= {dm.PaneTiming.EARLY, dm.PaneTiming.LATE}
 
 
-def test_rows_of_one_moment_are_ordered_by_the_names_of_their_origins_in_a_job_and_in_a_stream(
+def test_rows_of_the_same_instant_are_ordered_by_origin_in_jobs_and_streams(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     frame = spark.createDataFrame([(9,), (10,), (1,)], "partition int")
@@ -296,7 +298,7 @@ def test_rows_of_one_moment_are_ordered_by_the_names_of_their_origins_in_a_job_a
         assert [list(record.value[1]) for record in groups] == [[1, 9, 10]], runner  # in natural order
 
 
-def test_a_bounded_dataframe_is_replayed_by_the_instants_in_its_clock_not_by_their_text(
+def test_a_bounded_dataframe_is_replayed_in_the_order_of_instants_and_not_of_their_text(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     texts = [("2013-01-01T10:00+02:00", "first"), ("2013-01-01T09:00Z", "third"), ("2013-01-01T08:30Z", "second")]
@@ -316,7 +318,7 @@ def test_a_bounded_dataframe_is_replayed_by_the_instants_in_its_clock_not_by_the
     assert result.metrics()["Count.PerKey"].get("behind_clock", 0) == 0
 
 
-def test_what_a_stream_cannot_take_is_refused_at_once(
+def test_uses_of_dataframes_that_a_stream_does_not_support_are_refused_when_it_starts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = spark.readStream.format("rate").load()
@@ -343,7 +345,7 @@ def test_what_a_stream_cannot_take_is_refused_at_once(
         start(runner, sums(spark.createDataFrame(ROWS, SCHEMA)))
 
 
-def test_streaming_dataframes_go_on_where_they_stopped_though_the_program_names_them_in_another_order(
+def test_streaming_dataframes_resume_even_if_the_program_lists_them_in_another_order(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     def counting(rows: int) -> Any:
@@ -382,7 +384,7 @@ def test_streaming_dataframes_go_on_where_they_stopped_though_the_program_names_
 
 
 @pytest.mark.slow
-def test_a_followed_source_can_be_read_as_far_as_it_reaches_now(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_followed_source_can_be_read_to_its_current_end(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path / "rows", number, ROWS[50 * number :][:50])
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "count", "shards"), [(0, 15, 2), (1, 100, 2), (2, 100, 3)])
-def test_drawn_scripts_give_the_panes_of_the_local_runner(
+def test_drawn_scripts_give_the_panes_of_the_local_runner_on_spark_streaming(
     spark: SparkSession, tmp_path: Path, number: int, count: int, shards: int
 ) -> None:
     cases = draw(st.tuples(strategies.test_streams(max_steps=12), strategies.windowing_strategies()), count, number)
@@ -62,7 +62,7 @@ def _assert_same(expected: Any, actual: Any, described: dict[str, str]) -> None:
     ("number", "files", "shards", "rows_per_batch"),
     [(1, 3, 2, 701), (2, 1, 3, 397), (3, 4, 1, 211)],
 )
-def test_a_hundred_replayed_cases_give_the_panes_of_the_local_runner(
+def test_a_hundred_replayed_histories_give_the_panes_of_the_local_runner_on_spark(
     spark: SparkSession, tmp_path: Path, number: int, files: int, shards: int, rows_per_batch: int
 ) -> None:
     rng = random.Random(number)

@@ -87,7 +87,9 @@ def test_a_job_that_fails_ends_with_its_error_although_its_output_cannot_be_remo
     assert "not everything that it held could be released" in caplog.text
 
 
-def test_a_job_that_is_stopped_at_once_publishes_nothing_and_one_that_is_done_stays_done(spark: SparkSession) -> None:
+def test_a_job_stopped_immediately_publishes_nothing_and_stopping_a_finished_one_has_no_effect(
+    spark: SparkSession,
+) -> None:
     def build(p: dm.Pipeline) -> None:
         _ = p | dm.Create([1, 2]) | dm.Map(slowly) | "kept" >> dm.io.Collect()
 
@@ -108,9 +110,7 @@ def test_a_function_that_refers_to_the_session_is_refused_with_its_label(spark: 
         p.run()
 
 
-def test_a_second_run_on_one_checkpoint_in_one_session_ends_the_first_as_superseded(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_second_run_on_one_checkpoint_and_session_supersedes_the_first(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
     build = summing(tmp_path / "rows", follow=True)
     older = start(streaming(spark, tmp_path / "checkpoint"), build)
@@ -127,7 +127,7 @@ def test_a_second_run_on_one_checkpoint_in_one_session_ends_the_first_as_superse
     assert sum(record.value[1] for record in newer.collected("panes")) in {sum(range(15)), sum(range(25))}
 
 
-def test_the_folder_of_a_bounded_job_goes_with_its_result(
+def test_the_folder_of_a_bounded_job_is_removed_with_its_result(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -144,7 +144,7 @@ def test_the_folder_of_a_bounded_job_goes_with_its_result(
 
 
 @pytest.mark.slow  # 30 seconds: a session of its own, with the JVM's default memory
-def test_functions_that_hold_a_large_table_run_in_a_small_jvm_and_a_stopped_session_is_told(
+def test_functions_with_a_large_table_run_in_a_small_jvm_and_a_stopped_session_is_reported(
     java_home: str, tmp_path: Path
 ) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 15)

@@ -54,7 +54,7 @@ def settings_that_come_back(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("settings_that_come_back")  # among them the number of shards, which is another one here
-def test_a_run_that_is_stopped_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_from_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
     build = summing(tmp_path / "rows")
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
@@ -86,7 +86,7 @@ def hdfs_by_default(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hdfs_by_default")
-def test_a_checkpoint_is_in_its_folder_whatever_the_default_file_system_of_spark_is(
+def test_a_checkpoint_is_written_to_its_folder_whatever_the_default_file_system_of_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 60)
@@ -177,9 +177,7 @@ def _wait_for_rows(result: PipelineResult, rows: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_followed_source_that_is_stopped_goes_on_with_what_has_come_since(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_stopped_run_with_a_followed_source_resumes_with_the_new_data(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 15)
     build = summing(tmp_path / "rows", follow=True)
     first = start(streaming(spark, tmp_path / "checkpoint"), build)
@@ -207,7 +205,7 @@ class SlowCommit(faults.Fault):
 
 
 @pytest.mark.slow
-def test_a_stop_waits_for_what_is_being_published(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stop_waits_for_output_that_is_being_published(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 120)
     build = summing(tmp_path / "rows")
     runner = streaming(spark, tmp_path / "checkpoint", max_rows_per_batch=20)
@@ -226,7 +224,7 @@ def test_a_stop_waits_for_what_is_being_published(spark: SparkSession, tmp_path:
     assert done.rows == {"rows": 20}
 
 
-def test_a_stream_ends_in_a_session_that_keeps_no_reports_of_progress(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_ends_in_a_session_that_keeps_no_progress_reports(spark: SparkSession, tmp_path: Path) -> None:
     with settings_of(spark, {"spark.sql.streaming.numRecentProgressUpdates": "1"}):
         pipeline = dm.Pipeline(runner=streaming(spark, tmp_path / "checkpoint", shards=1))
         _ = pipeline | dm.Create([("a", 1), ("a", 2)]) | dm.Sum.per_key() | "sums" >> dm.io.Collect()
@@ -236,7 +234,9 @@ def test_a_stream_ends_in_a_session_that_keeps_no_reports_of_progress(spark: Spa
 
 
 @pytest.mark.slow
-def test_a_bounded_run_until_drained_ends_by_itself_at_the_end_of_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_bounded_input_run_until_drained_ends_with_the_watermark_at_the_end_of_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 30)
     result = start(streaming(spark, tmp_path / "checkpoint"), summing(tmp_path / "rows"), until="drained")
     assert result.wait_until_finish() is dm.RunnerState.DONE
@@ -244,7 +244,7 @@ def test_a_bounded_run_until_drained_ends_by_itself_at_the_end_of_time(spark: Sp
 
 
 @pytest.mark.slow
-def test_the_trigger_interval_is_sparks(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_trigger_interval_is_passed_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 30)
     build = summing(tmp_path / "rows")
     runner = streaming(spark, tmp_path / "checkpoint", trigger_interval="3 seconds", max_rows_per_batch=15)

@@ -109,7 +109,7 @@ def _with_sizes(pair: Any, sizes: Any) -> Any:
 @pytest.mark.parametrize(
     ("shards", "rows"), [(2, 600), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(3, 350), (1, 97)])]
 )
-def test_every_shape_gives_in_streaming_what_it_gives_locally(
+def test_every_shape_of_pipeline_gives_the_same_result_in_streaming_as_in_process(
     spark: SparkSession, tmp_path: Path, shards: int, rows: int
 ) -> None:
     write_replay(tmp_path / "rows", random.Random(7), cases=5, files=2, rows=1_000)
@@ -138,7 +138,7 @@ def _micros(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def test_every_shape_runs_as_a_bounded_job(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_shape_of_pipeline_runs_as_a_bounded_job(spark: SparkSession, tmp_path: Path) -> None:
     """Nothing is late in a job, and nothing early: what an unhurried stream without lateness gives in the end."""
     write_replay(tmp_path / "rows", random.Random(7), cases=5, files=2, rows=1_000)
     result = run(dm.SparkRunner(spark), every_shape(tmp_path / "rows"))
@@ -185,7 +185,7 @@ def test_a_script_and_static_elements_share_a_query(spark: SparkSession, tmp_pat
     assert [record.value for record in actual.collected("panes")] == [("Kay", 1), ("Kay", 2)]
 
 
-def test_asking_for_what_no_sink_collects_names_the_labels_there_are(spark: SparkSession) -> None:
+def test_asking_for_an_unknown_label_of_collected_records_on_spark_names_the_known_ones(spark: SparkSession) -> None:
     p = dm.Pipeline(dm.SparkRunner(spark, mode="batch"))
     _ = p | dm.Create([1]) | "kept" >> dm.io.Collect()
     result = p.run()
@@ -195,7 +195,7 @@ def test_asking_for_what_no_sink_collects_names_the_labels_there_are(spark: Spar
 
 
 @pytest.mark.slow
-def test_a_pipeline_without_a_grouping_streams_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pipeline_without_a_grouping_runs_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     write_replay(tmp_path / "rows", random.Random(8), cases=5, files=1, rows=100)
 
     def build(p: dm.Pipeline) -> None:

@@ -151,7 +151,7 @@ def test_large_static_side_inputs_are_computed_by_spark(
 @pytest.mark.parametrize("most_bytes", [0, 64 << 20])
 @pytest.mark.parametrize(("mode", "expected"), [("batch", 5), pytest.param("streaming", 1, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore:'sums' feeds a static side input and other transforms:dataflow_model.PlanWarning")
-def test_static_side_inputs_of_any_size_have_the_values_that_the_run_has(
+def test_static_side_inputs_of_any_size_have_the_values_that_other_readers_see(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, expected: int, most_bytes: int
 ) -> None:
     monkeypatch.setattr(ahead, "MOST_BYTES", most_bytes)

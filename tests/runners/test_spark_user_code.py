@@ -62,7 +62,7 @@ def in_a_process(x: int) -> list[int | None]:
 
 
 @WORKERS_ALIKE
-def test_processes_that_a_function_on_spark_forks_end_and_the_run_goes_on(
+def test_processes_forked_by_a_function_on_spark_end_and_the_run_continues(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -73,7 +73,7 @@ def test_processes_that_a_function_on_spark_forks_end_and_the_run_goes_on(
 
 
 @WORKERS_ALIKE
-def test_functions_on_spark_have_the_settings_of_the_program_and_others_of_the_worker_have_not(
+def test_functions_on_spark_have_the_settings_of_the_program_but_other_code_of_the_worker_has_not(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     def settings(pair: tuple[str, decimal.Decimal]) -> tuple[str, Any]:

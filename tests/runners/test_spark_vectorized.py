@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 @on_hosts("batch", slow=("streaming",))
-def test_both_forms_give_the_same(tmp_path: Path, request: pytest.FixtureRequest, host: str) -> None:
+def test_vectorized_and_plain_functions_give_the_same_outputs_on_spark(
+    tmp_path: Path, request: pytest.FixtureRequest, host: str
+) -> None:
     rows = tmp_path / "rows"
     for name in (1, 2):
         write_history(rows / f"{name}.parquet", history(name))

@@ -49,7 +49,7 @@ SIZES = st.sampled_from([0, 1, 100_000, ROWS_AT_ONCE - 1, ROWS_AT_ONCE, ROWS_AT_
 
 @share_of_examples(0.4)
 @given(st.lists(st.tuples(SIZES, st.booleans()), max_size=6))
-def test_batches_are_joined_in_order_up_to_a_number_of_rows_where_their_columns_are_the_same(
+def test_batches_with_the_same_columns_are_joined_in_order_up_to_a_number_of_rows(
     batches: list[tuple[int, bool]],
 ) -> None:
     given = [

@@ -100,13 +100,13 @@ def contents(store: MemoryStore) -> dict[Place, Any]:
 # Append and read.
 
 
-def test_a_new_shard_has_no_token_and_nothing_in_it() -> None:
+def test_a_new_shard_has_no_token_and_no_entries() -> None:
     log = StateLog(MemoryStore(), "new")
     assert log.open() == ""
     assert log.since("") == []
 
 
-def test_what_is_appended_is_read_back_the_newest_of_each_key() -> None:
+def test_reading_the_log_returns_the_newest_entry_of_each_key() -> None:
     store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1, place("b"): 1}, meta="first")
     worker.append(store, {place("a"): 2, place("b"): None}, meta="second")
@@ -115,7 +115,7 @@ def test_what_is_appended_is_read_back_the_newest_of_each_key() -> None:
     assert deltas[-1].meta == "second"
 
 
-def test_a_worker_that_is_behind_reads_only_what_it_lacks() -> None:
+def test_a_worker_with_an_older_copy_reads_only_the_newer_records() -> None:
     store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1})
     token = worker.token
@@ -124,13 +124,13 @@ def test_a_worker_that_is_behind_reads_only_what_it_lacks() -> None:
     assert deltas_since(store, worker.token) == []
 
 
-def test_a_token_that_the_log_does_not_know_gives_no_way() -> None:
+def test_a_worker_with_an_unknown_token_cannot_catch_up_by_changes() -> None:
     store = MemoryStore()
     Worker().append(store, {place("a"): 1})
     assert opened(store).since("another attempt's") is None
 
 
-def test_a_superseded_attempt_is_not_believed() -> None:
+def test_a_worker_with_changes_of_a_superseded_attempt_cannot_catch_up() -> None:
     store, zombie = MemoryStore(), Worker()
     zombie.append(store, {place("a"): 1})
     committed = store.copied()
@@ -146,7 +146,7 @@ def test_a_superseded_attempt_is_not_believed() -> None:
 # Merging.
 
 
-def test_records_stay_few_however_many_are_appended() -> None:
+def test_the_number_of_records_stays_small_however_many_are_appended() -> None:
     store, worker = MemoryStore(), Worker()
     for number in range(200):
         worker.append(store, {place(str(number % 10)): number})
@@ -156,7 +156,7 @@ def test_records_stay_few_however_many_are_appended() -> None:
     assert contents(store) == {place(str(digit)): 190 + digit for digit in range(10)}
 
 
-def test_a_merge_down_to_the_bottom_forgets_keys_that_are_gone() -> None:
+def test_merging_the_oldest_records_forgets_removed_keys() -> None:
     store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): 1, place("b"): 1})
     for _ in range(FAN_IN - 1):
@@ -177,7 +177,7 @@ def test_a_key_that_was_created_and_removed_within_a_merge_is_forgotten() -> Non
     assert worker.contents == Contents({record.identity: {"sums": ()}}, {"sums": {}})
 
 
-def test_a_worker_that_has_a_record_which_was_removed_does_not_miss_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_read_a_record_since_merged_does_not_miss_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_log, "FEW_OUTDATED", 0)
     store, worker, behind = MemoryStore(), Worker(), Worker()
     behind.append(store, {place("a"): 0})
@@ -188,7 +188,7 @@ def test_a_worker_that_has_a_record_which_was_removed_does_not_miss_deletions(mo
     assert behind.entries == {}
 
 
-def test_a_merge_above_older_records_keeps_what_hides_them() -> None:
+def test_merging_newer_records_keeps_the_deletions_of_entries_in_older_ones() -> None:
     store, worker = MemoryStore(), Worker()
     for number in range(FAN_IN):
         worker.append(store, {place("a"): number})
@@ -199,7 +199,7 @@ def test_a_merge_above_older_records_keeps_what_hides_them() -> None:
     assert contents(store) == {place("b"): 1}
 
 
-def test_a_delta_of_several_parts_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delta_of_several_values_is_assembled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_log, "PART_BYTES", 1_000)
     store, worker = MemoryStore(), Worker()
     worker.append(store, {place("a"): bytes(range(256)) * 20})
@@ -210,7 +210,7 @@ def test_a_delta_of_several_parts_is_put_together(monkeypatch: pytest.MonkeyPatc
     assert len(store.parts) == len(opened(store).records)
 
 
-def test_no_micro_batch_writes_much_more_than_it_changes_and_the_log_stays_in_proportion(
+def test_each_micro_batch_writes_in_proportion_to_its_changes_and_the_log_to_the_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(state_log, "MOST_MERGED", 4)
@@ -227,7 +227,7 @@ def test_no_micro_batch_writes_much_more_than_it_changes_and_the_log_stays_in_pr
     assert contents(store) == worker.entries
 
 
-def test_keys_that_are_gone_do_not_come_back_when_old_records_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_keys_do_not_reappear_when_old_records_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_log, "MOST_MERGED", 0)
     monkeypatch.setattr(state_log, "FEW_OUTDATED", 2)
     store, worker = MemoryStore(), Worker()
@@ -252,7 +252,7 @@ CHANGES = st.dictionaries(
     st.sampled_from([0, 4, 1_000]),
     st.integers(0, 8),
 )
-def test_any_sequence_gives_what_a_plain_dict_gives(
+def test_the_log_behaves_like_a_dict_under_any_sequence_of_changes(
     steps: list[tuple[int, dict[Place, Any], bool]], most_merged: int, few_outdated: int
 ) -> None:
     """Three workers take turns; an attempt that is not durable leaves its worker ahead of the log."""
@@ -280,7 +280,7 @@ def check_sequence(steps: list[tuple[int, dict[Place, Any], bool]]) -> None:
 # Damage.
 
 
-def test_a_part_that_fails_its_checksum_is_an_error_that_names_the_shard() -> None:
+def test_a_value_that_fails_its_checksum_is_an_error_that_names_the_shard() -> None:
     store = MemoryStore()
     Worker().append(store, {place("a"): "x" * 100})
     ((at, payload),) = store.parts.items()
@@ -292,7 +292,7 @@ def test_a_part_that_fails_its_checksum_is_an_error_that_names_the_shard() -> No
         deltas_since(store, "")
 
 
-def test_a_missing_part_is_an_error_that_names_the_shard() -> None:
+def test_a_missing_value_is_an_error_that_names_the_shard() -> None:
     store = MemoryStore()
     Worker().append(store, {place("a"): 1})
     store.parts.clear()
@@ -362,7 +362,7 @@ def open_shard(task: Task, store: MemoryStore) -> ShardState:
     return ShardState.open(task, 1, 0, store)
 
 
-def test_a_cache_is_fresh_after_its_own_commit_behind_after_anothers_and_void_after_a_lost_one(task: Task) -> None:
+def test_a_cache_is_fresh_after_its_commit_behind_after_anothers_and_void_after_a_lost_one(task: Task) -> None:
     store = MemoryStore()
     state = open_shard(task, store)
     assert state.how == "void"
@@ -390,7 +390,7 @@ def _first_token(store: MemoryStore) -> str:
     return opened(store).records[0].tokens[0]
 
 
-def test_a_shard_that_fails_midway_is_out_of_the_cache(task: Task) -> None:
+def test_a_shard_whose_task_fails_is_removed_from_the_cache(task: Task) -> None:
     store = MemoryStore()
     open_shard(task, store).commit(task, 1, 0)
     open_shard(task, store)  # and then the task dies

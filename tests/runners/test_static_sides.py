@@ -43,7 +43,7 @@ def _values(result: Any) -> list[Any]:
 
 @HOSTS
 @pytest.mark.parametrize("event_time", [None, dm.ARRIVAL])
-def test_a_replay_looks_up_what_a_file_without_a_clock_says(
+def test_a_replayed_pipeline_may_have_a_static_side_input_from_a_file_without_a_clock(
     host: str, event_time: Any, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     write_seconds(tmp_path / "rows.parquet", [(1, 100, 1), (2, 101, 2)])
@@ -59,7 +59,9 @@ def test_a_replay_looks_up_what_a_file_without_a_clock_says(
 
 
 @HOSTS
-def test_a_script_looks_up_what_a_file_says(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_scripted_pipeline_may_have_a_static_side_input_from_a_file(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     def build(p: dm.Pipeline) -> None:
         _looked_up(p | TestStream().add(2, 0).add(1, 0), _names(p, tmp_path))
 
@@ -83,7 +85,7 @@ def test_a_side_input_may_be_a_replay_where_the_run_has_the_wall_clock(
 
 
 @HOSTS
-def test_what_only_a_static_side_input_needs_runs_and_counts_once(
+def test_transforms_needed_only_by_a_static_side_input_run_and_count_once(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     def build(p: dm.Pipeline) -> None:
@@ -113,7 +115,7 @@ def test_what_only_a_static_side_input_needs_runs_and_counts_once(
         ([("a", 1), 5], r"must hold \(key, value\) pairs, got \[\('a', 1\), 5\](.|\n)*\nHint: use dm\.AsIter"),
     ],
 )
-def test_what_makes_no_dict_is_reported_with_a_way_out(values: list[Any], problem: str) -> None:
+def test_a_side_input_that_cannot_become_a_dict_is_reported_with_a_way_out(values: list[Any], problem: str) -> None:
     def build(p: dm.Pipeline) -> None:
         side = p | "side" >> dm.Create(values) | "untyped" >> dm.Map(lambda value: value)
         _looked_up(p | "numbers" >> dm.Create([1]), side)
@@ -135,7 +137,7 @@ def test_functions_of_a_static_side_input_are_called_once_for_each_element() -> 
     assert calls == [(1, "one")]
 
 
-def test_a_resumed_stream_counts_what_its_side_inputs_read_now(tmp_path: Path) -> None:
+def test_a_resumed_stream_counts_the_rows_that_its_side_inputs_read_again(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         _looked_up(p | "numbers" >> dm.Create([1]), _names(p, tmp_path))
 
@@ -166,7 +168,7 @@ def _dead_letters(numbers: Any, names: Any) -> None:
 
 @pytest.mark.parametrize(("use", "kept"), [(_used_twice, [(1, "one"), (2, "two")]), (_dead_letters, [])])
 @pytest.mark.parametrize("host", ["local", "workers", "process"])
-def test_what_the_run_and_a_static_side_input_read_needs_no_clock(
+def test_outputs_of_a_static_side_input_can_be_read_without_a_clock_of_its_source(
     host: str,
     use: Callable[[Any, Any], None],
     kept: list[Any],
@@ -182,7 +184,7 @@ def test_what_the_run_and_a_static_side_input_read_needs_no_clock(
 
 
 @pytest.mark.parametrize("host", ["local", "workers", "process"])
-def test_a_source_that_the_run_reads_too_must_have_its_clock(
+def test_a_source_that_is_read_both_directly_and_as_a_side_input_must_have_the_clock_of_the_run(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     (tmp_path / "names.csv").write_text("number,name\n1,one\n")

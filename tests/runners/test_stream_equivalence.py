@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     ("number", "files", "rows_per_batch"),
     [(1, 3, 211), pytest.param(2, 1, 97, marks=pytest.mark.slow), pytest.param(3, 4, 53, marks=pytest.mark.slow)],
 )
-def test_replayed_cases_give_the_panes_of_a_run_without_a_checkpoint(
+def test_replayed_histories_give_the_panes_of_a_run_without_a_checkpoint(
     tmp_path: Path, number: int, files: int, rows_per_batch: int
 ) -> None:
     rng = random.Random(number)

@@ -119,7 +119,7 @@ def test_the_examples_have_every_kind_of_node(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", dm.AccumulationMode, ids=lambda mode: mode.name)
-def test_a_mode_is_a_refinement_if_it_may_accumulate(mode: dm.AccumulationMode) -> None:
+def test_an_accumulation_mode_needs_the_feature_of_refinements_if_it_may_accumulate(mode: dm.AccumulationMode) -> None:
     window = HOURS.accumulation(mode)
     p = dm.Pipeline()
     _ = create(p) | window | "grouped" >> dm.GroupByKey()
@@ -193,6 +193,6 @@ def test_a_spark_runner_without_a_session_says_how_to_create_one() -> None:
 
 
 @pytest.mark.parametrize("session", ["local[2]", 2, Session])
-def test_a_spark_runner_rejects_what_is_no_session(session: Any) -> None:
+def test_a_spark_runner_rejects_a_value_that_is_not_a_session(session: Any) -> None:
     with pytest.raises(InvalidType, match=r"`spark` must be a SparkSession, got ('local\[2\]'|2|<class .*>)\nHint: "):
         dm.SparkRunner(session)

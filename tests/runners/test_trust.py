@@ -113,7 +113,7 @@ def test_a_run_that_creates_its_checkpoint_may_use_it_again_whatever_the_umask(
     assert not warnings(caplog)
 
 
-def test_what_spark_creates_for_everybody_in_a_folder_that_nobody_else_reaches_is_no_danger(tmp_path: Path) -> None:
+def test_files_writable_by_all_are_accepted_in_a_folder_that_only_the_owner_can_enter(tmp_path: Path) -> None:
     offsets = tmp_path / "spark" / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").touch()
@@ -125,7 +125,7 @@ def test_what_spark_creates_for_everybody_in_a_folder_that_nobody_else_reaches_i
         check_trust(str(tmp_path), is_trusted=False)
 
 
-def test_one_that_the_group_may_write_to_is_warned_about_once(
+def test_a_checkpoint_that_the_group_may_write_to_is_warned_about_once(
     stopped: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (stopped / "dataflow" / "run.json").chmod(0o660)
@@ -140,7 +140,7 @@ def test_one_that_the_group_may_write_to_is_warned_about_once(
 
 
 @pytest.mark.skipif(bool(os.geteuid()), reason="only root gives files to another user")
-def test_one_of_another_user_is_warned_about_once(
+def test_a_checkpoint_of_another_user_is_warned_about_once(
     stopped: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     os.chown(stopped / "local" / "run.sqlite", 4_711, 4_711)
@@ -150,7 +150,7 @@ def test_one_of_another_user_is_warned_about_once(
     assert "run.sqlite' belongs to another user (uid 4711). Change the mode" in warning
 
 
-def test_what_belongs_to_root_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_belongs_to_root_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid():
         pytest.skip("the files of this test belong to root only if it runs as root")
     monkeypatch.setattr(os, "geteuid", lambda: 4_711)
@@ -158,7 +158,7 @@ def test_what_belongs_to_root_is_trusted(tmp_path: Path, monkeypatch: pytest.Mon
     assert str(tmp_path) not in trust._warned
 
 
-def test_links_are_followed_to_what_is_read_and_in_no_circle(tmp_path: Path) -> None:
+def test_links_in_a_checkpoint_are_followed_without_endless_loops(tmp_path: Path) -> None:
     checkpoint, elsewhere = tmp_path / "checkpoint", tmp_path / "elsewhere"
     for folder in (checkpoint, elsewhere):
         folder.mkdir(mode=0o700)
@@ -173,7 +173,7 @@ def test_links_are_followed_to_what_is_read_and_in_no_circle(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "vfat", "fuse.gcsfuse"])
-def test_modes_are_not_checked_where_they_say_nothing(tmp_path: Path, kind: str) -> None:
+def test_permissions_are_not_checked_on_file_systems_that_do_not_have_them(tmp_path: Path, kind: str) -> None:
     mounts = tmp_path / "mounts"
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
@@ -187,7 +187,7 @@ def test_modes_are_not_checked_where_they_say_nothing(tmp_path: Path, kind: str)
         check_trust(str(checkpoint), is_trusted=False, mounts=tmp_path / "none")
 
 
-def test_the_option_is_true_or_false_and_of_streams() -> None:
+def test_trust_checkpoint_must_be_a_bool_and_belongs_to_streams() -> None:
     for make in (
         lambda option: dm.LocalRunner(checkpoint="checkpoint", trust_checkpoint=option),
         lambda option: dm.SparkRunner(None, mode="streaming", checkpoint="checkpoint", trust_checkpoint=option),

@@ -37,7 +37,7 @@ def test_a_program_that_ends_with_run_publishes_the_output(tmp_path: Path) -> No
     assert written.read_text() == f"{2 * sum(range(1000))}\n"
 
 
-def test_the_error_of_a_run_whose_end_nobody_waits_for_is_logged(tmp_path: Path) -> None:
+def test_the_error_of_a_run_that_nobody_waits_for_is_logged(tmp_path: Path) -> None:
     ended = program(
         tmp_path,
         "def start():",

@@ -133,7 +133,7 @@ def message_of(build: Callable[[Any], Any]) -> str:
 
 @RAISED
 @pytest.mark.parametrize("step", ["create_accumulator", "add_input", "merge_accumulators"])
-def test_what_a_combiner_raises_for_an_element_carries_label_and_element(step: str, raised: Raised) -> None:
+def test_an_exception_of_a_combiner_for_an_element_has_label_and_element(step: str, raised: Raised) -> None:
     combine = Combines(Failing(step, raised))
     message = message_of(lambda c: c | dm.Window.into(dm.Sessions(10)) | "sum" >> dm.CombinePerKey(combine))
     assert f"{raised.__name__}: boom" in message
@@ -143,7 +143,7 @@ def test_what_a_combiner_raises_for_an_element_carries_label_and_element(step: s
 
 @RAISED
 @pytest.mark.parametrize("trigger", [dm.AfterWatermark(), dm.Repeatedly(dm.AfterProcessingTime(5))], ids=str)
-def test_what_a_combiner_raises_for_a_pane_carries_label_key_and_window(trigger: dm.Trigger, raised: Raised) -> None:
+def test_an_exception_of_a_combiner_for_a_pane_has_label_key_and_window(trigger: dm.Trigger, raised: Raised) -> None:
     combine = Combines(Failing("extract_output", raised))
     windowed = dm.Window.into(dm.FixedWindows(10)).trigger(trigger)
     message = message_of(lambda c: c | windowed | "sum" >> dm.CombinePerKey(combine))
@@ -153,7 +153,7 @@ def test_what_a_combiner_raises_for_a_pane_carries_label_key_and_window(trigger:
 
 @RAISED
 @pytest.mark.parametrize("step", ["on_element", "on_merge", "on_timer event", "on_timer clock"])
-def test_what_a_trigger_raises_carries_the_label_of_the_grouping(step: str, raised: Raised) -> None:
+def test_an_exception_of_a_trigger_has_the_label_of_the_grouping(step: str, raised: Raised) -> None:
     windowed = dm.Window.into(dm.Sessions(10)).trigger(dm.Repeatedly(Fires(Failing(step, raised))))
     message = message_of(lambda c: c | windowed | "lists" >> dm.GroupByKey())
     assert f"{raised.__name__}: boom" in message
@@ -163,7 +163,7 @@ def test_what_a_trigger_raises_carries_the_label_of_the_grouping(step: str, rais
 
 @RAISED
 @pytest.mark.parametrize("step", ["setup", "start_bundle", "finish_bundle", "teardown"])
-def test_what_a_step_of_a_dofns_life_raises_carries_label_and_step(step: str, raised: Raised) -> None:
+def test_an_exception_of_a_life_cycle_method_of_a_dofn_has_label_and_method(step: str, raised: Raised) -> None:
     message = message_of(lambda c: c | "lives" >> dm.ParDo(Lives(Failing(step, raised))))
     assert message.startswith(f"{raised.__name__}: boom\n  in: ")
     assert f"transform: 'lives', in its {step}()" in message
@@ -196,7 +196,7 @@ def check_refused(runner: Any, fn: dm.DoFn, kind: str) -> None:
 
 @pytest.mark.parametrize("fn", [Finishes, FinishesByKey])
 @pytest.mark.parametrize("outputs", ["abc", b"ab", {"total": 3}, 5, ""])
-def test_what_finish_bundle_returns_must_be_several_outputs(outputs: Any, fn: type[Finishes]) -> None:
+def test_finish_bundle_must_return_an_iterable_of_outputs(outputs: Any, fn: type[Finishes]) -> None:
     check_refused(dm.LocalRunner(), fn(outputs), type(outputs).__name__)
 
 
@@ -217,7 +217,7 @@ def test_finish_bundle_may_return_nothing(outputs: Any) -> None:
 
 
 @RAISED
-def test_what_a_generator_raises_is_shown_as_the_user_raised_it(raised: Raised) -> None:
+def test_an_exception_of_a_generator_is_shown_as_the_user_raised_it(raised: Raised) -> None:
     message = message_of(lambda c: c | "lives" >> dm.ParDo(Lives(Failing("process", raised))))
     assert message.startswith(f"{raised.__name__}: boom\n  in: ")
 
@@ -264,7 +264,7 @@ def _installed(folder: Path) -> Any:
     ],
     ids=["Python", "compiled", "installed"],
 )
-def test_what_a_library_raises_is_shown_at_the_users_line_and_then_where_it_was_raised(
+def test_an_exception_of_a_library_is_shown_at_the_users_line_and_where_it_was_raised(
     tmp_path: Path, transform: Any, line: str, library: str
 ) -> None:
     p = dm.Pipeline(dm.LocalRunner())
@@ -275,7 +275,7 @@ def test_what_a_library_raises_is_shown_at_the_users_line_and_then_where_it_was_
         p.run().wait_until_finish()
 
 
-def test_a_library_that_is_called_at_once_is_shown_where_it_raised() -> None:
+def test_an_exception_of_a_library_function_used_directly_is_shown_where_it_was_raised() -> None:
     message = message_of(lambda c: c | dm.Map(lambda _: "{") | "parse" >> dm.Map(json.loads))
     assert "raw_decode)\n  transform: 'parse'" in message
     assert "raised in" not in message
@@ -309,7 +309,7 @@ CARRIERS: dict[str, Any] = {
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("transform", ONE_BY_ONE)
 @pytest.mark.parametrize("failing", [0, 2, 4])
-def test_what_a_function_raises_for_one_element_among_others_names_that_element(
+def test_an_exception_for_one_element_among_others_names_that_element(
     tmp_path: Path, transform: str, carrier: str, failing: int, raised: Raised
 ) -> None:
     file = tmp_path / "rows.parquet"
@@ -329,7 +329,7 @@ def test_what_a_function_raises_for_one_element_among_others_names_that_element(
 
 
 @pytest.mark.parametrize("assigned", [None, "ab", [1], window_at(dm.EventTime(0))], ids=repr)
-def test_a_window_function_that_assigns_no_windows_is_refused_with_what_it_gave(assigned: Any) -> None:
+def test_a_window_function_that_assigns_something_else_than_windows_is_refused(assigned: Any) -> None:
     windowed = dm.Window.into(Windows(assigns=lambda time: assigned))
     message = message_of(lambda c: c | windowed | dm.GroupByKey())
     assert f"must assign a sequence of windows, got {assigned!r}" in message
@@ -354,14 +354,14 @@ def test_a_window_function_that_merges_something_else_is_refused(merges: Any) ->
     assert "transform: 'lists'\n  element: ('k', 1)" in message
 
 
-def test_a_data_trigger_that_does_not_answer_with_a_pair_is_refused() -> None:
+def test_a_data_trigger_that_does_not_return_a_pair_is_refused() -> None:
     windowed = dm.Window.into(dm.FixedWindows(10)).trigger(dm.Repeatedly(Answers(True)))
     message = message_of(lambda c: c | windowed | "lists" >> dm.GroupByKey())
     assert "should_emit of Answers(answer=True) must return a pair" in message
     assert "transform: 'lists'" in message
 
 
-def test_an_exception_whose_text_cannot_be_made_is_still_reported() -> None:
+def test_an_exception_whose_text_cannot_be_computed_is_still_reported() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise ZeroDivisionError
@@ -410,7 +410,7 @@ class Columns(dm.WindowFn):
         (lambda times: (None, [0, 0, 0], times), ".*must assign a column of 3 event times to columns.*"),
     ],
 )
-def test_what_goes_wrong_while_a_column_is_assigned_carries_the_label_and_the_times(
+def test_an_exception_while_a_column_of_windows_is_assigned_has_the_label_and_the_times(
     tmp_path: Path, how: Callable[[Any], Any], problem: str
 ) -> None:
     pq.write_table(pa.table({"at": [70, 10, 80], "key": ["a", "a", "b"]}), tmp_path / "rows.parquet")
@@ -492,7 +492,7 @@ def rescued(transform: dm.ParDo) -> list[str]:
 
 
 @pytest.mark.parametrize("step", ["setup", "start_bundle"])
-def test_a_stateful_function_that_cannot_begin_fails_the_run_and_makes_no_dead_letters(step: str) -> None:
+def test_an_exception_in_a_life_cycle_method_of_a_stateful_function_makes_no_dead_letters(step: str) -> None:
     with pytest.raises(dm.UserCodeError, match="OSError: no connection") as raised:
         rescued(dm.ParDo(Stateful(step)))
     assert f"transform: 'stateful', in its {step}()" in str(raised.value)

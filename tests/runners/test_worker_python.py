@@ -89,7 +89,7 @@ def test_only_functions_of_a_run_in_a_local_session_start_workers_that_way(maste
     assert context.pythonExec == sys.executable
 
 
-def test_a_session_of_spark_connect_is_left_alone() -> None:
+def test_the_workers_of_a_spark_connect_session_are_not_changed() -> None:
     spark: Any = object()
     with quick_workers(spark):
         pass
@@ -174,7 +174,7 @@ def test_sources_stages_and_sinks_of_a_stream_share_their_workers(tmp_path: Path
 
 
 @pytest.mark.parametrize("module", ["transform_with_state_driver_worker", "another_worker"])
-def test_what_a_worker_of_the_driver_prints_about_itself_is_not_shown(module: str, tmp_path: Path) -> None:
+def test_messages_that_a_driver_side_worker_prints_about_itself_are_not_shown(module: str, tmp_path: Path) -> None:
     package = tmp_path / "pyspark" / "sql" / "streaming"
     package.mkdir(parents=True)
     for folder in (package, package.parent, package.parent.parent):
