@@ -91,5 +91,7 @@ DIFFERENCES: list[tuple[str, Any, list[dm.WindowInto]]] = [
 
 
 @pytest.mark.parametrize(("name", "steps", "windowings"), DIFFERENCES, ids=[name for name, *_ in DIFFERENCES])
-def test_these_were_differences(name: str, steps: Any, windowings: list[dm.WindowInto]) -> None:
+def test_cases_that_once_differed_agree_with_the_specification(
+    name: str, steps: Any, windowings: list[dm.WindowInto]
+) -> None:
     assert agree(steps, windowings)

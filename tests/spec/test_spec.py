@@ -70,14 +70,14 @@ def test_the_specification_gives_the_sessions_of_the_paper() -> None:
 
 @settings(max_examples=SHRINKING)
 @given(cases())
-def test_one_grouping_gives_what_the_specification_says(drawn: Case) -> None:
+def test_one_grouping_gives_the_panes_of_the_specification(drawn: Case) -> None:
     note("\n".join(map(repr, drawn.script.steps)))
     check(drawn)
 
 
 @settings(max_examples=max(1, SHRINKING // 4))
 @given(cases(chain))
-def test_groupings_in_sequence_give_what_the_specification_says(drawn: Case) -> None:
+def test_groupings_in_sequence_give_the_panes_of_the_specification(drawn: Case) -> None:
     note("\n".join(map(repr, drawn.script.steps)))
     check(drawn)
 
@@ -85,7 +85,7 @@ def test_groupings_in_sequence_give_what_the_specification_says(drawn: Case) -> 
 # Hundreds that are drawn fast are in tests/laws/test_fixed_cases.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
-def test_so_do_tens_of_thousands_that_are_drawn_fast(part: int) -> None:
+def test_tens_of_thousands_of_drawn_cases_give_the_panes_of_the_specification(part: int) -> None:
     check_seeds(range(part * 1_000_000, part * 1_000_000 + NIGHTLY // PARTS))
 
 
@@ -137,7 +137,7 @@ EVENTS = {
 }  # fmt: skip
 
 
-def test_the_drawn_cases_see_everything_happen() -> None:
+def test_the_drawn_cases_contain_every_situation_of_the_specification() -> None:
     seen: Counter[str] = Counter()
     drawn = [random_case(seed, chain if seed % 5 == 0 else case) for seed in range(DRAWN)]
     for drawn_case in drawn:
@@ -154,7 +154,7 @@ def test_the_drawn_cases_see_everything_happen() -> None:
     assert {repr(drawn_case.strategies[0].window_fn) for drawn_case in drawn} == set(map(repr, WINDOW_FNS))
 
 
-def test_the_drawn_trees_have_every_trigger() -> None:
+def test_the_drawn_trigger_trees_contain_every_trigger() -> None:
     trees = " ".join(repr(random_case(seed).strategies[0].trigger) for seed in range(2000))
     names = {cls.__name__ for cls in vars(dm).values() if isinstance(cls, type) and issubclass(cls, dm.Trigger)}
     shown = names - {"Trigger", "CompositeTrigger", "DataTrigger"} | {"EveryThird", "OddResult", "Timeout", "FiresWith"}
@@ -166,7 +166,7 @@ def test_the_drawn_trees_have_every_trigger() -> None:
 @pytest.mark.parametrize("timezone", [None, "America/New_York", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("reference", ["2013-01-01T08:00", "2013-02-10T02:30", "2012-12-31T23:00"])
 @pytest.mark.parametrize("period", ["1 hour", "1 day", "1 week", "1 month"])
-def test_periods_are_those_of_the_specification(period: str, reference: str, timezone: str | None) -> None:
+def test_periods_of_triggers_end_when_the_specification_says(period: str, reference: str, timezone: str | None) -> None:
     if timezone is None and "month" in period:
         pytest.skip("months need a zone")
     trigger = dm.AtPeriod(period, reference=reference, timezone=timezone)
