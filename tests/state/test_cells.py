@@ -20,7 +20,7 @@ from dataflow_model.runners.engine.state.stateful_cells import (
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, interval
 
 
-def test_a_key_is_stored_alike_whether_its_cells_are_marked_or_not() -> None:
+def test_the_stored_form_of_a_key_does_not_depend_on_marks_of_its_cells() -> None:
     cell = StateCell({"count": 3})
     keyed = KeyCells("key", {GLOBAL_WINDOW: cell})
     stored = pickle.dumps(keyed)
@@ -44,7 +44,7 @@ def stored(keyed: KeyCells) -> dict[Any, tuple[Any, ...]]:
     ],
     ids=["empty", "values", "a timer", "a hold"],
 )
-def test_the_windows_of_a_key_are_stored_and_loaded(cell: StateCell) -> None:
+def test_the_windows_of_a_key_are_stored_and_restored(cell: StateCell) -> None:
     keyed = KeyCells("key", {GLOBAL_WINDOW: cell, interval(0, 60): StateCell({"count": 1})})
     loaded = pickle.loads(pickle.dumps(keyed))
     assert (loaded.key, stored(loaded)) == ("key", stored(keyed))
@@ -56,7 +56,7 @@ def test_the_windows_of_a_key_are_stored_and_loaded(cell: StateCell) -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["set", "clear", "fire"]), st.integers(0, 20), st.none() | st.integers(0, 9)))
 )
-def test_the_hold_of_timers_is_the_earliest_of_those_that_are_set(steps: list[tuple[str, int, int | None]]) -> None:
+def test_the_hold_of_timers_is_the_earliest_of_the_set_timers(steps: list[tuple[str, int, int | None]]) -> None:
     cell = StateCell()
     for number, (step, tag, hold) in enumerate(steps):
         if step == "set":
@@ -70,7 +70,7 @@ def test_the_hold_of_timers_is_the_earliest_of_those_that_are_set(steps: list[tu
 
 
 @given(st.lists(st.integers(0, 9), min_size=1))
-def test_the_hold_of_elements_that_wait_is_the_earliest_event_time(times: list[int]) -> None:
+def test_the_hold_of_waiting_elements_is_their_earliest_event_time(times: list[int]) -> None:
     cell = StateCell()
     for time in times:
         cell.wait(min(time, 6), Arrived("element", time, NO_FIRING, 0))  # the window ends after 6
@@ -91,7 +91,7 @@ class Watched(dict[Any, Any]):
         return super().items()
 
 
-def test_the_hold_of_many_timers_does_not_look_at_all_of_them_each_time() -> None:
+def test_updating_the_hold_of_many_timers_does_not_visit_all_of_them() -> None:
     timers = TimerSet(Watched())
     for number in range(1000):
         timers.set(("flush", str(number)), PendingTimer(number, number, number, number))

@@ -62,7 +62,7 @@ def test_an_element_in_several_windows_is_processed_in_each() -> None:
     ]
 
 
-def test_state_that_is_cleared_begins_anew_with_the_next_element_of_the_bundle() -> None:
+def test_cleared_state_is_empty_for_the_next_element_of_the_bundle() -> None:
     class InPairs(dm.DoFn):
         first = dm.ValueStateSpec[Any](default=None)
 
@@ -79,7 +79,7 @@ def test_state_that_is_cleared_begins_anew_with_the_next_element_of_the_bundle()
     assert values(result_of(dm.ParDo(InPairs()), script=script)) == expected
 
 
-def test_an_element_has_its_pane_in_every_window_also_after_a_timer_that_was_overdue() -> None:
+def test_an_element_has_its_pane_in_every_window_even_after_an_overdue_timer() -> None:
     class Late(dm.DoFn):
         due = dm.TimerSpec(EVENT)
 
@@ -99,7 +99,7 @@ def test_an_element_has_its_pane_in_every_window_also_after_a_timer_that_was_ove
     assert values(result) == ["LATE", "overdue", "LATE", "overdue"]
 
 
-def test_a_default_that_is_changed_does_not_show_at_another_key() -> None:
+def test_changing_a_default_value_of_state_in_place_does_not_affect_other_keys() -> None:
     class Careless(dm.DoFn):
         seen = dm.ValueStateSpec[list[int]](default=[])
 
@@ -111,7 +111,7 @@ def test_a_default_that_is_changed_does_not_show_at_another_key() -> None:
     assert values(result_of(dm.ParDo(Careless()), script=script)) == [0, 0]
 
 
-def test_sets_and_maps_are_read_in_the_order_of_adding() -> None:
+def test_sets_and_maps_are_read_in_the_order_of_insertion() -> None:
     class Both(dm.DoFn):
         names = dm.SetStateSpec[str]()
         latest = dm.MapStateSpec[str, int]()
@@ -135,14 +135,14 @@ def test_sets_and_maps_are_read_in_the_order_of_adding() -> None:
     )
 
 
-def test_a_window_that_has_expired_drops_and_counts_what_comes() -> None:
+def test_elements_of_an_expired_window_are_dropped_and_counted() -> None:
     script = TestStream().add("x", 1, key="a").watermark(14).add("y", 2, key="a").watermark(15).add("z", 3, key="a")
     result = result_of(TENS.allowed_lateness(5), dm.ParDo(Count()), script=script)
     assert values(result) == [("a", 1), ("a", 2)]
     assert result.metrics()["ParDo"] == {"elements_in": 3, "dropped_because_late": 1}
 
 
-def test_state_is_gone_with_its_window_and_so_are_its_timers() -> None:
+def test_state_and_timers_are_cleared_when_their_window_expires() -> None:
     class Slow(dm.DoFn):
         held = dm.ValueStateSpec[int]()
         late = dm.TimerSpec(CLOCK)
@@ -159,7 +159,7 @@ def test_state_is_gone_with_its_window_and_so_are_its_timers() -> None:
     assert values(result_of(TENS, dm.ParDo(Slow()), script=script)) == []
 
 
-def test_what_is_left_goes_out_just_before_a_window_expires_and_is_on_time_behind() -> None:
+def test_output_at_the_end_of_a_window_is_emitted_before_it_expires_and_is_on_time_downstream() -> None:
     class Rest(dm.DoFn):
         total = dm.CombiningStateSpec(dm.Sum())
 
@@ -199,7 +199,7 @@ def test_an_element_that_fails_changes_no_state_and_becomes_a_dead_letter() -> N
 # Timers ---------------------------------------------------------------------------------------------------------------
 
 
-def test_an_event_time_timer_fires_as_the_watermark_passes_and_its_output_is_in_the_window() -> None:
+def test_an_event_time_timer_fires_when_the_watermark_passes_it_with_output_in_its_window() -> None:
     script = TestStream().add("x", 1, key="a").add("y", 4, key="a").watermark(9).processing_time(3).watermark(11)
     (record,) = result_of(TENS, dm.ParDo(AtTheEnd()), script=script).collected("out")
     assert (record.value, int(record.event_time), int(record.processing_time)) == (
@@ -209,7 +209,7 @@ def test_an_event_time_timer_fires_as_the_watermark_passes_and_its_output_is_in_
     )
 
 
-def test_an_event_time_timer_behind_the_watermark_runs_right_after_the_element_that_sets_it() -> None:
+def test_an_event_time_timer_behind_the_watermark_fires_right_after_the_element_that_sets_it() -> None:
     script = TestStream().watermark(12).bundle([("x", 1), ("y", 2)], key="a")
     result = result_of(TENS.allowed_lateness(5), dm.ParDo(AtTheEnd()), script=script)
     assert values(result) == [("a", ["x"]), ("a", ["y"])]
@@ -251,12 +251,12 @@ def test_each_tag_has_a_timer_that_can_be_moved_and_cleared() -> None:
     assert values(result_of(dm.ParDo(Tagged()), script=script.watermark(20))) == [("event", "b", 3), ("event", "a", 5)]
 
 
-def test_event_time_timers_come_before_processing_time_timers_of_the_same_instant() -> None:
+def test_event_time_timers_fire_before_processing_time_timers_of_the_same_instant() -> None:
     script = orders(("clock", "set", "x", 5), ("event", "set", "y", 5)).processing_time(5).watermark(5)
     assert values(result_of(dm.ParDo(Tagged()), script=script)) == [("event", "y", 5), ("clock", "x", 5)]
 
 
-def test_a_processing_time_timer_runs_before_what_comes_after_its_time() -> None:
+def test_a_processing_time_timer_fires_before_elements_that_arrive_after_its_time() -> None:
     script = orders(("clock", "set", "x", 5)).processing_time(9)
     script = TestStream([*script.steps, *orders(("event", "set", "y", 0)).steps]).watermark(8)
     (first, second) = result_of(dm.ParDo(Tagged()), script=script).collected("out")
@@ -284,7 +284,7 @@ def test_a_processing_time_timer_holds_the_watermark_at_the_element_that_set_it(
     assert (record.value, record.pane.timing, int(record.event_time)) == (("a", 1), dm.PaneTiming.ON_TIME, 9_999_999)
 
 
-def test_a_timer_may_hold_the_watermark_where_it_says() -> None:
+def test_a_timer_may_hold_the_watermark_at_its_output_timestamp() -> None:
     class Hold(dm.DoFn):
         later = dm.TimerSpec(EVENT)
 
@@ -336,14 +336,14 @@ def test_an_output_timestamp_before_its_cause_or_after_its_timer_is_refused(at: 
         result_of(dm.ParDo(AtNine(at)), script=TestStream().add("x", 1, key="a"))
 
 
-def test_an_output_timestamp_may_be_before_its_cause_where_the_function_has_a_horizon() -> None:
+def test_an_output_timestamp_may_be_before_its_cause_within_the_declared_horizon() -> None:
     class Bounded(AtNine):
         late_data_horizon = dm.duration(1)
 
     assert values(result_of(dm.ParDo(Bounded(0)), script=TestStream().add("x", 1, key="a"))) == ["?"]
 
 
-def test_a_function_of_a_timer_that_fails_is_reported_with_timer_and_key() -> None:
+def test_an_exception_of_a_timer_callback_is_reported_with_timer_and_key() -> None:
     class Fails(AtTheEnd):
         end = dm.TimerSpec(EVENT)
 
@@ -375,7 +375,7 @@ class Sorted(dm.DoFn):
         yield "five"
 
 
-def test_sorted_input_waits_for_the_watermark_and_elements_at_a_time_come_before_timers_at_it() -> None:
+def test_sorted_input_waits_for_the_watermark_and_has_elements_before_timers_of_the_same_time() -> None:
     script = TestStream().bundle([("c", 5), ("a", 1), ("d", 6), ("b", 5)], key="k").watermark(5).processing_time(2)
     result = result_of(dm.ParDo(Sorted()), script=script.watermark(6))
     assert [(record.value, int(record.processing_time)) for record in result.collected("out")] == [
@@ -388,7 +388,7 @@ def test_sorted_input_waits_for_the_watermark_and_elements_at_a_time_come_before
     ]
 
 
-def test_sorted_input_waits_for_the_allowed_lateness_and_drops_what_comes_after_it() -> None:
+def test_sorted_input_waits_for_the_allowed_lateness_and_drops_later_elements() -> None:
     script = TestStream().add("b", 4, key="k").watermark(6).add("a", 1, key="k").watermark(8)
     script = script.add("at the edge", 3, key="k").add("too late", 2, key="k")
     lenient = dm.Window.into(dm.GlobalWindows()).allowed_lateness(5)
@@ -415,7 +415,7 @@ def test_waiting_elements_hold_the_watermark() -> None:
 # Where it may stand ---------------------------------------------------------------------------------------------------
 
 
-def test_state_behind_sessions_is_refused_until_a_grouping_has_settled_them() -> None:
+def test_state_in_sessions_is_refused_unless_a_grouping_has_merged_them() -> None:
     sessions = dm.Window.into(dm.Sessions(5))
     script = TestStream().add("x", 1, key="a").add("y", 3, key="a").add("z", 30, key="a")
     with pytest.raises(InvalidArgument, match=r"(?s)'ParDo' keeps state by window.*Sessions.*Hint: group first"):
@@ -424,14 +424,14 @@ def test_state_behind_sessions_is_refused_until_a_grouping_has_settled_them() ->
     assert values(grouped) == [("a", 1), ("a", 1)]
 
 
-def test_elements_that_are_no_pairs_are_refused() -> None:
+def test_a_stateful_function_refuses_elements_that_are_not_pairs() -> None:
     with pytest.raises(InvalidType, match="keeps state by key"):
         _ = dm.Pipeline() | dm.Create([1]) | dm.ParDo(Count())
     with pytest.raises(InvalidType, match=r"'ParDo' takes \(key, value\) pairs, got 'x'"):
         result_of(dm.ParDo(Count()), script=TestStream().add("x", 1))
 
 
-def test_state_behind_retractions_is_refused_unless_they_are_named() -> None:
+def test_state_after_a_retracting_grouping_is_refused_unless_the_function_handles_retractions() -> None:
     class Aware(dm.DoFn):
         total = dm.CombiningStateSpec(dm.Sum())
 
@@ -446,7 +446,7 @@ def test_state_behind_retractions_is_refused_unless_they_are_named() -> None:
     assert values(result_of(each, dm.Sum.per_key(), dm.ParDo(Aware()), script=script)) == [1, 0, 3]
 
 
-def test_a_side_input_that_stands_still_is_looked_up_and_one_that_changes_is_refused() -> None:
+def test_a_stateful_function_may_have_static_but_not_changing_side_inputs() -> None:
     class Scaled(Count):
         def process(self, pair: Any, by: int, count: dm.ValueState[int]) -> Any:  # type: ignore[override]
             count.write(count.read() + by)
@@ -464,7 +464,7 @@ def test_a_side_input_that_stands_still_is_looked_up_and_one_that_changes_is_ref
         q.run()
 
 
-def test_outputs_go_where_their_tags_say_and_on_through_what_is_fused_behind() -> None:
+def test_tagged_outputs_of_a_stateful_function_reach_the_transforms_after_them() -> None:
     class Split(Count):
         def process(self, pair: Any, count: dm.ValueState[int]) -> Any:
             count.write(count.read() + 1)
@@ -479,7 +479,7 @@ def test_outputs_go_where_their_tags_say_and_on_through_what_is_fused_behind() -
     assert [record.value for record in p.result.collected("rest")] == [-2]
 
 
-def test_the_life_cycle_of_a_stateful_function() -> None:
+def test_a_stateful_function_has_the_life_cycle_of_a_dofn() -> None:
     calls: list[str] = []
 
     class Living(Count):
@@ -499,7 +499,7 @@ def test_the_life_cycle_of_a_stateful_function() -> None:
     assert calls == ["setup", "start", "finish", "start", "finish", "teardown"]
 
 
-def test_names_and_kinds_of_state_are_in_the_fingerprint_and_the_explanation() -> None:
+def test_names_and_types_of_state_are_in_the_fingerprint_and_the_plan_in_words() -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | dm.ParDo(AtTheEnd())
     assert fingerprint(p.plan())["ParDo"] == "stateful ParDo of Create.main with end: event-time timer, values: bag"
@@ -509,7 +509,7 @@ def test_names_and_kinds_of_state_are_in_the_fingerprint_and_the_explanation() -
 # Declarations ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_parameter_that_is_no_state_is_refused_at_construction() -> None:
+def test_a_parameter_that_is_not_a_declared_state_is_refused_at_construction() -> None:
     class Misspelt(Count):
         def process(self, pair: Any, cuont: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
             yield pair
@@ -527,7 +527,7 @@ def test_a_timer_at_the_expiry_of_its_window_is_refused_at_construction() -> Non
         dm.ParDo(Late())
 
 
-def test_functions_of_unknown_timers_two_for_one_and_taken_names_are_refused() -> None:
+def test_callbacks_of_unknown_timers_repeated_callbacks_and_reserved_names_are_refused() -> None:
     class Unknown(dm.DoFn):
         @dm.on_timer("flush")
         def flush(self) -> None:
@@ -551,7 +551,7 @@ def test_functions_of_unknown_timers_two_for_one_and_taken_names_are_refused() -
 # GroupIntoBatches -----------------------------------------------------------------------------------------------------
 
 
-def test_batches_go_out_when_full_and_the_rest_as_the_window_ends() -> None:
+def test_batches_are_emitted_when_full_and_the_rest_at_the_end_of_the_window() -> None:
     script = TestStream().bundle([(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)], key="a").watermark(10).add(6, 6, key="a")
     result = result_of(TENS.allowed_lateness(5), dm.GroupIntoBatches(2), script=script)
     assert values(result) == [("a", [1, 2]), ("a", [3, 4]), ("a", [5]), ("a", [6])]
@@ -596,7 +596,7 @@ def test_a_timer_that_is_set_again_after_the_end_of_the_input_is_refused(
         result_of(dm.ParDo(Ticks()), script=TestStream().add("x", 1, key="a"))
 
 
-def test_a_timer_of_the_clock_that_is_set_again_at_its_own_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processing_time_timer_that_is_set_again_at_its_own_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stateful, "_MOST_REPEATED", 1_000)
 
     class Ticks(dm.DoFn):
@@ -614,7 +614,7 @@ def test_a_timer_of_the_clock_that_is_set_again_at_its_own_time_is_refused(monke
         result_of(dm.ParDo(Ticks()), script=script)
 
 
-def test_many_timers_of_one_time_and_a_clock_that_ticks_for_long_do_fire(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_timers_of_one_time_and_timers_over_many_ticks_fire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stateful, "_MOST_REPEATED", 50)
 
     class Ticks(dm.DoFn):

@@ -63,7 +63,7 @@ def in_order(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(SOME_CALLS, SOME_CALLS)
-def test_all_that_a_call_changes_is_undone(before: list[tuple[str, int]], failing: list[tuple[str, int]]) -> None:
+def test_all_changes_of_a_failed_call_are_undone(before: list[tuple[str, int]], failing: list[tuple[str, int]]) -> None:
     board = Board()
     for name, number in before:
         CALLS[name](board, number)
@@ -83,7 +83,7 @@ class Counted:
         return self
 
 
-def test_state_that_an_element_does_not_see_is_not_copied() -> None:
+def test_state_that_a_call_does_not_use_is_not_copied() -> None:
     class Keep(dm.DoFn):
         bag = dm.BagStateSpec()
         by_number = dm.MapStateSpec()
@@ -105,7 +105,7 @@ def test_state_that_an_element_does_not_see_is_not_copied() -> None:
 
 
 @pytest.mark.parametrize("domain", list(dm.TimeDomain))
-def test_an_element_that_fails_leaves_timers_as_they_were(domain: dm.TimeDomain) -> None:
+def test_a_failed_element_leaves_timers_unchanged(domain: dm.TimeDomain) -> None:
     class Remind(dm.DoFn):
         reminder = dm.TimerSpec(domain)
         since = dm.WatermarkHoldSpec()

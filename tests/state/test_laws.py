@@ -28,7 +28,7 @@ def outputs(records: Any) -> list[tuple[Any, Any, int, int]]:
 
 
 @given(actor.scripts(), actor.strategies(), KINDS)
-def test_a_stateful_function_does_what_the_reference_does(
+def test_a_stateful_function_emits_the_outputs_of_the_reference(
     script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor]
 ) -> None:
     strategy = fitting(kind, strategy)
@@ -41,7 +41,7 @@ def test_a_stateful_function_does_what_the_reference_does(
 
 
 @given(st.data(), actor.scripts(), actor.strategies(), KINDS)
-def test_other_bundles_of_the_same_events_change_nothing(
+def test_cutting_the_same_events_into_other_bundles_changes_no_output_of_a_stateful_function(
     data: st.DataObject, script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor]
 ) -> None:
     strategy = fitting(kind, strategy)
@@ -53,7 +53,7 @@ def test_other_bundles_of_the_same_events_change_nothing(
 @pytest.mark.parametrize("cached", [True, False])
 @share_of_examples(0.4)  # each runs a script through durable state, step by step
 @given(actor.scripts(), actor.strategies(), KINDS, st.integers(1, 6))
-def test_two_shards_go_on_from_durable_state_after_any_cut(
+def test_stateful_functions_on_two_shards_resume_from_durable_state_after_any_cut(
     cached: bool, script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor], steps: int
 ) -> None:
     strategy = fitting(kind, strategy)
@@ -65,7 +65,7 @@ def test_two_shards_go_on_from_durable_state_after_any_cut(
 
 
 @given(actor.scripts(), actor.strategies(), st.sampled_from([actor.Actor, actor.Mourner]))
-def test_what_timers_and_expiries_give_is_on_time_behind_them_where_no_element_was_late(
+def test_outputs_of_timers_and_expiries_are_on_time_downstream_if_no_element_was_late(
     script: TestStream, strategy: WindowingStrategy, kind: type[actor.Actor]
 ) -> None:
     """Output timestamps hold the watermark: a grouping right behind, without any lateness, drops nothing."""

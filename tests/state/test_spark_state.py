@@ -33,7 +33,7 @@ def drawn_cases(count: int, number: int) -> list[tuple[Any, Any, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "shards"), [(1, 2), pytest.param(2, 3, marks=pytest.mark.slow)])
-def test_eighty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
+def test_eighty_drawn_scripts_with_state_give_the_same_outputs_on_spark_streaming_as_in_process(
     spark: SparkSession, tmp_path: Path, number: int, shards: int
 ) -> None:
     cases = drawn_cases(80, number)
@@ -53,7 +53,7 @@ def test_eighty_drawn_scripts_do_on_spark_streaming_what_they_do_locally(
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_stopped_goes_on_with_its_state_and_timers(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stopped_stream_resumes_with_its_state_and_timers(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
 
     def build(p: dm.Pipeline) -> None:
@@ -105,7 +105,9 @@ def by_place(records: Any) -> dict[Any, list[tuple[Any, int]]]:
 
 
 @pytest.mark.slow
-def test_sixty_drawn_scripts_do_in_a_bounded_job_what_sorted_streams_do(spark: SparkSession) -> None:
+def test_sixty_drawn_scripts_with_state_give_in_a_bounded_job_the_outputs_of_sorted_streams(
+    spark: SparkSession,
+) -> None:
     cases = [
         (bounded(script), attrs.evolve(strategy, window_fn=dm.GlobalWindows()), actor.Sorter)
         for script, strategy, _ in drawn_cases(60, 3)

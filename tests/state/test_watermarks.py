@@ -38,7 +38,7 @@ class Back(dm.DoFn):
         yield from ((key, value) for value in values.read())
 
 
-def test_what_a_timer_gives_within_the_declared_horizon_is_on_time_behind_it() -> None:
+def test_output_of_a_timer_within_the_declared_horizon_is_on_time_downstream() -> None:
     script = TestStream().watermark(20).add("a", 21, key="k").watermark(40).processing_time(30)
     result = result_of(dm.ParDo(Back()), "late" >> dm.ParDo(Late()), script=script)
     assert [(record.value, int(record.event_time)) for record in result.collected("out")] == [
@@ -46,7 +46,7 @@ def test_what_a_timer_gives_within_the_declared_horizon_is_on_time_behind_it() -
     ]
 
 
-def test_a_hold_stays_where_it_stood_and_goes_when_it_is_cleared() -> None:
+def test_a_watermark_hold_remains_until_it_is_cleared() -> None:
     class Holder(dm.DoFn):
         since = dm.WatermarkHoldSpec()
 
@@ -64,7 +64,7 @@ def test_a_hold_stays_where_it_stood_and_goes_when_it_is_cleared() -> None:
     assert [late for value, late in values(result) if value == "see"] == [False, True]
 
 
-def test_a_hold_before_its_element_is_refused() -> None:
+def test_a_watermark_hold_before_its_element_is_refused() -> None:
     class Early(dm.DoFn):
         since = dm.WatermarkHoldSpec()
 
@@ -79,7 +79,7 @@ def test_a_hold_before_its_element_is_refused() -> None:
         result_of(dm.ParDo(Early()), script=TestStream().add("a", 5, key="k"))
 
 
-def test_an_element_that_fails_leaves_no_hold() -> None:
+def test_a_failed_element_leaves_no_watermark_hold() -> None:
     class Fails(dm.DoFn):
         since = dm.WatermarkHoldSpec()
 
@@ -103,7 +103,7 @@ def test_an_element_that_fails_leaves_no_hold() -> None:
 
 
 @pytest.mark.parametrize("percentile", [0, 100, 101])
-def test_percentiles_that_are_none_are_refused(percentile: float) -> None:
+def test_values_that_are_not_percentiles_are_refused(percentile: float) -> None:
     class Asks(Late):
         watermark_percentiles = (percentile,)
 
@@ -126,7 +126,7 @@ def test_a_percentile_that_the_class_does_not_name_is_refused() -> None:
         result_of(dm.ParDo(Asks()), script=TestStream().add(95, 5, key="k"))
 
 
-def test_the_end_of_a_window_names_neither_the_watermark_nor_a_hold() -> None:
+def test_on_window_expiry_may_ask_for_neither_the_watermark_nor_a_hold() -> None:
     class Ends(Late):
         def on_window_expiry(self, watermark: dm.Watermark) -> Any:
             yield watermark.read()
