@@ -20,7 +20,7 @@ def check(*values: Any, expected: Any) -> None:
         assert_that(p | dm.Create(values), equal_to(expected))
 
 
-def test_elements_are_compared_in_any_order_each_as_often() -> None:
+def test_elements_are_compared_in_any_order_with_their_numbers_of_occurrences() -> None:
     check(1, 2, 2, {"a": 1}, expected=[2, {"a": 1}, 1, 2])
     with pytest.raises(
         dm.UserCodeError, match=r"(?s)missing: \[2\]; not expected: \[3\].*'assert_that/check'.*Hint: comp"
@@ -30,7 +30,7 @@ def test_elements_are_compared_in_any_order_each_as_often() -> None:
         check(1, 1, expected=[1])
 
 
-def test_an_empty_collection_is_checked_too() -> None:
+def test_an_empty_collection_can_be_asserted() -> None:
     with dm.Pipeline() as p:
         none = p | dm.Create([1]) | dm.Filter(lambda x: x > 1)
         assert_that(none, equal_to([]))
@@ -77,7 +77,7 @@ def test_a_matcher_may_be_any_function_of_the_list() -> None:
         assert_that(p | dm.Create([1, "a"]), of_one_kind, label="kinds")
 
 
-def test_a_second_check_is_told_how_to_get_a_label() -> None:
+def test_the_error_for_a_second_assertion_shows_how_to_label_it() -> None:
     p = dm.Pipeline()
     numbers = p | dm.Create([1])
     assert_that(numbers, equal_to([1]))
@@ -86,7 +86,7 @@ def test_a_second_check_is_told_how_to_get_a_label() -> None:
     assert_that(numbers, equal_to([1]), label="another name")
 
 
-def test_what_cannot_be_checked_is_refused_when_it_is_written() -> None:
+def test_values_that_cannot_be_checked_are_refused_at_construction() -> None:
     numbers = dm.Pipeline() | dm.Create([1])
     with pytest.raises(dm.InvalidType, match=r"checks a collection, got \[1\](.|\n)*Hint"):
         assert_that([1], equal_to([1]))  # type: ignore[arg-type] # the point
@@ -97,7 +97,7 @@ def test_what_cannot_be_checked_is_refused_when_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("matcher", [equal_to, lambda elements: elements == [2]], ids=["uncalled", "predicate"])
-def test_a_matcher_that_says_no_instead_of_raising_is_reported(matcher: Any) -> None:
+def test_a_matcher_that_returns_false_instead_of_raising_is_reported(matcher: Any) -> None:
     with pytest.raises(dm.UserCodeError, match="a matcher must raise an AssertionError"), dm.Pipeline() as p:
         assert_that(p | dm.Create([1]), matcher)
 
@@ -113,7 +113,7 @@ def test_the_error_of_a_matcher_does_not_advise_to_handle_it_in_the_pipeline() -
         assert_that(p | dm.Create([1]), matcher)
 
 
-def test_panes_in_any_order_are_matched_in_a_moment_however_many_are_alike() -> None:
+def test_many_similar_panes_in_any_order_are_matched_fast() -> None:
     script = TestStream()
     for at in range(40):
         script = script.add(1, at, key="k")
@@ -125,12 +125,12 @@ def test_panes_in_any_order_are_matched_in_a_moment_however_many_are_alike() -> 
 
 
 @pytest.mark.parametrize("steps", [["e 5@12:00:00"], "e 5@12:00:00", 5])
-def test_a_script_of_anything_but_steps_is_refused(steps: Any) -> None:
+def test_a_script_of_values_that_are_not_steps_is_refused(steps: Any) -> None:
     with pytest.raises(dm.InvalidType, match=r"a TestStream consists of steps, got .*\nHint: .*TestStream.parse"):
         TestStream(steps)
 
 
-def test_thousands_of_panes_in_any_order_are_matched_though_one_has_to_make_room() -> None:
+def test_thousands_of_panes_are_matched_even_if_a_match_has_to_be_reassigned() -> None:
     script = TestStream()
     for at in range(1_500):
         script = script.add(1, at, key="k")
@@ -178,7 +178,7 @@ def test_equal_elements_are_found_whatever_their_hashes() -> None:
         equal_to([[1], 2])([3, [4]])
 
 
-def test_arrays_and_nan_are_equal_by_content() -> None:
+def test_arrays_and_nan_are_compared_by_content() -> None:
     equal_to([("a", np.array([1, 2])), math.nan])([float("nan"), ("a", np.array([1, 2]))])
     with pytest.raises(AssertionError, match=r"missing: .*not expected"):
         equal_to([np.array([1, 2])])([np.array([2, 1])])
@@ -192,7 +192,7 @@ def test_arrays_and_nan_are_equal_by_content() -> None:
         (lambda: TestStream().signal(None), r"a signal has a name, got None\nHint: write \.signal"),  # type: ignore[arg-type]
     ],
 )
-def test_steps_that_are_none_are_refused(build: Any, message: str) -> None:
+def test_invalid_steps_of_a_script_are_refused(build: Any, message: str) -> None:
     with pytest.raises(dm.DataflowError, match=message):
         build()
 
@@ -227,7 +227,7 @@ class Daily(dm.WindowFn):
             yield windows, dm.IntervalWindow(windows[0].start, max(window.end for window in windows))
 
 
-def test_a_window_function_and_a_class_of_combiners_are_enough_for_a_script() -> None:
+def test_a_script_can_be_run_with_a_window_function_and_a_class_of_combiners() -> None:
     script = TestStream().add(1, 0, key="k").add(2, 5, key="k")
     assert [pane.value for pane in run_script(script, dm.FixedWindows(60), dm.Sum)] == [3]
     assert [pane.value for pane in run_script(script, Daily(), dm.Sum)] == [3]

@@ -208,7 +208,9 @@ class Raises(Keeping):
         (Raises(), [1, 3], "raises ZeroDivisionError"),
     ],
 )
-def test_what_breaks_a_rule_is_found(combine: dm.CombineFn[Any, Any, Any], inputs: list[Any], words: str) -> None:
+def test_combiners_that_break_a_rule_are_found(
+    combine: dm.CombineFn[Any, Any, Any], inputs: list[Any], words: str
+) -> None:
     with pytest.raises(AssertionError, match=words) as caught:
         check_combine_fn(combine, inputs)
     assert "inputs: [" in str(caught.value)
@@ -228,7 +230,7 @@ def test_inputs_that_a_kernel_does_not_take_are_not_compared_with_it() -> None:
     check_combine_fn(Longest(), [1.0, 2])
 
 
-def test_a_subclass_need_not_do_what_the_kernel_of_its_base_does() -> None:
+def test_a_subclass_is_not_compared_with_the_kernel_of_its_base_class() -> None:
     class Tens(dm.Count):
         def extract_output(self, accumulator: int) -> int:
             return 10 * accumulator
@@ -241,7 +243,7 @@ def test_the_inputs_shown_are_the_smallest_that_break_the_rule() -> None:
         check_combine_fn(Raises(), [1, 2, 3])
 
 
-def test_only_a_part_of_the_output_may_be_compared() -> None:
+def test_the_comparison_may_be_restricted_to_a_part_of_the_output() -> None:
     check_combine_fn(InOrder(), [1, 2, 3], by=sorted)
 
 

@@ -64,7 +64,7 @@ class Every(dm.Trigger):
 
 
 @WAITS  # the page on testing, whose code runs in the quick suite, shows the same
-def test_a_good_trigger_of_ones_own_passes() -> None:
+def test_a_correct_trigger_of_the_user_passes() -> None:
     check_trigger(Every(3), elements="abc")
 
 
@@ -145,7 +145,7 @@ class Continues(Every):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_breaks_a_rule_is_found(trigger: dm.Trigger, words: str) -> None:
+def test_triggers_that_break_a_rule_are_found(trigger: dm.Trigger, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         check_trigger(trigger)
 
@@ -163,13 +163,13 @@ class Unmerged(dm.Trigger):
         context.trigger()
 
 
-def test_a_trigger_without_on_merge_is_checked_on_windows_that_do_not_merge_unless_asked() -> None:
+def test_by_default_a_trigger_without_on_merge_is_checked_on_windows_that_do_not_merge() -> None:
     check_trigger(Unmerged())
     with pytest.raises(dm.InvalidArgument, match="on_merge"):
         check_trigger(Unmerged(), merging=True)
 
 
-def test_a_trigger_may_look_at_the_value_of_a_combiner() -> None:
+def test_a_trigger_may_use_the_value_of_a_combiner() -> None:
     check_trigger(dm.Repeatedly(IsOdd()), combine=dm.Sum())
 
 

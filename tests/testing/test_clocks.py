@@ -8,7 +8,7 @@ import dataflow_model as dm
 from dataflow_model.testing import ManualClock
 
 
-def test_a_clock_stands_still_until_it_is_moved() -> None:
+def test_a_manual_clock_does_not_advance_by_itself() -> None:
     clock = ManualClock(5)
     assert clock.now() == clock.now() == dm.processing_time(5)
     assert clock.advance("90 seconds").now() == dm.processing_time(95)
@@ -16,7 +16,7 @@ def test_a_clock_stands_still_until_it_is_moved() -> None:
     assert repr(clock) == "ManualClock(ProcessingTime(1970-01-01T00:01:40Z))"
 
 
-def test_a_clock_never_goes_back() -> None:
+def test_a_manual_clock_never_goes_back() -> None:
     clock = ManualClock(5)
     with pytest.raises(dm.InvalidArgument, match="a clock cannot go backward"):
         clock.advance(-1)
@@ -24,7 +24,7 @@ def test_a_clock_never_goes_back() -> None:
         clock.advance_to(4)
 
 
-def test_each_run_comes_when_the_clock_stands_there() -> None:
+def test_each_run_has_the_time_of_its_manual_clock() -> None:
     clock = ManualClock("2013-01-01T00:00Z")
     seen = []
     for _ in range(2):

@@ -64,7 +64,7 @@ def test_a_run_that_dies_at_a_point_and_is_started_again_commits_the_same(
     assert resumed == run(dm.LocalRunner())
 
 
-def test_a_crash_is_carried_only_by_runs_that_start_in_its_block() -> None:
+def test_only_runs_that_start_in_the_block_of_a_crash_crash() -> None:
     from dataflow_model.runners.sharded.tasks import faults
 
     with CrashPoint("after_state", micro_batch=3) as crash:
@@ -75,7 +75,7 @@ def test_a_crash_is_carried_only_by_runs_that_start_in_its_block() -> None:
     assert not crash.was_reached
 
 
-def test_an_unknown_point_is_refused_with_those_there_are() -> None:
+def test_an_unknown_point_of_a_crash_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         dm.InvalidArgument, match=r"unknown crash point 'soon'\nHint: the points are before_state, after_state"
     ):

@@ -10,7 +10,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 SECTION = "## Test your own pipeline's triggers"
 
 
-def test_the_first_block_of_the_section_runs_with_the_import_of_the_package_alone() -> None:
+def test_the_first_example_of_the_page_on_testing_needs_only_the_import_of_the_package() -> None:
     text = PAGE.read_text(encoding="utf-8").partition(SECTION)[2]
     block = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert block is not None

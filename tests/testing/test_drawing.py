@@ -27,7 +27,7 @@ def test_the_smallest_broken_case_is_returned() -> None:
     assert breach[0] == [0, 0]
 
 
-def test_a_case_that_breaks_only_once_is_returned_all_the_same() -> None:
+def test_a_case_that_breaks_only_once_is_still_returned() -> None:
     seen: list[int] = []
 
     def breaks_once(case: int) -> None:
@@ -62,7 +62,7 @@ def test_without_hypothesis_a_tool_says_how_to_get_it(
         tool(*arguments)
 
 
-def test_floats_are_the_same_to_nine_digits_and_lists_in_any_order() -> None:
+def test_floats_are_compared_to_nine_digits_and_lists_in_any_order() -> None:
     nan = float("nan")
     assert same([0.1 + 0.2, ("a", nan)], [("a", nan), 0.3])
     assert not same(("a", "b"), ("b", "a"))
@@ -72,7 +72,7 @@ def test_floats_are_the_same_to_nine_digits_and_lists_in_any_order() -> None:
     assert difference([1, 1], [1]) == ([1], [])
 
 
-def test_what_is_identical_is_so_to_the_last_bit() -> None:
+def test_identical_values_are_identical_to_the_last_bit() -> None:
     assert not identical(0.1 + 0.2, 0.3)
     assert identical(float("nan"), float("nan"))
     assert not identical({"a": 1, "b": 2}, {"b": 2, "a": 1})
@@ -112,7 +112,7 @@ def test_floats_inside_other_values_are_compared_to_nine_digits(wrap: Any) -> No
     assert not same(wrap(0.3), wrap(0.4))
 
 
-def test_values_that_cannot_be_compared_are_named() -> None:
+def test_values_that_cannot_be_compared_are_reported() -> None:
     for compare in (same, identical):
         with pytest.raises(dm.InvalidType, match="values of type Failing and Failing cannot be compared: no truth"):
             compare(Failing(), Failing())

@@ -160,7 +160,7 @@ MISFITS: dict[str, tuple[Any, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("misfit", MISFITS)
-def test_what_a_tool_cannot_take_is_rejected_with_a_way_out(misfit: str) -> None:
+def test_invalid_arguments_of_testing_tools_are_rejected_with_a_way_out(misfit: str) -> None:
     call, error, message = MISFITS[misfit]
     with pytest.raises(error, match=message):
         call()

@@ -161,11 +161,11 @@ def test_keys_beyond_the_range_of_floats_are_compared_with_floats() -> None:
     prove(lambda pairs: pairs | windowed() | dm.Count.per_key(), [((2**2000, 1), 0), ((1.5, 1), 0)], examples=10)
 
 
-def test_a_pipeline_without_a_grouping_is_compared_as_it_is() -> None:
+def test_a_pipeline_without_a_grouping_is_compared_by_its_elements() -> None:
     prove(lambda elements: elements | dm.Map(lambda pair: pair[1]), DATA, examples=15)
 
 
-def test_a_trigger_that_looks_at_values_does_not_stumble_over_the_probes() -> None:
+def test_the_probes_do_not_disturb_a_trigger_that_uses_values() -> None:
     def odd(elements: Any) -> Any:
         return elements | windowed().trigger(dm.Repeatedly(IsOdd())) | dm.Sum.per_key()
 
@@ -337,7 +337,7 @@ def test_accumulating_before_another_grouping_counts_twice_which_is_found() -> N
     assert "'again'" in breach.problem
 
 
-def test_an_element_that_the_pipeline_cannot_take_is_found() -> None:
+def test_an_element_for_which_the_pipeline_fails_is_found() -> None:
     breach = broken(lambda elements: elements | dm.Map(lambda pair: (pair[0], 1 / (pair[1] - 7))) | dm.Sum.per_key())
     assert breach.law == "running on every input"
     assert breach.elements[-1][0] == ("a", 7)
@@ -346,7 +346,7 @@ def test_an_element_that_the_pipeline_cannot_take_is_found() -> None:
 # What it says --------------------------------------------------------------------------------------------------------
 
 
-def test_the_input_can_be_pasted_and_shows_the_same() -> None:
+def test_the_printed_input_can_be_pasted_and_breaks_the_same_law() -> None:
     windowing = windowed()
     breach = broken(lambda elements: elements | windowing | dm.CombinePerKey(Difference()))
     names: dict[str, Any] = {"TestStream": TestStream, "dm": dm}
@@ -363,7 +363,7 @@ def test_a_script_may_be_recut_without_losing_an_event() -> None:
     assert [value for value, _ in elements_of(all_at_once(TestStream().add(2, 9).add(1, 3)))] == [1, 2]
 
 
-def test_what_is_no_pair_of_value_and_event_time_is_refused() -> None:
+def test_data_that_are_not_pairs_of_value_and_event_time_are_refused() -> None:
     with pytest.raises(dm.InvalidArgument, match="pairs of a value and its event time, got 5"):
         prove(lambda elements: elements, [5])
 
@@ -373,7 +373,7 @@ def test_a_function_that_returns_no_collection_is_refused() -> None:
         prove(lambda elements: None, DATA)
 
 
-def test_windows_that_merge_makes_shorter_are_proved_too() -> None:
+def test_the_laws_hold_for_windows_that_merging_makes_shorter() -> None:
     elements = [(("k", "first"), 0), (("k", "second"), 5)]
     shortened = windowed(ValidUntilNext()).allowed_lateness("1 hour").accumulating_and_retracting()
     each = shortened.trigger(dm.AfterWatermark(early=dm.AfterCount(1), late=dm.AfterCount(1)))

@@ -27,7 +27,7 @@ THIRTIES = dm.Window.into(dm.FixedWindows(30)).trigger(EAGER).allowed_lateness(1
 ARRIVING = TestStream([step for element in DATA for step in TestStream().bundle([element]).steps])
 
 
-def test_three_groupings_in_a_row_keep_the_laws() -> None:
+def test_three_groupings_in_sequence_keep_the_laws() -> None:
     def refining(windowing: dm.WindowInto) -> dm.WindowingStrategy:
         return windowing.accumulating_and_retracting().strategy
 
@@ -103,7 +103,7 @@ def numbered(elements: Any) -> Any:
         ),
     ],
 )
-def test_what_a_function_between_two_groupings_remembers_is_found(schedule: Schedule, law: str, said: str) -> None:
+def test_a_function_with_memory_between_two_groupings_is_found(schedule: Schedule, law: str, said: str) -> None:
     subject = Subject(numbered)
     with pytest.raises(Broken) as caught:
         proof.check_stream(subject, Case(ARRIVING, (), schedule), subject.run(ARRIVING, dm.LocalRunner(clock=0)))

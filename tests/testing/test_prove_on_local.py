@@ -33,7 +33,7 @@ class Counting(dm.LocalRunner):
     [{}, {"workers": 2}, {"checkpoint": "run", "max_rows_per_batch": 3}, {"mode": "microbatch", "interval": 5}],
     ids=str,
 )
-def test_the_runner_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+def test_prove_runs_the_given_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Counting, "runs", 0)
     prove(sums, DATA, Counting(**options), examples=3)

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-def test_a_bounded_job_shows_what_the_local_runner_shows(spark: SparkSession) -> None:
+def test_a_bounded_job_on_spark_keeps_the_laws_like_the_local_runner(spark: SparkSession) -> None:
     prove(sums, DATA, dm.SparkRunner(spark), examples=10)
 
 
-def test_a_stream_shows_what_the_local_runner_shows_killed_and_resumed_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_on_spark_keeps_the_laws_even_if_it_is_killed_and_resumed(spark: SparkSession, tmp_path: Path) -> None:
     runner = dm.SparkRunner(spark, mode="streaming", checkpoint=str(tmp_path), max_rows_per_batch=100)
     prove(sums, DATA, runner, examples=10)
 
 
-def test_a_function_that_depends_on_its_process_is_found(spark: SparkSession) -> None:
+def test_a_function_that_depends_on_its_process_is_found_on_spark(spark: SparkSession) -> None:
     driver = os.getpid()
 
     def marked(elements: Any) -> Any:
