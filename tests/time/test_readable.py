@@ -51,14 +51,14 @@ def test_a_window_says_its_date_once(start: str, end: str, text: str) -> None:
     assert readable_span(int(dm.event_time(start)), int(dm.event_time(end))) == text
 
 
-def test_a_window_beyond_the_calendar_says_where_it_lies() -> None:
+def test_a_window_beyond_the_calendar_is_shown_relative_to_it() -> None:
     assert readable_span(LEAST, LEAST + 10**6) == readable_span(LEAST + 1, LEAST + 10**6) == "before year 1"
     assert readable_span(GREATEST - 10**6, GREATEST) == "after year 9999"
     assert readable_span(LEAST + 5, GREATEST - 5) == "[before year 1, after year 9999)"
 
 
 @given(st.integers(-(10**16), 10**16))
-def test_a_length_of_time_is_right_to_a_tenth(micros: int) -> None:
+def test_a_readable_duration_is_accurate_to_a_tenth(micros: int) -> None:
     text = readable_duration(micros)
     read = sum(float(count.replace(",", "")) * UNITS[unit] for count, unit in re.findall(r"([\d.,]+) (\S+)", text))
     assert text.startswith("-") == (micros < 0)

@@ -41,12 +41,12 @@ FINITE = st.integers(-(2**63) + 1, 2**63 - 2)
 
 
 @given(FINITE, INT64)
-def test_a_sum_is_exact_or_stops_at_infinity(time: int, length: int) -> None:
+def test_a_sum_of_times_is_exact_or_infinite(time: int, length: int) -> None:
     assert int(EventTime(time) + Duration(micros=length)) == max(-(2**63), min(time + length, 2**63 - 1))
 
 
 @given(FINITE, INT64)
-def test_a_difference_is_exact_or_stops_at_infinity(time: int, length: int) -> None:
+def test_a_difference_of_times_is_exact_or_infinite(time: int, length: int) -> None:
     assert int(EventTime(time) - Duration(micros=length)) == max(-(2**63), min(time - length, 2**63 - 1))
 
 
@@ -125,7 +125,7 @@ def test_an_instant_is_not_divided_by_a_bare_number(number: Any, operation: Any)
                 operation(number, instant)
 
 
-def test_an_instant_is_true_also_the_epoch_and_a_duration_of_nothing_is_not() -> None:
+def test_every_instant_is_true_even_the_epoch_and_a_zero_duration_is_false() -> None:
     assert EventTime(0)
     assert ProcessingTime(0)
     assert not Duration(0)
@@ -145,7 +145,7 @@ NEW_YEAR = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("other", [HOUR, pendulum.duration(hours=1), NEW_YEAR, "1 hour"], ids=repr)
 @pytest.mark.parametrize("value", KINDS, ids=repr)
-def test_what_is_no_time_yet_is_refused_beside_a_time_with_what_makes_it_one(
+def test_a_datetime_or_text_is_refused_in_arithmetic_with_the_function_that_converts_it(
     value: Any, other: Any, operation: Any
 ) -> None:
     for left, right in ((value, other), (other, value)):
@@ -190,7 +190,7 @@ def test_a_bare_number_is_refused_to_the_left_of_a_time(value: Any, number: Any,
         operation(number, value)
 
 
-def test_the_way_out_of_a_bare_number_is_a_duration_or_an_instant() -> None:
+def test_the_hint_for_a_bare_number_is_a_duration_or_an_instant() -> None:
     later: Any = EventTime(0)
     with pytest.raises(
         InvalidType, match=r"write dm\.duration\(5\) for seconds or dm\.Duration\(micros=5\) for microseconds"
@@ -257,12 +257,12 @@ def test_times_of_one_kind_are_ordered_as_their_numbers(left: int, right: int) -
             assert operation(*times) == operation(left, right)
 
 
-def test_hypothesis_and_notebooks_show_a_time_as_such() -> None:
+def test_pretty_printers_show_a_time_like_its_repr() -> None:
     assert pretty(Duration(micros=90_000_000)) == "Duration(90s)"
     assert pretty(EventTime(0)) == "EventTime(1970-01-01T00:00:00Z)"
 
 
-def test_an_instant_cannot_be_taken_from_a_duration() -> None:
+def test_an_instant_cannot_be_subtracted_from_a_duration() -> None:
     with pytest.raises(InvalidType, match="an instant cannot be subtracted from a duration"):
         _ = Duration(micros=1) - EventTime(1)  # type: ignore[operator] # the point
 
@@ -326,18 +326,18 @@ def test_only_numbers_scale_a_duration(other: Any) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "  ", "5", "five seconds", "5 parsecs", "1 hour and 2", "1 m", "seconds"])
-def test_text_that_is_no_duration_is_refused_with_a_way_out(written: str) -> None:
+def test_text_that_is_not_a_duration_is_refused_with_a_way_out(written: str) -> None:
     with pytest.raises(InvalidArgument, match="is not a duration\nHint: "):
         duration(written)
 
 
 @pytest.mark.parametrize("written", [None, True, [5], EventTime(5), ProcessingTime(5)])
-def test_a_value_of_another_type_is_no_duration(written: Any) -> None:
+def test_a_value_of_another_type_is_refused_as_a_duration(written: Any) -> None:
     with pytest.raises(InvalidType, match=r"(?s)a duration must be .* got .*Hint: "):
         duration(written)
 
 
-def test_nan_is_no_time() -> None:
+def test_nan_is_refused_as_a_time() -> None:
     for parse in (duration, event_time, processing_time):
         with pytest.raises(InvalidArgument, match="got nan"):
             parse(float("nan"))
@@ -368,7 +368,7 @@ def test_an_instant_may_be_written_in_many_ways(written: Any, micros: int) -> No
     assert processing_time(written) == ProcessingTime(micros)
 
 
-def test_a_missing_time_of_pandas_is_refused_as_what_it_is() -> None:
+def test_a_missing_time_of_pandas_is_refused_as_missing() -> None:
     missing: Any = pd.NaT
     with pytest.raises(InvalidArgument, match=r"a time must not be missing, got NaT\nHint: filter"):
         event_time(missing)
@@ -406,13 +406,13 @@ def test_instants_are_formatted_as_datetimes_are() -> None:
 
 
 @pytest.mark.parametrize("written", ["", "noon", "P1D", "12:00", "2013-13-01T00:00Z"])
-def test_text_that_is_no_instant_is_refused_with_a_way_out(written: str) -> None:
+def test_text_that_is_not_an_instant_is_refused_with_a_way_out(written: str) -> None:
     with pytest.raises(InvalidArgument, match="is not an instant\nHint: "):
         event_time(written)
 
 
 @pytest.mark.parametrize("written", [None, True, datetime.date(2013, 1, 1), Duration(micros=5)])
-def test_a_value_of_another_type_is_no_instant(written: Any) -> None:
+def test_a_value_of_another_type_is_refused_as_an_instant(written: Any) -> None:
     with pytest.raises(InvalidType, match="an instant must be"):
         event_time(written)
 
@@ -424,7 +424,7 @@ def test_the_time_domains_do_not_mix() -> None:
         processing_time(EventTime(0))
 
 
-def test_errors_are_both_builtin_and_ours() -> None:
+def test_errors_have_builtin_exceptions_and_our_root_as_bases() -> None:
     assert issubclass(InvalidArgument, ValueError)
     assert issubclass(InvalidArgument, DataflowError)
     assert issubclass(InvalidType, TypeError)
@@ -442,7 +442,7 @@ def test_instants_beyond_the_calendar_still_have_a_text() -> None:
 
 
 @pytest.mark.parametrize("far", [2**63, -(2**63) - 1, 2**70])
-def test_a_time_made_of_more_than_64_bits_is_refused_where_it_is_used(far: int) -> None:
+def test_a_time_of_more_than_64_bits_is_refused_where_it_is_used(far: int) -> None:
     readers: list[tuple[Any, Any]] = [
         (event_time, EventTime),
         (processing_time, ProcessingTime),
@@ -456,7 +456,7 @@ def test_a_time_made_of_more_than_64_bits_is_refused_where_it_is_used(far: int) 
     assert repr(EventTime(far)) == f"EventTime({far}us)"
 
 
-def test_an_element_or_a_window_beyond_64_bits_is_the_error_of_its_function() -> None:
+def test_an_event_time_or_window_beyond_64_bits_is_reported_as_an_error_of_its_function() -> None:
     def later(element: str) -> dm.TimestampedValue[str]:
         return dm.TimestampedValue(element, EventTime(2**63))
 
@@ -504,7 +504,7 @@ def test_a_timedelta_of_numpy_is_not_taken_for_a_number_of_seconds(unit: Any) ->
 
 
 @pytest.mark.parametrize("given", ["1 hour", "5", 1.5, None, datetime.timedelta(seconds=1)])
-def test_a_duration_of_microseconds_is_made_of_whole_numbers_only(given: Any) -> None:
+def test_a_duration_of_microseconds_accepts_only_whole_numbers(given: Any) -> None:
     problem = f"Duration takes a whole number of microseconds, got {given!r}\nHint: write dm.duration({given!r})"
     with pytest.raises(dm.InvalidType, match=f"^{re.escape(problem)}"):
         dm.Duration(micros=given)
@@ -513,7 +513,7 @@ def test_a_duration_of_microseconds_is_made_of_whole_numbers_only(given: Any) ->
 
 
 @pytest.mark.parametrize("given", [60, -1, True, np.int64(60)])
-def test_a_bare_number_is_no_duration(given: Any) -> None:
+def test_a_bare_number_is_refused_as_a_duration(given: Any) -> None:
     number = int(given)
     with pytest.raises(dm.InvalidType, match=r"a duration needs a unit, got Duration\(.*\)") as raised:
         dm.Duration(given)
@@ -528,7 +528,7 @@ def test_a_duration_of_seconds_as_in_beam_is_refused_with_what_reads_them() -> N
         dm.Duration(seconds=5)  # type: ignore[arg-type]
 
 
-def test_nothing_is_a_duration_without_a_unit() -> None:
+def test_only_a_zero_duration_needs_no_unit() -> None:
     assert dm.Duration() == dm.Duration(0) == dm.Duration(micros=0) == dm.Duration(dm.duration(0))
 
 
@@ -539,7 +539,7 @@ def test_a_duration_is_restored_from_its_number() -> None:
 
 
 @pytest.mark.parametrize("given", [7, np.int64(7), np.uint8(7), dm.Duration(micros=7)])
-def test_a_duration_is_made_of_any_whole_number(given: Any) -> None:
+def test_a_duration_accepts_whole_numbers_of_any_type(given: Any) -> None:
     assert dm.Duration(micros=given) == dm.Duration(micros=7)
     assert pickle.loads(pickle.dumps(dm.Duration(micros=given))) == dm.Duration(micros=7)
 
@@ -595,7 +595,7 @@ def test_a_missing_duration_of_numpy_or_pandas_is_refused(missing: Any) -> None:
         duration(missing)
 
 
-def test_a_duration_of_numpy_is_no_instant_nor_the_other_way_round() -> None:
+def test_a_numpy_duration_is_refused_as_an_instant_and_the_other_way_round() -> None:
     with pytest.raises(InvalidType, match="an instant must be"):
         event_time(np.timedelta64(5, "s"))  # type: ignore[arg-type] # the point
     with pytest.raises(InvalidType, match="a duration must be"):
@@ -634,7 +634,7 @@ def test_a_number_that_would_equal_a_time_in_seconds_is_refused(time: Any, kind:
 
 
 @pytest.mark.parametrize("other", [59, 61, 60_000_001, 0, 0.5, float("nan"), float("inf"), True, None, "60", (60,)])
-def test_any_other_value_that_is_no_time_differs_from_a_time(other: Any) -> None:
+def test_a_time_is_unequal_to_any_value_that_is_not_a_time(other: Any) -> None:
     for time in (event_time(60), processing_time(60), duration(60), MAX_TIMESTAMP):
         assert not time == other  # noqa: SIM201 - each operator is tested
         assert time != other
@@ -646,6 +646,6 @@ def test_zero_equals_zero_in_every_unit() -> None:
         assert not time != 0  # noqa: SIM202 - each operator is tested
 
 
-def test_times_are_found_among_numbers_of_another_hash() -> None:
+def test_times_are_distinguished_from_numbers_in_sets_and_dicts() -> None:
     assert event_time(60) not in {60, 61}
     assert {60: "a", event_time(60): "b"}[event_time(60)] == "b"

@@ -81,7 +81,7 @@ def by_folds(zone: str, time: dt.datetime) -> tuple[int, int]:
 )
 @example(("Pacific/Apia", [dt.datetime(2011, 12, 30, 12)]), "bad row", "bad row")  # noqa: DTZ001
 @example(("Europe/Berlin", [dt.datetime(2045, 7, 1)]), "bad row", "bad row")  # noqa: DTZ001 - Arrow knows no summer then
-def test_a_column_of_local_times_has_the_instants_of_pythons_folds(
+def test_local_times_in_a_column_are_converted_like_python_does_with_fold(
     drawn: tuple[str, list[dt.datetime]], ambiguous: str, nonexistent: str
 ) -> None:
     zone, times = drawn
@@ -113,7 +113,7 @@ def test_the_offsets_of_a_column_are_those_of_its_times(drawn: tuple[str, list[d
 
 
 @given(zones_and_times(), st.booleans(), st.randoms())
-def test_a_column_that_says_which_time_it_is_gives_every_instant_back(
+def test_a_column_that_chooses_between_two_instants_restores_every_instant(
     drawn: tuple[str, list[dt.datetime]], with_offsets: bool, random: Any
 ) -> None:
     zone, times = drawn
@@ -136,7 +136,7 @@ def test_a_column_that_says_which_time_it_is_gives_every_instant_back(
 @example("America/Toronto", dt.date(1919, 3, 31))
 @example("America/Havana", dt.date(2013, 11, 3))
 @example("Pacific/Apia", dt.date(2011, 12, 30))
-def test_a_date_begins_with_its_first_instant_unless_the_zone_skipped_it(zone: str, date: dt.date) -> None:
+def test_a_date_starts_at_its_first_instant_unless_the_zone_skipped_it(zone: str, date: dt.date) -> None:
     midnight = dt.datetime.combine(date, dt.time())
     known = zoneinfo.ZoneInfo(zone)
     start = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + start_of_date(zone, midnight) * MICROSECOND
@@ -165,7 +165,7 @@ def test_an_offset_is_written_in_every_usual_form(said: str, utc: int) -> None:
 @pytest.mark.parametrize(
     ("said", "words"), [(None, "is empty"), ("", "is empty"), ("2", "holds '2'"), ("+05:00", "holds")]
 )
-def test_a_column_that_says_neither_time_is_a_problem(said: str | None, words: str) -> None:
+def test_a_choosing_column_with_another_value_is_a_problem(said: str | None, words: str) -> None:
     local = column_of([dt.datetime(2013, 10, 27, 2, 30)])  # noqa: DTZ001
     _, problems = LocalTimes("Europe/Berlin", "which").offsets(local, lambda _: [said])
     assert f"occurs twice in Europe/Berlin, and column 'which' {words}" in problems[0]
@@ -185,6 +185,6 @@ def test_an_hour_in_utc_may_be_written_as_z() -> None:
         ({"nonexistent": "fold"}, "`nonexistent` must be 'bad row', 'earlier' or 'later', got 'fold'"),
     ],
 )
-def test_other_choices_are_refused(options: dict[str, Any], message: str) -> None:
+def test_unknown_choices_for_ambiguous_and_nonexistent_times_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         LocalTimes("Europe/Berlin", **options)
