@@ -98,7 +98,7 @@ def test_an_import_that_fails_says_what_to_write_instead(statement: str, hint: s
     assert f"\nHint: {hint}" in str(raised.value)
 
 
-def test_an_import_of_nothings_name_fails_as_usual() -> None:
+def test_importing_a_name_that_no_system_has_fails_as_usual() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'dataflow_model\.nothing'$"):
         importlib.import_module("dataflow_model.nothing")
     with pytest.raises(ImportError, match=r"^cannot import name 'nothing' from 'dataflow_model'"):
@@ -110,7 +110,7 @@ def test_imports_of_other_packages_are_not_explained() -> None:
         importlib.import_module("pvalue")
 
 
-def test_the_finder_is_the_last_and_there_is_one_of_it() -> None:
+def test_the_finder_of_hints_is_installed_once_and_asked_last() -> None:
     code = """
 import importlib, sys
 import dataflow_model
@@ -158,14 +158,14 @@ print(sum(finder.__module__ == "dataflow_model.plan.names.imports" for finder in
         (lambda: NUMBERS.pipeline.run(test_runner_api=False), "leave it out: a plan is not translated"),
     ],
 )
-def test_an_argument_of_beam_is_rejected_with_ours(call: Any, hint: str) -> None:
+def test_an_argument_of_beam_is_rejected_with_our_argument(call: Any, hint: str) -> None:
     with pytest.raises(dm.InvalidType) as raised:
         call()
     given = str(raised.value).partition("\nHint: ")[2]
     assert given == hint[:-1] if hint.endswith("$") else given.startswith(hint)
 
 
-def test_a_timers_dynamic_tag_is_its_tag() -> None:
+def test_the_dynamic_timer_tag_of_beam_is_the_tag_of_a_timer() -> None:
     class Timed(dm.DoFn):
         timer = dm.TimerSpec()
 
@@ -185,14 +185,14 @@ def test_a_timers_dynamic_tag_is_its_tag() -> None:
         _ = p | dm.Create([("a", 1)]) | dm.ParDo(Timed())
 
 
-def test_the_hint_for_texts_of_pairs_is_that_of_pairs() -> None:
+def test_the_hint_for_to_string_of_pairs_works() -> None:
     with pytest.raises(AttributeError, match=r"dm\.MapTuple\(lambda key, value: f'\{key\},\{value\}'\) for Kvs\(\)"):
         getattr(dm, "ToString")  # noqa: B009 - type checkers see that it is missing
     pairs = dm.Pipeline() | dm.Create([("a", 1)]) | dm.MapTuple(lambda key, value: f"{key},{value}")
     assert pairs.head() == ["a,1"]
 
 
-def test_a_text_from_a_flat_map_is_split_only_by_the_user() -> None:
+def test_a_function_of_flat_map_that_returns_text_is_refused() -> None:
     with (
         pytest.raises(dm.UserCodeError, match=r"got 'ab' of type str\n(.*\n)*Hint: .*list\(text\)"),
         dm.Pipeline() as p,

@@ -40,7 +40,7 @@ def folded(combine: dm.CombineFn[Any, Any, Any], values: Any, parts: int = 1) ->
 @pytest.mark.parametrize(
     "combine", [dm.Sample(5), dm.Sample(100), dm.ApproximateUnique(64), dm.ApproximateQuantiles(7)], ids=repr
 )
-def test_the_answer_does_not_depend_on_order_or_on_how_the_work_is_divided(combine: Any) -> None:
+def test_combiners_in_bounded_memory_do_not_depend_on_order_or_on_how_inputs_are_merged(combine: Any) -> None:
     values = [*range(1000), *range(100), *[7] * 500]
     answer = folded(combine, values)
     for parts in (2, 9):
@@ -49,14 +49,14 @@ def test_the_answer_does_not_depend_on_order_or_on_how_the_work_is_divided(combi
 
 
 @pytest.mark.parametrize("combine", [dm.Sample(2), dm.ApproximateUnique(16), dm.ApproximateQuantiles(3)], ids=repr)
-def test_the_laws_of_combiners_hold(combine: Any) -> None:
+def test_combiners_in_bounded_memory_keep_the_laws_of_combiners(combine: Any) -> None:
     check_combine_fn(combine, st.integers(-5, 5) | st.integers())
 
 
 # Sample -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_sample_holds_n_elements_or_all_of_them() -> None:
+def test_a_sample_has_n_elements_or_all_of_them() -> None:
     assert len(folded(dm.Sample(5), MANY)) == 5
     assert sorted(folded(dm.Sample(5), [3, 1, 1])) == [1, 1, 3]
     assert sorted(folded(dm.Sample(200), range(150))) == list(range(150))
@@ -162,7 +162,7 @@ def test_the_error_of_estimates_is_exceeded_in_one_case_of_twenty_at_most(error:
     assert max(errors) < 2 * error
 
 
-def test_the_size_of_an_estimate_is_checked() -> None:
+def test_an_invalid_size_of_an_estimate_is_refused() -> None:
     assert dm.ApproximateUnique(error=0.1) == dm.ApproximateUnique(400)
     for wrong in ({}, {"size": 20, "error": 0.1}):
         with pytest.raises(dm.InvalidArgument, match="takes either `size` or `error`"):
@@ -197,7 +197,7 @@ def test_quantiles_are_within_a_thousandth_and_their_ends_exact(values: list[Any
     assert answer == sorted(answer)
 
 
-def test_elements_are_compared_by_the_key() -> None:
+def test_quantiles_compare_elements_by_the_key() -> None:
     words = ["ccc", "a", "dddd", "bb", "eeeee"]
     assert folded(dm.ApproximateQuantiles(3, key=len), words) == ["a", "ccc", "eeeee"]
     days = [dt.date(2013, 1, day) for day in (5, 1, 9)]
@@ -210,7 +210,7 @@ def test_nan_is_left_out_and_infinities_are_at_the_ends() -> None:
     assert folded(dm.ApproximateQuantiles(3), [math.nan]) == []
 
 
-def test_what_is_no_number_is_refused_with_the_way_out() -> None:
+def test_values_that_are_not_numbers_are_refused_with_the_way_out() -> None:
     with pytest.raises(dm.InvalidType, match=r"compares numbers, got 'a'\nHint: pass a key"):
         folded(dm.ApproximateQuantiles(3), ["a"])
     with pytest.raises(dm.InvalidArgument, match="`num_quantiles` must be at least 2, got 1"):
@@ -234,13 +234,15 @@ def test_the_latest_is_by_event_time_in_each_window() -> None:
     assert latest(("b", 4), ("a", 2), ("c", 11)) == ["b", "c"]
 
 
-def test_of_several_at_one_time_the_same_is_the_latest_in_any_order() -> None:
+def test_the_latest_of_several_elements_at_one_time_does_not_depend_on_their_order() -> None:
     assert latest(("a", 4), ("b", 4)) == latest(("b", 4), ("a", 4))
     assert latest(({"x": 1}, 4), ({"x": 2}, 4)) == latest(({"x": 2}, 4), ({"x": 1}, 4))
 
 
 @on_hosts("process")
-def test_they_run_in_a_stream_as_in_a_bounded_job(host: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_combiners_in_bounded_memory_give_the_same_results_on_every_host(
+    host: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     def build(p: dm.Pipeline) -> None:
         script = TestStream()
         for number in range(200):

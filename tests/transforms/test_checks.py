@@ -48,7 +48,7 @@ def fed(windowing: dm.WindowInto | None = None, **options: Any) -> dm.Pipeline:
         dm.AfterEach(dm.AfterWatermark(), dm.Repeatedly(dm.AfterCount(1))),
     ],
 )
-def test_a_grouping_without_end_that_waits_for_the_end_is_refused(trigger: dm.Trigger) -> None:
+def test_a_grouping_of_an_unbounded_input_that_waits_for_its_end_is_refused(trigger: dm.Trigger) -> None:
     with pytest.raises(dm.PlanError, match=r"'Sum.PerKey' would never emit anything(.|\n)*Hint: put dm.Window.into"):
         check(fed(dm.Window.trigger(trigger)).plan())
 
@@ -62,7 +62,7 @@ def test_a_grouping_without_end_that_waits_for_the_end_is_refused(trigger: dm.Tr
         dm.Window.trigger(dm.Repeatedly(dm.AfterAny(dm.AfterCount(1), dm.AfterWatermark()))),
     ],
 )
-def test_a_grouping_without_end_that_fires_before_is_fine(windowing: dm.WindowInto) -> None:
+def test_a_grouping_of_an_unbounded_input_that_fires_before_its_end_is_accepted(windowing: dm.WindowInto) -> None:
     check(fed(windowing).plan())
 
 
@@ -78,7 +78,7 @@ def test_run_checks_the_plan_before_it_asks_the_runner() -> None:
         fed().run()
 
 
-def test_endlessness_comes_through_flatten_but_not_through_side_inputs() -> None:
+def test_a_flatten_with_an_unbounded_input_is_unbounded_but_a_side_input_does_not_count() -> None:
     p = dm.Pipeline()
     endless = p | dm.Read(Feed())
     shown = endless | dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1)))
@@ -98,7 +98,7 @@ def test_endlessness_comes_through_flatten_but_not_through_side_inputs() -> None
         dm.Window.trigger(dm.AfterWatermark(early=dm.AfterProcessingTime("1 minute"))),
     ],
 )
-def test_a_side_input_without_end_that_is_never_seen_is_refused(windowing: dm.WindowInto) -> None:
+def test_an_unbounded_side_input_that_would_never_be_seen_is_refused(windowing: dm.WindowInto) -> None:
     def with_side(*before: dm.WindowInto) -> dm.Pipeline:
         p = dm.Pipeline()
         side: Any = p | dm.Read(Feed()) | dm.Map(lambda row: row)
@@ -124,7 +124,7 @@ def test_a_side_input_of_panes_is_seen_with_each_pane() -> None:
     check(p.plan())
 
 
-def test_replayed_and_wall_clocks_do_not_mix_but_create_goes_with_both() -> None:
+def test_replay_and_wall_clocks_cannot_be_mixed_but_create_can_be_used_with_both() -> None:
     p = dm.Pipeline()
     _ = p | "replayed" >> dm.Read(Feed(processing_time="seen"))
     _ = p | dm.Create([1])
@@ -169,7 +169,7 @@ def test_a_combiner_is_explained_as_it_is_written(combine: Any, words: str) -> N
     assert re.search(words, explain(p.plan()))
 
 
-def test_a_plan_is_told_in_words() -> None:
+def test_a_plan_is_explained_in_words() -> None:
     p = dm.Pipeline()
     hourly = (
         dm.Window.into(dm.FixedWindows("1 hour"))
@@ -203,7 +203,7 @@ def test_a_plan_is_told_in_words() -> None:
     ]
 
 
-def test_an_empty_pipeline_is_told_too() -> None:
+def test_an_empty_pipeline_is_explained() -> None:
     assert explain(dm.Pipeline().plan()) == "an empty pipeline"
 
 
@@ -235,13 +235,13 @@ def test_an_empty_pipeline_is_told_too() -> None:
         (dm.Window.into(dm.GlobalWindows()), "on time: when the watermark passes the end of the window"),
     ],
 )
-def test_the_plan_in_words_says_what_becomes_of_late_elements(windowing: dm.WindowInto, said: str) -> None:
+def test_the_plan_in_words_says_what_happens_to_late_elements(windowing: dm.WindowInto, said: str) -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | windowing | dm.Sum.per_key()
     assert f"\n      when: {said}\n" in explain(p.plan())
 
 
-def test_the_plan_in_words_is_that_of_rounds_where_the_runner_has_rounds() -> None:
+def test_the_plan_in_words_is_that_of_micro_batch_mode_if_the_runner_has_it() -> None:
     p = dm.Pipeline(runner=dm.LocalRunner(mode="microbatch", interval="1 minute"))
     _ = p | dm.Create([("a", 1)]) | dm.Window.into(dm.FixedWindows(60)) | dm.Sum.per_key()
     printed = p.explain()
@@ -249,7 +249,7 @@ def test_the_plan_in_words_is_that_of_rounds_where_the_runner_has_rounds() -> No
     assert printed.endswith("how: accumulating")
 
 
-def test_a_pipeline_is_explained_in_the_words_in_which_it_is_written() -> None:
+def test_a_pipeline_is_explained_in_the_form_in_which_it_is_written() -> None:
     p = dm.Pipeline()
     elements = p | TestStream().add(5, 1, key="A").watermark(40)
     _ = elements | dm.io.Collect()

@@ -73,7 +73,9 @@ def test_cutting_the_input_and_merging_in_any_order_changes_nothing(
 
 @pytest.mark.parametrize("combine", [c for c in COMBINERS if c.can_subtract], ids=repr)
 @given(values=NUMBERS, taken=st.integers(-1000, 1000))
-def test_what_was_added_can_be_taken_back(combine: dm.CombineFn[Any, Any, Any], values: list[int], taken: int) -> None:
+def test_subtracting_an_added_input_restores_the_result(
+    combine: dm.CombineFn[Any, Any, Any], values: list[int], taken: int
+) -> None:
     before = combine.extract_output(folded(combine, values))
     after = combine.extract_output(combine.subtract_input(folded(combine, [taken, *values]), taken))
     assert same(after, before)
@@ -95,7 +97,7 @@ def test_accumulators_pickle_and_output_leaves_them_usable(combine: dm.CombineFn
         (dm.ToSet(), set()), (AssociativeFn(sum), 0), (AssociativeFn(largest), None),
     ],
 )  # fmt: skip
-def test_the_value_of_nothing(combine: dm.CombineFn[Any, Any, Any], nothing: Any) -> None:
+def test_each_combiner_has_its_value_for_no_inputs(combine: dm.CombineFn[Any, Any, Any], nothing: Any) -> None:
     assert combine.extract_output(combine.create_accumulator()) == nothing
 
 
@@ -122,7 +124,7 @@ def test_top_keeps_nan_only_behind_all_numbers(values: list[float]) -> None:
 
 @pytest.mark.parametrize("combine", [dm.Min(), dm.Max()])
 @pytest.mark.parametrize("values", [[None], [None, 4], [4, None]])
-def test_none_has_no_place_among_extremes_whenever_it_comes(combine: Any, values: list[Any]) -> None:
+def test_none_is_refused_among_extremes_wherever_it_occurs(combine: Any, values: list[Any]) -> None:
     with pytest.raises(TypeError):
         functools.reduce(combine.add_input, values, combine.create_accumulator())
 
@@ -132,7 +134,7 @@ def test_the_sum_of_ints_stays_exact() -> None:
     assert (total, type(total)) == (3 * 2**62, int)
 
 
-def test_forms_carry_the_arguments_and_the_name() -> None:
+def test_per_key_and_globally_pass_on_the_arguments_and_the_name() -> None:
     per_key = dm.Top.per_key(2, reverse=True)
     assert (per_key.label, per_key.fn) == ("Top.PerKey", dm.Top(2, reverse=True))
     assert dm.Mean.globally().label == "Mean.Globally"
@@ -147,7 +149,7 @@ def test_a_form_of_an_instance_takes_no_arguments() -> None:
             form()
 
 
-def test_classes_and_builtins_stand_for_combiners() -> None:
+def test_classes_and_builtin_functions_are_accepted_as_combiners() -> None:
     assert dm.CombinePerKey(dm.Mean).fn == dm.Mean()
     assert dm.CombinePerKey(sum).fn == dm.Sum()
     assert dm.CombineGlobally(min).fn == dm.Min()
@@ -225,7 +227,7 @@ def test_a_combiner_whose_methods_take_something_else_is_rejected_when_it_is_app
 
 @pytest.mark.parametrize("combiner", [dm.Sum, dm.Mean, dm.Min, dm.Max])
 @pytest.mark.parametrize("values", [[None, 1], [1, None], [1.5] * 1_000 + [None]], ids=["first", "second", "last"])
-def test_none_is_rejected_wherever_it_comes_with_a_way_out_for_either_form(combiner: Any, values: list[Any]) -> None:
+def test_none_is_rejected_with_a_way_out_for_per_key_and_globally(combiner: Any, values: list[Any]) -> None:
     message = rf"^an element of {combiner.__name__} must not be None, got None\n(.|\n)*"
     with pytest.raises(dm.UserCodeError, match=message + r"Hint: .*lambda element: element is not None"):
         run_on(values, combiner.globally())
@@ -296,14 +298,14 @@ class SumAbove(dm.CombineFn[int, int, int]):
         return accumulator
 
 
-def test_further_arguments_reach_the_function_or_each_method_of_the_combiner() -> None:
+def test_additional_arguments_reach_the_function_or_each_method_of_the_combiner() -> None:
     assert run_on([3, 4, 5], dm.CombineGlobally(at_most, 10)) == [10]
     assert run_on([3, 4, 5], dm.CombineGlobally(at_most, limit=11)) == [11]
     assert run_on([("a", 3), ("a", 9)], dm.CombinePerKey(SumAbove(), 5)) == [("a", 9)]
     assert run_on([3, 9], dm.CombineGlobally(SumAbove, limit=5)) == [9]
 
 
-def test_arguments_that_a_combiner_does_not_take_are_refused() -> None:
+def test_arguments_that_a_combiner_does_not_accept_are_refused() -> None:
     with pytest.raises(dm.InvalidType, match=r"CombinePerKey got further arguments that at_most.*does not take"):
         dm.CombinePerKey(at_most, 1, 2)
     with pytest.raises(dm.InvalidType, match=r"(?s)Sum.create_accumulator.*does not take.*Hint: .*dm.Top\(3\)"):
@@ -311,20 +313,20 @@ def test_arguments_that_a_combiner_does_not_take_are_refused() -> None:
 
 
 @pytest.mark.parametrize("function", [lambda left, right: left + right, lambda: 0])
-def test_a_function_that_takes_no_iterable_is_refused_when_it_is_applied(function: Any) -> None:
+def test_a_function_that_does_not_accept_an_iterable_is_refused_when_it_is_applied(function: Any) -> None:
     pairs = dm.Pipeline() | dm.Create([("a", 1)])
     for combining in (dm.CombinePerKey, dm.CombineGlobally):
         with pytest.raises(dm.InvalidType, match=r"with an iterable of values, which .*lambda.*\nHint: .*reduce"):
             _ = pairs | combining(function)
 
 
-def test_a_combiner_takes_no_side_inputs() -> None:
+def test_side_inputs_of_a_combiner_are_refused() -> None:
     numbers = dm.Pipeline() | dm.Create([1])
     with pytest.raises(dm.InvalidType, match="combiners take no side inputs"):
         dm.CombineGlobally(at_most, dm.AsSingleton(numbers))
 
 
-def test_a_singleton_view_is_the_combined_value_or_that_of_nothing() -> None:
+def test_a_singleton_view_is_the_combined_value_or_the_value_for_no_inputs() -> None:
     with dm.Pipeline() as p:
         numbers = p | dm.Create([1, 2, 5])
         total = numbers | dm.CombineGlobally(sum).as_singleton_view()
@@ -434,7 +436,7 @@ KINDS_OF_LENGTHS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_LENGTHS)
-def test_lengths_of_time_are_added_merged_subtracted_and_averaged(kind: str) -> None:
+def test_durations_are_added_merged_subtracted_and_averaged(kind: str) -> None:
     values = list(map(KINDS_OF_LENGTHS[kind], LENGTHS))
     total, mean = dm.Sum(), dm.Mean()
     expected = sum(LENGTHS, datetime.timedelta(0))
@@ -450,20 +452,20 @@ def test_lengths_of_time_are_added_merged_subtracted_and_averaged(kind: str) -> 
     assert type(mean.extract_output(folded(mean, values))) is type(values[0])
 
 
-def test_the_mean_of_lengths_of_numpy_is_not_cut_off_to_their_unit() -> None:
+def test_the_mean_of_numpy_durations_is_not_truncated_to_their_unit() -> None:
     mean = dm.Mean()
     values = [np.timedelta64(1, "s"), np.timedelta64(2, "s")]
     assert mean.extract_output(folded(mean, values)) == np.timedelta64(1_500, "ms")
 
 
-def test_lengths_of_time_are_not_added_to_numbers() -> None:
+def test_durations_are_not_added_to_numbers() -> None:
     for values in ([5, LENGTHS[0]], [LENGTHS[0], 5], [dm.duration(5), LENGTHS[0]]):
         with pytest.raises(TypeError):
             folded(dm.Sum(), values)
 
 
 @on_hosts("local", "workers", "process", slow=("batch", "streaming"))
-def test_a_run_adds_lengths_of_time(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_pipeline_adds_durations(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     p = dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint"))
     pairs = p | dm.Create([(key, length) for length in LENGTHS for key in "ab"])
     _ = pairs | dm.Together(total=sum, mean=dm.Mean()).per_key() | "both" >> dm.io.Collect()

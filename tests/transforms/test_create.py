@@ -105,7 +105,7 @@ def test_a_dict_gives_its_items_and_text_is_refused() -> None:
             dm.Create(text)
 
 
-def test_an_error_in_the_users_generator_is_not_taken_for_a_value_that_does_not_iterate() -> None:
+def test_an_exception_in_a_users_generator_is_not_reported_as_a_value_that_cannot_be_iterated() -> None:
     def values() -> Iterator[int]:
         yield 1 + None  # type: ignore[operator]
 
@@ -119,7 +119,7 @@ def test_create_does_not_import_pandas() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_rows_of_a_table_go_through_a_pipeline() -> None:
+def test_rows_of_a_table_can_be_processed_by_a_pipeline() -> None:
     with dm.Pipeline(dm.LocalRunner()) as p:
         frame = pd.DataFrame({"carrier": ["UA", "UA", "AA"], "delay": [4, 6, 1]})
         means = p | dm.Create(frame) | dm.WithKeys("carrier", value="delay") | dm.Mean.per_key()
@@ -147,7 +147,9 @@ def test_elements_arrive_at_the_first_tick_of_the_clock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["batch", pytest.param("streaming", marks=pytest.mark.slow)])
-def test_on_spark_elements_arrive_at_the_wall_clocks_time(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_on_spark_created_elements_arrive_at_the_time_of_the_wall_clock(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
     before = time.time_ns() // 1_000
     on_spark = dm.SparkRunner(spark, mode="batch") if mode == "batch" else streaming(spark, tmp_path / "checkpoint")
     ((told, recorded),) = arrived(on_spark)

@@ -32,7 +32,7 @@ def parsed(runner: Any, handled: Any, texts: Sequence[Any] = TEXTS, windows: Any
     return sorted(record.value for record in good), [record.value.element for record in bad]
 
 
-def test_the_pair_has_its_parts_by_place_and_by_name() -> None:
+def test_results_and_dead_letters_can_be_accessed_by_index_and_by_name() -> None:
     pair: Any = dm.Pipeline() | dm.Create(["1"]) | dm.Map(int).with_exception_handling("failed", main_tag="numbers")
     good, bad = pair
     assert (pair.good, pair.bad) == (good, bad) == (pair.numbers, pair.failed)
@@ -50,12 +50,12 @@ def test_the_pair_has_its_parts_by_place_and_by_name() -> None:
         dm.Filter(bool),
     ],
 )
-def test_each_transform_with_dead_letters_gives_such_a_pair(transform: Any) -> None:
+def test_each_transform_with_dead_letters_returns_results_and_dead_letters(transform: Any) -> None:
     pair = dm.Pipeline() | dm.Create([("a", 1)]) | transform.with_exception_handling(dead_letter_tag="failed")
     assert (pair.good, pair.bad, pair.failed) == (pair[0], pair[1], pair[1])
 
 
-def test_rows_of_files_with_dead_letters_are_such_a_pair(tmp_path: Path) -> None:
+def test_a_file_source_with_dead_letters_returns_results_and_dead_letters(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("a\n")
     (tmp_path / "rows.csv").write_text("a\n1\n")
     p = dm.Pipeline()
@@ -82,7 +82,7 @@ class Remembers(dm.DoFn):
         yield int(pair[1]), seen.read()
 
 
-def test_errors_of_other_classes_stop_stateful_functions_and_those_on_columns_too() -> None:
+def test_errors_of_other_classes_stop_stateful_and_vectorized_functions() -> None:
     def whole(batch: pa.RecordBatch) -> pa.Array:
         return pc.cast(batch["value"], pa.int64())
 
@@ -110,7 +110,7 @@ def test_errors_of_other_classes_stop_stateful_functions_and_those_on_columns_to
         (0.4, dm.FixedWindows(4), True),
     ],
 )
-def test_a_run_fails_if_more_elements_of_a_window_fail_than_may(
+def test_a_run_fails_if_the_share_of_dead_letters_in_a_window_exceeds_the_limit(
     host: str, threshold: float, windows: Any, fails: bool, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     handled = dm.Map(int).with_exception_handling(threshold=threshold)
@@ -124,7 +124,7 @@ def test_a_run_fails_if_more_elements_of_a_window_fail_than_may(
         parsed(runner_on(host, request, tmp_path), handled, windows=windows)
 
 
-def test_the_windows_of_the_share_may_differ_from_those_of_the_input() -> None:
+def test_the_share_of_dead_letters_may_be_counted_in_other_windows_than_those_of_the_input() -> None:
     handled = dm.Map(int).with_exception_handling(threshold=0.4, threshold_windowing=dm.FixedWindows(4))
     with pytest.raises(dm.UserCodeError, match=r"1 of 2 elements of 'Map' in \[1970"):
         parsed(dm.LocalRunner(), handled)
@@ -135,7 +135,7 @@ def test_the_windows_of_the_share_may_differ_from_those_of_the_input() -> None:
     threshold=st.sampled_from([0, 0.25, 0.5, 0.75]),
     size=st.sampled_from([None, 2, 5]),
 )
-def test_the_share_is_that_of_each_window_in_whatever_order_elements_arrive(
+def test_the_share_of_dead_letters_in_a_window_does_not_depend_on_the_order_of_arrival(
     times: list[tuple[int, bool]], threshold: float, size: int | None
 ) -> None:
     shares: dict[int, list[bool]] = {}
@@ -151,7 +151,7 @@ def test_the_share_is_that_of_each_window_in_whatever_order_elements_arrive(
             parsed(dm.LocalRunner(), handled, texts, windows)
 
 
-def test_a_stream_in_the_global_window_needs_windows_for_its_share() -> None:
+def test_a_stream_in_the_global_window_needs_windows_for_the_share_of_dead_letters() -> None:
     rows = dm.Pipeline() | dm.io.GenerateSequence(0, rate=1, period=1)
     _ = rows | dm.Map(str).with_exception_handling(threshold=0.1)
     with pytest.raises(dm.PlanError, match=r"'Map/Share"):
@@ -175,7 +175,7 @@ def test_a_stream_in_the_global_window_needs_windows_for_its_share() -> None:
         ({"timeout": 5}, "has no argument 'timeout'\nHint: leave it out"),
     ],
 )
-def test_what_is_no_rule_for_dead_letters_is_rejected(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_options_for_dead_letters_are_rejected(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises((dm.InvalidArgument, dm.InvalidType)) as raised:
         dm.Map(int).with_exception_handling(**arguments)
     assert message in str(raised.value)

@@ -28,7 +28,7 @@ DROPPED = "dropped_because_late"
 
 
 @on_hosts("local", "workers", "process", "streaming")
-def test_every_kind_of_transform_returns_what_it_drops(
+def test_every_kind_of_transform_can_return_its_dropped_elements(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     result = run(runner_on(host, request, tmp_path / "state"), apply_all)
@@ -49,7 +49,7 @@ def test_every_kind_of_transform_returns_what_it_drops(
         assert Counter(record.input for record in collected(result, name)) == {"left": 2, "right": 2}
 
 
-def test_a_record_says_why_and_when_its_element_was_dropped() -> None:
+def test_the_record_of_a_dropped_element_says_why_and_when_it_was_dropped() -> None:
     with dm.Pipeline() as p:
         _, dropped = p | SCRIPT | MINUTES | dm.Sum.per_key().with_dropped_output()
         _ = dropped | "out" >> dm.io.Collect()
@@ -66,7 +66,7 @@ def test_a_record_says_why_and_when_its_element_was_dropped() -> None:
     assert (second.value.timestamp, second.event_time) == (dm.event_time(130), dm.event_time(500))
 
 
-def test_records_are_not_late_in_whatever_windows_they_are_counted() -> None:
+def test_records_of_dropped_elements_are_not_late_in_any_windows() -> None:
     with dm.Pipeline() as p:
         _, dropped = p | SCRIPT | MINUTES | dm.Sum.per_key().with_dropped_output()
         counts = dropped | "seconds" >> dm.Window.into(dm.FixedWindows(1)) | "counts" >> dm.Count.globally()
@@ -77,7 +77,7 @@ def test_records_are_not_late_in_whatever_windows_they_are_counted() -> None:
     ]
 
 
-def test_elements_that_arrive_after_the_end_of_the_input_are_counted_in_the_global_window() -> None:
+def test_dropped_elements_after_the_end_of_the_input_can_be_counted_in_the_global_window() -> None:
     script = TestStream().add(4, 30, key="UA").watermark_to_infinity().add(8, 40, key="UA")
     with dm.Pipeline() as p:
         _, dropped = p | script | MINUTES | dm.Sum.per_key().with_dropped_output()
@@ -86,7 +86,7 @@ def test_elements_that_arrive_after_the_end_of_the_input_are_counted_in_the_glob
     assert not p.result.metrics()["counts/CombinePerKey"].get(DROPPED)
 
 
-def test_a_trigger_that_has_finished_and_a_retraction_give_their_own_reasons() -> None:
+def test_elements_dropped_by_a_finished_trigger_and_retractions_have_their_own_reasons() -> None:
     once = MINUTES.trigger(dm.AfterCount(1), may_lose_data=True)
     script = TestStream().add(1, 10, key="a").add(2, 11, key="a")
     with dm.Pipeline() as p:
@@ -108,7 +108,7 @@ def test_an_element_that_is_dropped_from_two_windows_has_two_records() -> None:
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_rows_in_columns_are_dropped_in_columns_unless_somebody_wants_them(tmp_path: Path, *, used: bool) -> None:
+def test_dropped_rows_stay_in_columns_unless_the_dropped_output_is_used(tmp_path: Path, *, used: bool) -> None:
     at = pa.array([10_000_000, 70_000_000, 20_000_000], pa.timestamp("us", "UTC"))
     table = pa.table({"at": at, "key": ["a", "a", "b"], "value": [1, 2, 3]})
     (tmp_path / "rows").mkdir()
@@ -132,7 +132,7 @@ def test_rows_in_columns_are_dropped_in_columns_unless_somebody_wants_them(tmp_p
         assert [record.value.element for record in result.collected("dropped")] == [("b", 3)]
 
 
-def test_records_are_written_as_rows(tmp_path: Path) -> None:
+def test_records_of_dropped_elements_are_written_as_rows(tmp_path: Path) -> None:
     def row(record: dm.Dropped) -> dict[str, Any]:
         key, value = record.element
         return {"key": key, "value": value, "reason": record.reason.value, "seconds": int(record.timestamp) // 10**6}
@@ -158,7 +158,7 @@ def test_records_are_written_as_rows(tmp_path: Path) -> None:
         dm.ParDo(Remember()).with_outputs("other"),
     ],
 )
-def test_dead_letters_and_dropped_elements_come_in_the_order_of_the_calls(transform: Any) -> None:
+def test_dead_letters_and_dropped_elements_are_returned_in_the_order_of_the_calls(transform: Any) -> None:
     pairs = dm.Pipeline() | SCRIPT | MINUTES
     handled, dropped = pairs | "a" >> transform.with_exception_handling("failed").with_dropped_output("late")
     assert handled.good is handled[0]
@@ -181,7 +181,7 @@ class Numbers(dm.DoFn):
 
 @on_hosts("local", "workers", "process", slow=("streaming",))
 @pytest.mark.parametrize("threshold", [0.5, 0.4])
-def test_the_share_of_dead_letters_is_kept_beside_dropped_elements(
+def test_the_limit_of_dead_letters_works_together_with_dropped_elements(
     host: str, threshold: float, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     script = TestStream().add(4, 30, key="UA").add("?", 35, key="UA").watermark(60).add(8, 40, key="UA")
@@ -202,13 +202,13 @@ def test_the_share_of_dead_letters_is_kept_beside_dropped_elements(
     assert [record.value.element for record in result.collected("dropped")] == [("UA", 8)]
 
 
-def test_a_function_that_never_drops_anything_has_no_such_output() -> None:
+def test_a_function_that_never_drops_elements_has_no_dropped_output() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"'Map' never drops an element"):
         _ = dm.Pipeline() | dm.Create([1]) | dm.Map(str).with_dropped_output()
 
 
 @pytest.mark.parametrize("tag", ["main", 7])
-def test_the_tag_must_be_a_text_that_no_other_output_has(tag: Any) -> None:
+def test_the_tag_of_the_dropped_output_must_be_text_that_no_other_output_has(tag: Any) -> None:
     for transform in (dm.Sum.per_key(), dm.GroupByKey(), dm.ParDo(Remember()), dm.Join(), dm.CoGroupByKey()):
         with pytest.raises((dm.InvalidArgument, dm.InvalidType), match="dropped elements"):
             transform.with_dropped_output(tag)
@@ -219,13 +219,13 @@ def test_the_tag_must_be_a_text_that_no_other_output_has(tag: Any) -> None:
             transform.with_dropped_output("x").with_exception_handling("x")
 
 
-def test_explanations_name_the_output() -> None:
+def test_the_plan_in_words_names_the_dropped_output() -> None:
     p = dm.Pipeline()
     _ = p | SCRIPT | MINUTES | dm.Sum.per_key().with_dropped_output("too late")
     assert "combine by Sum() per key and window; dropped elements to too late" in p.explain()
 
 
-def test_what_a_retracting_grouping_drops_is_a_collection_of_new_elements() -> None:
+def test_dropped_elements_of_a_retracting_grouping_are_not_retractions() -> None:
     retracting = MINUTES.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
     with dm.Pipeline() as p:
         _, dropped = p | SCRIPT | retracting | dm.Sum.per_key().with_dropped_output()
@@ -234,7 +234,7 @@ def test_what_a_retracting_grouping_drops_is_a_collection_of_new_elements() -> N
     assert [record.value for record in p.result.collected("out")] == [("UA", 8), ("UA", 1)]
 
 
-def test_counting_what_an_accumulating_grouping_drops_counts_no_refinement_again() -> None:
+def test_the_dropped_output_of_an_accumulating_grouping_has_no_refinements() -> None:
     accumulating = MINUTES.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
     pipeline = dm.Pipeline()
     sums, dropped = pipeline | SCRIPT | accumulating | "sums" >> dm.Sum.per_key().with_dropped_output()
@@ -244,7 +244,7 @@ def test_counting_what_an_accumulating_grouping_drops_counts_no_refinement_again
     assert len(plan_warnings(pipeline)) == 1
 
 
-def test_a_run_whose_dropped_elements_are_wanted_reads_every_row() -> None:
+def test_a_run_whose_dropped_output_is_used_reads_every_row() -> None:
     def ends_at(*, takes: bool) -> float | None:
         p = dm.Pipeline()
         most = MINUTES.trigger(dm.AfterWatermark(percentile=50), may_lose_data=True)
@@ -255,7 +255,7 @@ def test_a_run_whose_dropped_elements_are_wanted_reads_every_row() -> None:
     assert (ends_at(takes=False), ends_at(takes=True)) == (50, None)
 
 
-def test_rounds_have_the_output_too() -> None:
+def test_micro_batch_mode_supports_the_dropped_output() -> None:
     def build(p: dm.Pipeline) -> None:
         sums, dropped = p | SCRIPT | MINUTES | dm.Sum.per_key().with_hot_key_fanout(2).with_dropped_output()
         _ = sums | "out" >> dm.io.Collect()

@@ -33,7 +33,7 @@ def warned(*transforms: Any) -> list[str]:
     return plan_warnings(p)
 
 
-def test_windows_of_panes_at_the_end_of_time_are_warned_about_with_both_labels_and_the_way_out() -> None:
+def test_windows_assigned_to_panes_at_the_end_of_time_are_warned_about_with_a_way_out() -> None:
     (message,) = warned(dm.WithKeys(lambda x: x), dm.GroupByKey(), DAYS)
     assert message == (
         "'step 2' assigns windows by event time to the panes of 'step 1', but these all have the end of time as their "
@@ -78,7 +78,7 @@ def test_windows_of_other_event_times_are_not_warned_about(transforms: list[Any]
     assert warned(*transforms) == []
 
 
-def test_what_is_warned_about_loses_the_event_times() -> None:
+def test_windows_assigned_to_panes_at_the_end_of_time_indeed_lose_the_event_times() -> None:
     with pytest.warns(dm.PlanWarning, match="the end of time"), dm.Pipeline() as p:
         _ = p | SCRIPT | dm.Distinct() | DAYS | dm.Count.per_element() | "out" >> dm.io.Collect()
     assert p.result is not None

@@ -55,7 +55,7 @@ def flat(element: tuple[str, int]) -> list[dm.TimestampedValue]:
     ],
     ids=["Map", "FlatMap", "ParDo", "WithTimestamps"],
 )
-def test_an_undeclared_move_back_is_refused_with_what_declares_it_on_that_transform(
+def test_moving_event_times_back_without_a_declaration_is_refused_with_the_option_to_declare_it(
     transform: dm.PTransform, way_out: str
 ) -> None:
     with pytest.raises(
@@ -70,14 +70,14 @@ def test_an_undeclared_move_back_is_refused_with_what_declares_it_on_that_transf
     [dm.Map(earlier), dm.FlatMap(flat), dm.ParDo(Earlier())],
     ids=["Map", "FlatMap", "ParDo"],
 )
-def test_a_declared_horizon_lets_outputs_lie_that_far_back_and_holds_the_watermark(transform: dm.ParDo) -> None:
+def test_a_declared_horizon_allows_earlier_event_times_and_holds_back_the_watermark(transform: dm.ParDo) -> None:
     declared = transform.late_data_horizon("10 minutes")
     assert run(declared) == [HOUR - 600]
     feed = cut_into_stages(pipeline(declared).plan()).feeds["kept"]
     assert feed == {"Create": 600_000_000}
 
 
-def test_a_move_further_back_than_declared_is_refused() -> None:
+def test_moving_event_times_further_back_than_declared_is_refused() -> None:
     with pytest.raises(dm.DataflowError, match="but declares a smaller bound\n"):
         run(dm.Map(earlier).late_data_horizon("9 minutes"))
 
@@ -126,7 +126,7 @@ def after(row: Any, timestamp: dm.EventTime) -> bool:
 
 
 @on_hosts("local", "workers", "process", slow=("batch", "streaming"))
-def test_a_cut_where_windows_end_divides_them_without_loss(
+def test_splitting_the_input_at_the_end_of_a_window_loses_nothing(
     host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     rows = [dm.TimestampedValue(("k", 2**number), at) for number, at in enumerate([3, 47, 52, 49, 50, 12, 71])]

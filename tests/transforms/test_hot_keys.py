@@ -20,7 +20,7 @@ WORDS = [("to", 1)] * 400 + [("be", 1)] * 3
 
 
 @pytest.mark.parametrize("fanout", [0, -3, 2**32 + 1, 2**63])
-def test_fewer_parts_than_one_or_more_than_hashes_are_rejected(fanout: int) -> None:
+def test_a_fanout_below_one_or_above_the_number_of_hashes_is_rejected(fanout: int) -> None:
     with pytest.raises(dm.InvalidArgument, match=f"at least 1 and at most 4,294,967,296, got {fanout}"):
         PER_KEY.with_hot_key_fanout(fanout)
     with pytest.raises(dm.InvalidArgument, match=f"at least 1 and at most 4,294,967,296, got {fanout}"):
@@ -28,19 +28,19 @@ def test_fewer_parts_than_one_or_more_than_hashes_are_rejected(fanout: int) -> N
 
 
 @pytest.mark.parametrize("fanout", [2.0, True, "2", None, int])
-def test_what_is_no_number_of_parts_is_rejected(fanout: Any) -> None:
+def test_a_fanout_that_is_not_a_number_or_function_is_rejected(fanout: Any) -> None:
     with pytest.raises(dm.InvalidType, match="`fanout` must be an int or a function from a key to an int"):
         PER_KEY.with_hot_key_fanout(fanout)
     with pytest.raises(dm.InvalidType, match="`fanout` must be an int, got"):
         GLOBALLY.with_fanout(fanout)
 
 
-def test_a_function_is_rejected_where_there_are_no_keys() -> None:
+def test_a_function_as_fanout_is_rejected_for_combining_globally() -> None:
     with pytest.raises(dm.InvalidType, match="`fanout` must be an int, got"):
         GLOBALLY.with_fanout(lambda _: 2)  # type: ignore[arg-type]
 
 
-def test_a_function_that_returns_no_int_fails_the_run_with_the_key() -> None:
+def test_a_fanout_function_that_returns_no_int_fails_the_run_with_the_key() -> None:
     with (
         pytest.raises(dm.UserCodeError, match=r"`fanout` must return an int, got 1\.5 for the key 'a'"),
         dm.Pipeline() as p,
@@ -48,7 +48,7 @@ def test_a_function_that_returns_no_int_fails_the_run_with_the_key() -> None:
         _ = p | dm.Create([("a", 1)]) | PER_KEY.with_hot_key_fanout(lambda _: 1.5)  # type: ignore[arg-type, return-value]
 
 
-def test_a_trigger_that_may_finish_is_rejected() -> None:
+def test_a_trigger_that_may_finish_is_rejected_with_fanout() -> None:
     once = dm.Window.into(dm.FixedWindows(10)).trigger(dm.AfterCount(3), may_lose_data=True)
     pairs = dm.Pipeline() | dm.Create([("a", 1)]) | once
     with pytest.raises(dm.InvalidArgument, match=r"'CombinePerKey' combines in parts, but AfterCount\(3\) may finish"):
@@ -56,24 +56,24 @@ def test_a_trigger_that_may_finish_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("elements", [[1, 2], [("a", "x")]])
-def test_elements_are_checked_as_without_fanout(elements: list[Any]) -> None:
+def test_elements_are_checked_with_fanout_as_without_it(elements: list[Any]) -> None:
     with pytest.raises(dm.InvalidType, match=r"'Sum\.PerKey' "):
         _ = dm.Pipeline() | dm.Create(elements) | dm.Sum.per_key().with_hot_key_fanout(2)
 
 
-def test_other_transforms_do_not_have_it() -> None:
+def test_transforms_without_lifting_have_no_fanout() -> None:
     assert not hasattr(dm.GroupByKey(), "with_hot_key_fanout")
     assert not hasattr(GLOBALLY, "with_hot_key_fanout")
 
 
-def test_the_transform_itself_is_unchanged() -> None:
+def test_with_hot_key_fanout_returns_a_changed_copy() -> None:
     PER_KEY.with_hot_key_fanout(4)
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | PER_KEY
     assert [node.label for node in p.plan().nodes] == ["Create", "CombinePerKey"]
 
 
-def test_types_and_labels_are_those_without_fanout() -> None:
+def test_fanout_changes_neither_types_nor_labels() -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("a", 1)])
     assert (pairs | dm.Mean.per_key().with_hot_key_fanout(2)).element_type == tuple[str, float]
@@ -87,7 +87,7 @@ def test_types_and_labels_are_those_without_fanout() -> None:
     ]
 
 
-def test_a_side_input_and_further_arguments_work_too() -> None:
+def test_fanout_works_with_a_side_input_and_additional_arguments() -> None:
     def at_most(values: Iterable[int], limit: int) -> int:
         return min(sum(values), limit)
 
@@ -98,7 +98,7 @@ def test_a_side_input_and_further_arguments_work_too() -> None:
     assert [record.value for record in p.result.collected("Collect")] == [(3, 10), (4, 10), (5, 10)]
 
 
-def test_no_elements_give_nothing_and_a_side_input_the_value_of_nothing() -> None:
+def test_with_fanout_no_elements_give_no_pane_and_a_singleton_view_the_value_for_no_inputs() -> None:
     with dm.Pipeline() as p:
         none = p | dm.Create([1]) | dm.Filter(lambda _: False)
         _ = none | "count" >> dm.Count.globally().with_fanout(3) | "counts" >> dm.io.Collect()
@@ -140,13 +140,13 @@ def test_equal_elements_of_a_source_are_spread_evenly(fanout: int) -> None:
     assert max(sizes) < 2 * 400 / fanout
 
 
-def test_a_key_for_which_the_function_returns_less_than_two_is_not_split() -> None:
+def test_a_key_is_not_split_if_the_fanout_function_returns_less_than_two() -> None:
     sizes = sizes_of_parts(None, lambda key: 4 if key == "to" else 0)
     assert len(sizes["to"]) == 4
     assert sizes["be"] == [3]
 
 
-def test_the_function_is_asked_once_for_each_key_of_a_bundle_and_an_error_names_the_key() -> None:
+def test_the_fanout_function_is_called_once_for_each_key_of_a_bundle_and_its_error_names_the_key() -> None:
     asked: list[str] = []
 
     def fanout(key: str) -> int:
@@ -159,7 +159,7 @@ def test_the_function_is_asked_once_for_each_key_of_a_bundle_and_an_error_names_
         sizes_of_parts(None, lambda key: 4 if key == "to" else "x")
 
 
-def test_behind_a_grouping_values_decide() -> None:
+def test_after_a_grouping_elements_are_spread_by_their_values() -> None:
     def behind(p: dm.Pipeline) -> Any:
         pairs = p | dm.Create([(number, number % 100) for number in range(400)])
         return pairs | dm.Sum.per_key() | dm.MapTuple(lambda _, value: ("hot", [value]))  # a list cannot be a key
@@ -173,7 +173,7 @@ def test_behind_a_grouping_values_decide() -> None:
 # The plan -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_plan_in_words_shows_both_stages() -> None:
+def test_the_plan_in_words_shows_both_stages_of_a_fanout() -> None:
     p = dm.Pipeline()
     sessions = dm.Window.into(dm.Sessions(10)).accumulating()
     _ = p | dm.Create([("a", 1)]) | sessions | "mean" >> dm.Mean.per_key().with_hot_key_fanout(4)
@@ -186,7 +186,7 @@ def test_the_plan_in_words_shows_both_stages() -> None:
     assert "how: accumulating" in total
 
 
-def test_behind_retractions_the_parts_retract_too() -> None:
+def test_after_a_retracting_grouping_both_stages_of_a_fanout_retract() -> None:
     p = dm.Pipeline()
     retracting = dm.Window.into(dm.FixedWindows(10)).trigger(dm.Always()).accumulating_and_retracting()
     totals = p | TestStream().add(1, 0, key="a") | retracting | "first" >> dm.Sum.per_key()
@@ -196,7 +196,7 @@ def test_behind_retractions_the_parts_retract_too() -> None:
     assert plan["second/Total"].strategy.retracting, "as the strategy of its input"
 
 
-def test_a_grouping_behind_inherits_what_it_would_without_fanout() -> None:
+def test_a_later_grouping_inherits_the_same_strategy_with_and_without_fanout() -> None:
     p = dm.Pipeline()
     sessions = dm.Window.into(dm.Sessions(10)).trigger(dm.Repeatedly(dm.AfterCount(3))).allowed_lateness(5)
     pairs = p | dm.Create([("a", 1)]) | sessions
@@ -205,7 +205,7 @@ def test_a_grouping_behind_inherits_what_it_would_without_fanout() -> None:
     assert fanned.strategy == direct.strategy
 
 
-def test_reopened_windows_lose_nothing() -> None:
+def test_reopened_windows_lose_nothing_with_fanout() -> None:
     late = dm.Window.into(dm.FixedWindows(10)).late_data("duplicate_window")
     script = TestStream().bundle([(1, 0), (2, 1), (4, 2)], key="a").watermark(10).bundle([(8, 3), (16, 4)], key="a")
 

@@ -47,7 +47,7 @@ def test_partners_are_no_further_apart_than_the_distance_either_way() -> None:
 
 
 @pytest.mark.parametrize(("windows", "copies"), [(dm.FixedWindows(10), 1), (dm.SlidingWindows(10, 5), 4)], ids=repr)
-def test_windows_do_not_count_but_an_element_in_two_windows_is_two_elements(windows: dm.WindowFn, copies: int) -> None:
+def test_windows_do_not_matter_but_an_element_in_two_windows_counts_twice(windows: dm.WindowFn, copies: int) -> None:
     def in_windows(p: dm.Pipeline, name: str, at: int) -> Any:
         element = p | name >> dm.Create([dm.TimestampedValue(("k", name), at)])
         return element | f"windows of {name}" >> dm.Window.into(windows)
@@ -59,7 +59,7 @@ def test_windows_do_not_count_but_an_element_in_two_windows_is_two_elements(wind
     assert joined == [(("k", ("left", "right")), dm.GLOBAL_WINDOW)] * copies
 
 
-def test_who_has_no_partner_goes_out_at_its_own_time() -> None:
+def test_an_element_without_a_partner_is_emitted_at_its_own_event_time() -> None:
     left, right = [("a", 0), ("b", 100)], [("x", 103), ("y", 200)]
     assert joined(dm.Join.left(within=5), left, right) == [(("a", None), 0), (("b", "x"), 103)]
     assert joined(dm.Join.full(within=5), left, right) == [(("a", None), 0), (("b", "x"), 103), ((None, "y"), 200)]
@@ -96,7 +96,7 @@ FORMS: list[tuple[Callable[..., dm.Join], tuple[bool, bool]]] = [
 
 @pytest.mark.parametrize(("form", "keeps"), FORMS, ids=["inner", "left", "full"])
 @given(left=SIDES, right=SIDES, bounds=st.tuples(st.integers(-12, 12), st.integers(-12, 12)))
-def test_a_join_is_the_comparison_of_all_with_all(
+def test_an_interval_join_equals_the_comparison_of_all_pairs(
     form: Any, keeps: tuple[bool, bool], left: Timed, right: Timed, bounds: tuple[int, int]
 ) -> None:
     between = min(bounds), max(bounds)
@@ -111,7 +111,7 @@ def sides(p: dm.Pipeline, left: TestStream, right: TestStream, lateness: int = 0
     return p | "left" >> left | "wait" >> windowing, p | "right" >> right
 
 
-def test_an_element_waits_until_no_partner_can_come() -> None:
+def test_an_element_is_kept_until_no_partner_can_arrive() -> None:
     with dm.Pipeline() as p:
         left = TestStream().add("a", 10, key="k").watermark(100)
         right = TestStream().watermark(15).add("x", 15, key="k").watermark(16).add("y", 16, key="k").watermark(100)
@@ -120,7 +120,7 @@ def test_an_element_waits_until_no_partner_can_come() -> None:
     assert [(record.value[1], seconds(record)) for record in p.result.collected("out")] == [(("a", "x"), 15)]
 
 
-def test_a_late_partner_is_taken_within_the_lateness_and_dropped_and_counted_beyond() -> None:
+def test_a_late_partner_is_accepted_within_the_allowed_lateness_and_otherwise_dropped_and_counted() -> None:
     def run(lateness: int) -> tuple[list[Any], int]:
         with dm.Pipeline() as p:
             left = TestStream().add("a", 10, key="k").watermark(100)
@@ -163,7 +163,7 @@ def _seen_at(pair: Any, timestamp: dm.EventTime) -> Any:
 
 @on_hosts("process")
 @pytest.mark.parametrize("distance", [{"within": 3}, {"between": (0, 4)}, {"between": (-6, -2)}], ids=str)
-def test_a_stream_joins_as_a_bounded_job_does(
+def test_a_stream_joins_the_same_pairs_as_a_bounded_job(
     host: str, distance: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     def answers(runner: Any) -> list[Any]:
@@ -187,7 +187,7 @@ def test_a_negative_distance_is_refused() -> None:
         dm.Join(within=-5)
 
 
-def test_bounds_that_are_no_pair_of_durations_in_order_are_refused() -> None:
+def test_bounds_that_are_not_an_ordered_pair_of_durations_are_refused() -> None:
     with pytest.raises(
         dm.InvalidArgument, match=r"must not be greater than the second, got \(5, '0 s'\)\nHint: use bet"
     ):
@@ -201,7 +201,7 @@ def test_bounds_that_are_no_pair_of_durations_in_order_are_refused() -> None:
         dm.Join(within=5, between=(0, 5))
 
 
-def test_the_distance_is_explained() -> None:
+def test_the_plan_in_words_shows_the_distance_of_a_join() -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("k", 1)])
     _ = (pairs, pairs) | "near" >> dm.Join(within=5)
@@ -211,13 +211,13 @@ def test_the_distance_is_explained() -> None:
     assert "paid/partners: right partners 0 seconds to 15 minutes after the left ones; " in explained
 
 
-def test_a_join_shows_its_distance() -> None:
+def test_the_repr_of_a_join_shows_its_distance() -> None:
     assert repr("near" >> dm.Join(within=300)) == "<Join 'near', within='5 minutes'>"
     assert repr(dm.Join.full(between=("0 s", 900))) == "<Join 'Join.Full', between=('0 seconds', '15 minutes')>"
     assert repr(dm.Join.left()) == "<Join 'Join.Left'>"
 
 
-def test_a_join_without_a_distance_is_by_window() -> None:
+def test_a_join_without_a_distance_joins_by_window() -> None:
     p = dm.Pipeline()
     left, right = p | "l" >> dm.Create([("k", 1)]), p | "r" >> dm.Create([("k", 2)])
     _ = (left, right) | dm.Join()
@@ -259,7 +259,9 @@ def test_an_element_costs_the_same_with_two_hundred_and_with_two_thousand_of_its
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "match", "drop"]), st.integers(0, 6), st.integers(0, 6))))
-def test_a_kept_side_is_in_order_of_time_and_knows_which_have_had_no_partner(steps: list[tuple[str, int, int]]) -> None:
+def test_a_side_of_a_join_is_ordered_by_time_and_tracks_elements_without_a_partner(
+    steps: list[tuple[str, int, int]],
+) -> None:
     side, model = KeptSide(), list[list[Any]]()
     for number, (step, first, last) in enumerate(steps):
         if step == "add":

@@ -19,7 +19,7 @@ def test_sides_whose_keys_never_match_are_rejected(join: Any) -> None:
         _ = (names, prices) | join
 
 
-def test_sides_of_which_some_keys_may_match_are_joined() -> None:
+def test_sides_whose_key_types_overlap_are_joined() -> None:
     with dm.Pipeline() as p:
         left, right = p | "left" >> dm.Create([(None, 1), (7, 2)]), p | "right" >> dm.Create([(None, 3), ("7", 4)])
         _ = (left, right) | dm.Join.inner() | dm.io.Collect()

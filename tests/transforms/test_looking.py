@@ -90,13 +90,13 @@ def test_head_leaves_the_pipeline_as_it_was_so_that_a_cell_may_run_twice() -> No
     assert p.runner is None
 
 
-def test_head_of_a_script_follows_the_whole_script() -> None:
+def test_head_of_a_script_runs_the_whole_script() -> None:
     script = TestStream().add(("UA", 1), 1).watermark(100).add(("UA", 2), 3)
     windows = dm.Pipeline() | script | dm.Window.into(dm.FixedWindows("10 seconds")).allowed_lateness("1 hour")
     assert (windows | dm.Sum.per_key()).head(sample=1) == [("UA", 1), ("UA", 2)]
 
 
-def test_rows_that_cannot_be_read_go_where_they_go_in_a_run(tmp_path: Path) -> None:
+def test_head_returns_dead_letters_of_rows_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("at,delay\n2013-01-01T00:00Z,4\nyesterday,5\n")
     read = dm.io.ReadCsv(tmp_path / "rows.csv", event_time="at").with_exception_handling()
     good, bad = dm.Pipeline() | read
@@ -133,7 +133,7 @@ def test_show_prints_windows_panes_and_retractions(
     assert [(key.strip(), int(value)) for key, value, *_ in cells] == [("UA", 1), ("UA", 1), ("UA", 3)]
 
 
-def test_show_breaks_no_times_where_the_terminal_is_narrow(
+def test_show_does_not_wrap_times_in_a_narrow_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -144,7 +144,7 @@ def test_show_breaks_no_times_where_the_terminal_is_narrow(
     assert "│ [2013-01-01 12:00, 13:00) │" in printed
 
 
-def test_show_says_of_elements_without_event_times_nothing_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_has_no_column_of_event_times_for_elements_without_them(capsys: pytest.CaptureFixture[str]) -> None:
     elements = dm.Pipeline() | dm.Create([("UA", 1)])
     elements.show()
     assert "event time" not in capsys.readouterr().out
@@ -159,7 +159,7 @@ def test_the_title_of_a_narrow_table_stays_on_one_line(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.splitlines()[0] == "PCollection('all of the flights', element_type=int)"
 
 
-def test_show_says_so_where_there_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_a_note_for_an_empty_collection(capsys: pytest.CaptureFixture[str]) -> None:
     (dm.Pipeline() | dm.Create([1, 3]) | dm.Filter(lambda number: number % 2 == 0)).show()
     assert "no elements" in capsys.readouterr().out
 
@@ -181,7 +181,7 @@ def write_lines(folder: Path, *files: int) -> Path:
     return folder
 
 
-def test_results_of_a_part_of_the_rows_say_so_as_text_and_in_a_notebook() -> None:
+def test_results_computed_from_a_sample_are_marked_as_text_and_in_a_notebook() -> None:
     total: Any = counts(dm.Pipeline(), dm.Create(list("abcd"))).head(sample=3)
     assert total == [3]
     assert repr(total) == f"[3]  # {NOTE}"
@@ -190,7 +190,7 @@ def test_results_of_a_part_of_the_rows_say_so_as_text_and_in_a_notebook() -> Non
     assert NOTE in html
 
 
-def test_show_says_that_results_are_those_of_a_part_of_the_rows(
+def test_show_marks_results_computed_from_a_sample(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -219,7 +219,7 @@ def test_results_are_marked_only_if_their_source_has_more_rows(kind: str, folder
         assert repr(total.head(sample=whole)) == "[12]"
 
 
-def test_elements_that_are_not_made_of_several_others_are_not_marked() -> None:
+def test_elements_that_depend_on_single_elements_of_a_sample_are_not_marked() -> None:
     p = dm.Pipeline()
     numbers = p | dm.Create(range(12))
     doubled = numbers | dm.Map(lambda number: number * 2)
@@ -228,7 +228,7 @@ def test_elements_that_are_not_made_of_several_others_are_not_marked() -> None:
     assert repr(beside.head(2, sample=3)) == f"[3, 4]  # {NOTE}"
 
 
-def test_all_elements_of_a_generator_without_an_end_are_refused() -> None:
+def test_head_of_all_rows_of_an_unbounded_generator_is_refused() -> None:
     p = dm.Pipeline()
     endless = p | dm.io.GenerateSequence(0, rate=100, begin="2013-01-01T00:00Z")
     with pytest.raises(InvalidArgument, match=r"has no end, so its elements cannot all be read\nHint: pass sample="):

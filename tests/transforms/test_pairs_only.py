@@ -25,7 +25,7 @@ import dataflow_model as dm
         lambda codes, pairs: pairs | dm.Map(lambda pair, names: (pair, names), dm.AsDict(codes)),
     ],
 )
-def test_what_is_no_pair_is_never_split_into_one(element: Any, transform: Any) -> None:
+def test_a_text_or_list_of_two_items_is_not_taken_for_a_pair(element: Any, transform: Any) -> None:
     p = dm.Pipeline()
     codes = p | "codes" >> dm.Create([element]) | "forgets its type" >> dm.Map(lambda code: code)
     _ = transform(codes, p | "pairs" >> dm.Create([("U", "x")])) | "out" >> dm.io.Collect()
@@ -43,12 +43,12 @@ def test_what_is_no_pair_is_never_split_into_one(element: Any, transform: Any) -
         (dm.FlatMap(lambda x: (x, 1)), r"got 'a'\nHint: .*a function that returns one pair .* needs dm.Map"),
     ],
 )
-def test_outputs_that_are_no_pairs_name_the_transform_that_was_meant(transform: Any, way_out: str) -> None:
+def test_the_error_for_outputs_that_are_not_pairs_names_the_right_transform(transform: Any, way_out: str) -> None:
     with pytest.raises(dm.InvalidType, match=way_out):
         (dm.Pipeline() | dm.Create(["a"]) | transform | dm.Sum.per_key()).head()
 
 
 @pytest.mark.parametrize(("base", "element"), [(dm.Keys, "US"), (dm.Values, 1), (dm.KvSwap, (1, "US"))])
-def test_a_subclass_does_with_a_pair_what_its_base_class_does(base: Any, element: Any) -> None:
+def test_a_subclass_of_a_transform_handles_pairs_like_its_base_class(base: Any, element: Any) -> None:
     own: Any = type("Own", (base,), {})
     assert (dm.Pipeline() | dm.Create([("US", 1)]) | own()).head() == [element]

@@ -39,18 +39,18 @@ class Described(dm.DoFn):
         yield pair, at, where, which.timing, of
 
 
-def test_a_default_names_what_a_parameter_is_told() -> None:
+def test_a_default_value_determines_what_a_parameter_receives() -> None:
     assert outputs(dm.ParDo(Described()), AT_SIX) == [
         (("a", 1), dm.event_time(6), FIRST_TEN, dm.PaneTiming.UNKNOWN, "a")
     ]
 
 
-def test_functions_take_the_defaults_too() -> None:
+def test_plain_functions_may_use_the_default_values_of_dofn_parameters() -> None:
     assert outputs(dm.Map(lambda x, at=dm.DoFn.TimestampParam: (x[0], at)), AT_SIX) == [("a", dm.event_time(6))]
     assert outputs(dm.Filter(lambda _, timestamp=dm.DoFn.TimestampParam: timestamp > dm.event_time(7)), AT_SIX) == []
 
 
-def test_arguments_by_place_pass_over_the_parameters_that_are_filled() -> None:
+def test_positional_arguments_skip_the_parameters_that_are_filled() -> None:
     def scaled(pair: Any, at: Any = dm.DoFn.TimestampParam, factor: int = 1, offset: int = 0) -> Any:
         return pair[1] * factor + offset, at
 
@@ -58,7 +58,7 @@ def test_arguments_by_place_pass_over_the_parameters_that_are_filled() -> None:
     assert outputs(dm.Map(scaled, offset=3), AT_SIX) == [(4, dm.event_time(6))]
 
 
-def test_a_side_input_may_stand_behind_a_parameter_that_is_filled() -> None:
+def test_a_side_input_may_follow_a_parameter_that_is_filled() -> None:
     def named(pair: Any, at: Any = dm.DoFn.TimestampParam, names: Any = dm.DoFn.SideInputParam) -> Any:
         return names[pair[0]], at
 
@@ -69,7 +69,7 @@ def test_a_side_input_may_stand_behind_a_parameter_that_is_filled() -> None:
     assert [record.value for record in p.result.collected("out")] == [("Ann", dm.event_time(6))]
 
 
-def test_what_is_given_by_name_is_not_filled() -> None:
+def test_a_parameter_passed_by_name_is_not_filled() -> None:
     assert outputs(dm.Map(lambda x, at=dm.DoFn.TimestampParam: at, at="mine"), AT_SIX) == ["mine"]
 
 
@@ -103,12 +103,14 @@ class Reminders(dm.DoFn):
 TOLD = [("a", 2, "end", FIRST_TEN.max_timestamp), ("b", 1, "end", FIRST_TEN.max_timestamp)]
 
 
-def test_states_and_timers_are_asked_for_by_their_specs() -> None:
+def test_states_and_timers_are_requested_by_their_specs() -> None:
     assert outputs(dm.ParDo(Reminders()), AT_SIX, dm.TimestampedValue(("b", 1), 7), AT_SIX) == TOLD
 
 
 @on_hosts("process")
-def test_a_stream_fills_the_defaults(host: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_stream_fills_parameters_by_their_default_values(
+    host: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     script = TestStream().add(1, 6, key="a").add(1, 7, key="b").watermark(8).add(2, 9, key="a")
     p = dm.Pipeline(runner=runner_on(host, request, tmp_path / "checkpoint"))
     windowed = p | script | dm.Window.into(dm.FixedWindows(10))
@@ -133,19 +135,19 @@ def test_a_spec_that_the_class_does_not_declare_is_refused() -> None:
         dm.ParDo(Lost())
 
 
-def test_the_element_comes_first() -> None:
+def test_a_function_must_take_the_element_as_its_first_parameter() -> None:
     with pytest.raises(dm.InvalidArgument, match="must take the element as its first parameter"):
         dm.Map(lambda at=dm.DoFn.TimestampParam, x=dm.DoFn.ElementParam: x)
     with pytest.raises(dm.InvalidArgument, match="must take the element as its first parameter"):
         dm.Map(lambda at=dm.DoFn.TimestampParam: at)  # type: ignore[misc] # a lambda that takes no element
 
 
-def test_what_only_timers_are_told_is_refused_elsewhere() -> None:
+def test_parameters_of_timer_callbacks_are_refused_elsewhere() -> None:
     with pytest.raises(dm.InvalidArgument, match="has an unknown parameter 'tag' for 'timer_tag'"):
         dm.Map(lambda x, tag=dm.DoFn.DynamicTimerTagParam: tag)
 
 
-def test_an_argument_that_is_left_out_where_a_side_input_belongs_is_refused() -> None:
+def test_a_missing_argument_for_a_side_input_is_refused() -> None:
     with pytest.raises(dm.InvalidArgument, match="has an unknown parameter 'names'"):
         dm.Map(lambda x, names=dm.DoFn.SideInputParam: names)
 

@@ -53,7 +53,7 @@ def test_an_automatic_label_is_the_name_of_the_transform() -> None:
     assert labels(p) == ["Create", "Sum.PerKey", "Values", "Twice/Map", "Twice/keep"]
 
 
-def test_a_label_is_refused_the_second_time_in_its_scope() -> None:
+def test_a_label_cannot_be_used_twice_in_its_scope() -> None:
     numbers = dm.Pipeline() | dm.Create([1]) | dm.Map(str)
     with pytest.raises(dm.InvalidArgument, match=r"the label 'Map\(int\)' is already used(.|\n)*Hint: .*another name"):
         _ = numbers | dm.Map(int) | dm.Map(int)
@@ -80,12 +80,12 @@ class Widest(dm.Max):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_hint_names_a_transform_as_users_write_it(transform: dm.PTransform, how: str) -> None:
+def test_a_hint_shows_a_transform_as_users_write_it(transform: dm.PTransform, how: str) -> None:
     assert written(transform) == f"{how}(…)"
     assert not how.startswith("dm.") or attrgetter(how.removeprefix("dm."))(dm) is not None
 
 
-def test_the_second_use_of_a_label_is_told_how_to_label_it_and_how_to_run_a_cell_again() -> None:
+def test_the_error_for_a_repeated_label_shows_how_to_set_one_and_how_to_rerun_a_cell() -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("a", 1)])
     _ = pairs | dm.Sum.per_key()
@@ -95,7 +95,7 @@ def test_the_second_use_of_a_label_is_told_how_to_label_it_and_how_to_run_a_cell
     assert "in a notebook, create the pipeline in the same cell" in str(raised.value)
 
 
-def test_the_same_label_stands_in_two_scopes() -> None:
+def test_the_same_label_may_be_used_in_two_scopes() -> None:
     p = dm.Pipeline()
     numbers = p | dm.Create([1])
     _ = numbers | "a" >> Twice()
@@ -103,7 +103,7 @@ def test_the_same_label_stands_in_two_scopes() -> None:
     assert labels(p)[1:] == ["a/Map", "a/keep", "b/Map", "b/keep"]
 
 
-def test_labelling_leaves_the_transform_as_it_was() -> None:
+def test_labelling_does_not_change_the_transform() -> None:
     doubling = dm.Map(lambda x: 2 * x)
     assert ("twice" >> doubling).label == "twice"
     assert doubling.label == "Map"
@@ -132,7 +132,7 @@ def test_an_empty_label_is_refused(label: str) -> None:
         (3, "another transform"),
     ],
 )
-def test_what_is_no_transform_is_refused_with_what_was_probably_meant(wrong: object, hint: str) -> None:
+def test_a_value_that_is_not_a_transform_is_refused_with_a_suggestion(wrong: object, hint: str) -> None:
     with pytest.raises(dm.InvalidType, match=rf"`\|` applies only transforms(.|\n)*Hint: .*{hint}"):
         _ = dm.Pipeline() | dm.Create([1]) | wrong  # type: ignore[operator]
 
@@ -185,24 +185,24 @@ def test_a_transform_over_collections_is_refused_at_the_beginning() -> None:
         _ = dm.Pipeline() | dm.Map(str)  # type: ignore[operator]
 
 
-def test_a_source_is_refused_behind_a_collection() -> None:
+def test_applying_a_source_to_a_collection_is_refused() -> None:
     with pytest.raises(dm.InvalidType, match="'more' must be applied to a pipeline"):
         _ = dm.Pipeline() | dm.Create([1]) | "more" >> dm.Create([2])  # type: ignore[operator]
 
 
-def test_a_tuple_is_refused_where_one_collection_is_wanted() -> None:
+def test_a_tuple_of_collections_is_refused_if_one_is_expected() -> None:
     p = dm.Pipeline()
     with pytest.raises(dm.InvalidType, match="'Map' takes one collection"):
         _ = (p | "a" >> dm.Create([1]), p | "b" >> dm.Create([2])) | dm.Map(str)
 
 
 @pytest.mark.parametrize("several", [[1, 2], (), {}, "text", {1, 2}])
-def test_plain_values_before_a_transform_are_refused(several: Any) -> None:
+def test_applying_a_transform_to_plain_values_is_refused(several: Any) -> None:
     with pytest.raises(dm.InvalidType, match="must be applied to a collection or a tuple or dict of collections"):
         _ = several | dm.Flatten()
 
 
-def test_collections_of_two_pipelines_do_not_mix() -> None:
+def test_combining_collections_of_two_pipelines_is_refused() -> None:
     first, second = dm.Pipeline() | dm.Create([1]), dm.Pipeline() | dm.Create([2])
     with pytest.raises(dm.InvalidArgument, match="belongs to another pipeline"):
         _ = (first, second) | dm.Flatten()
@@ -210,7 +210,7 @@ def test_collections_of_two_pipelines_do_not_mix() -> None:
         _ = first | dm.Map(lambda x, y: x + y, dm.AsSingleton(second))
 
 
-def test_a_transform_that_fails_to_apply_leaves_no_trace() -> None:
+def test_a_transform_that_fails_in_expand_does_not_change_the_pipeline() -> None:
     class Half(dm.PTransform):
         def expand(self, pcoll: Any) -> Any:
             return pcoll | dm.Map(str) | dm.GroupByKey()
@@ -240,7 +240,7 @@ def test_a_user_transform_needs_no_init_and_may_be_frozen() -> None:
     assert added.element_type is int
 
 
-def test_leaving_the_block_runs_and_waits() -> None:
+def test_leaving_the_block_of_a_pipeline_runs_it_and_waits() -> None:
     runner = RecordingRunner()
     with dm.Pipeline(runner=runner) as p:
         _ = p | dm.Create([1])
@@ -249,14 +249,14 @@ def test_leaving_the_block_runs_and_waits() -> None:
     assert result is runner
 
 
-def test_leaving_the_block_by_an_exception_runs_nothing() -> None:
+def test_an_exception_inside_of_the_block_prevents_the_run() -> None:
     runner = RecordingRunner()
     with pytest.raises(ZeroDivisionError), dm.Pipeline(runner=runner):
         _ = 1 / 0
     assert runner.until == []
 
 
-def test_run_returns_at_once() -> None:
+def test_run_returns_immediately() -> None:
     runner = RecordingRunner()
     p = dm.Pipeline(runner=runner)
     _ = p | dm.Create([1])
@@ -278,13 +278,13 @@ def test_a_runner_must_be_an_instance_of_one() -> None:
         dm.Pipeline(runner="local")  # type: ignore[arg-type] # the point
 
 
-def test_the_policy_for_late_data_is_taken_as_text() -> None:
+def test_the_policy_for_late_data_may_be_text() -> None:
     assert dm.Pipeline(late_data="duplicate_window").plan().late_data is dm.LateData.DUPLICATE_WINDOW
     with pytest.raises(dm.InvalidArgument, match="`late_data` must be 'drop' or 'duplicate_window', got 'keep'"):
         dm.Pipeline(late_data="keep")  # type: ignore[arg-type] # the point
 
 
-def test_everything_in_the_public_list_is_there() -> None:
+def test_every_name_in_all_exists() -> None:
     lazy_on_spark = {"SparkRunner"}
     assert [name for name in dm.__all__ if name not in lazy_on_spark and not hasattr(dm, name)] == []
 
@@ -300,7 +300,7 @@ def automatic(*transforms: dm.PTransform) -> list[str]:
     return labels(p)[1:]
 
 
-def test_a_second_use_without_a_label_is_called_by_its_code() -> None:
+def test_a_second_use_without_a_label_is_labelled_by_its_code() -> None:
     assert automatic(dm.Map(lambda x: x), dm.Map(lambda x: (x, 1)), dm.Map(str)) == [
         "Map", "Map(lambda x: (x, 1))", "Map(str)",
     ]  # fmt: skip
@@ -321,7 +321,7 @@ class Halves(dm.DoFn):
         yield element / 2
 
 
-def test_two_lambdas_on_one_line_or_one_in_the_other_are_told_apart() -> None:
+def test_two_lambdas_on_one_line_or_nested_ones_have_different_labels() -> None:
     first, second = dm.Map(lambda x: x + 1), dm.Map(lambda x: x + 2)
     assert [first.label_by_code(), second.label_by_code()] == ["Map(lambda x: x + 1)", "Map(lambda x: x + 2)"]
     outer: Any = lambda x: lambda x: -x  # noqa: E731 - a lambda in a lambda
@@ -329,7 +329,7 @@ def test_two_lambdas_on_one_line_or_one_in_the_other_are_told_apart() -> None:
     assert dm.Map(outer(0)).label_by_code() == "Map(lambda x: -x)"
 
 
-def test_layout_comments_and_place_do_not_change_the_label_of_a_lambda() -> None:
+def test_layout_comments_and_line_numbers_do_not_change_the_label_of_a_lambda() -> None:
     spread = dm.Map(
         lambda x: (  # what for
             x   +   1
@@ -346,7 +346,7 @@ def test_a_long_lambda_is_cut_short_with_a_digest_of_the_whole() -> None:
     assert len(label) <= len("Map()") + 60
 
 
-def test_a_lambda_without_source_is_called_by_its_compiled_code_in_every_process() -> None:
+def test_a_lambda_without_source_is_labelled_by_its_compiled_code() -> None:
     code = "import dataflow_model as dm; print(dm.Map(lambda x: x in {'a', 'b', 'c', 'd'}).label_by_code())"
     seen = {
         subprocess.run(
@@ -358,7 +358,7 @@ def test_a_lambda_without_source_is_called_by_its_compiled_code_in_every_process
     assert seen.pop().startswith(b"Map(lambda ")
 
 
-def test_one_code_used_twice_needs_a_label_and_so_does_what_has_no_code() -> None:
+def test_a_repeated_transform_with_the_same_code_or_without_code_needs_a_label() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"the label 'Map\(str\)' is already used"):
         automatic(dm.Map(str), dm.Map(str), dm.Map(str))
     with pytest.raises(dm.InvalidArgument, match="the label 'GroupByKey' is already used"):

@@ -24,7 +24,7 @@ def departures() -> dm.Pipeline:
     return p
 
 
-def test_the_text_says_stages_what_is_fused_tags_and_side_inputs() -> None:
+def test_the_drawing_shows_stages_fused_transforms_tags_and_side_inputs() -> None:
     text = departures().draw()
     assert text.startswith("flowchart LR\n")
     for words in (
@@ -73,7 +73,7 @@ def hourly() -> dm.Pipeline:
     return p
 
 
-def test_a_grouping_says_where_when_and_how() -> None:
+def test_the_box_of_a_grouping_shows_where_when_and_how() -> None:
     drawing = hourly().draw()
     assert "n1(\"hours<br/>fused into stage 0<br/>FixedWindows('1 hour')\")" in drawing
     (box,) = (line for line in drawing.splitlines() if "sums" in line)
@@ -82,7 +82,7 @@ def test_a_grouping_says_where_when_and_how() -> None:
     assert max(map(len, box.split("<br/>"))) <= 50
 
 
-def test_what_is_the_default_is_not_drawn() -> None:
+def test_default_settings_are_not_drawn() -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([("UA", 1)]) | "sums" >> dm.Sum.per_key()
     assert '["sums<br/>stage 1"]' in p.draw()
@@ -111,7 +111,7 @@ def test_the_texts_of_a_box_lie_within_it() -> None:
         assert any(top + 10 <= y <= bottom - 4 for top, bottom in boxes), text.text
 
 
-def test_an_explanation_prints_itself() -> None:
+def test_the_repr_of_an_explanation_is_its_text() -> None:
     p = hourly()
     assert repr(p.explain()) == str(p.explain()) == explain(p.plan())
 
@@ -125,10 +125,10 @@ def test_the_picture_holds_every_label_and_a_notebook_shows_it() -> None:
     assert "fused into stage 0" in texts
 
 
-def test_an_empty_pipeline_is_shown_as_one() -> None:
+def test_an_empty_pipeline_is_drawn_as_empty() -> None:
     assert dm.Pipeline()._repr_html_() == "an empty pipeline"
 
 
-def test_another_form_is_rejected() -> None:
+def test_an_unknown_form_of_drawing_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match="`form` must be 'mermaid' or 'svg', got 'png'"):
         dm.Pipeline().draw("png")

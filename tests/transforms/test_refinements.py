@@ -44,7 +44,7 @@ def test_grouping_accumulating_panes_is_warned_about_once_with_both_labels_and_t
     )
 
 
-def test_what_is_warned_about_is_counted_again() -> None:
+def test_accumulating_panes_that_are_warned_about_are_indeed_counted_repeatedly() -> None:
     def total(windowing: dm.WindowInto) -> list[Any]:
         with dm.Pipeline() as p:
             sums = p | SCRIPT | windowing | "sums" >> dm.Sum.per_key()
@@ -70,7 +70,7 @@ def test_what_is_warned_about_is_counted_again() -> None:
         MINUTES.trigger(dm.AfterAny(dm.AfterCount(2), dm.AfterWatermark()), may_lose_data=True).accumulating(),
     ],
 )
-def test_panes_that_do_not_repeat_what_others_hold_are_not_warned_about(windowing: dm.WindowInto) -> None:
+def test_panes_that_do_not_repeat_others_are_not_warned_about(windowing: dm.WindowInto) -> None:
     assert warned(windowing) == []
 
 
@@ -83,7 +83,7 @@ def deduplicated(sums: Any) -> Any:
 
 
 @pytest.mark.parametrize("between", [newest, deduplicated])
-def test_what_can_choose_among_the_panes_is_not_warned_about(between: Between) -> None:
+def test_transforms_that_can_select_panes_are_not_warned_about(between: Between) -> None:
     assert warned(ACCUMULATING, between) == []
 
 
@@ -108,7 +108,7 @@ def test_each_of_three_groupings_is_warned_about_by_its_own_label() -> None:
 
 
 @pytest.mark.parametrize("at", ["earliest", "latest"])
-def test_retractions_at_elements_event_times_are_warned_about_in_front_of_a_grouping(at: Any) -> None:
+def test_retractions_with_event_times_of_elements_are_warned_about_before_a_grouping(at: Any) -> None:
     retracting = MINUTES.trigger(EACH).accumulating_and_retracting()
     (message,) = warned(retracting.timestamp_combiner(at))
     assert message.startswith(
@@ -142,7 +142,7 @@ class OfUser(dm.DataTrigger):
         (dm.Window.into(dm.Sessions(9)).trigger(dm.AfterWatermark(), may_lose_data=True).allowed_lateness(1), True),
     ],
 )
-def test_which_windows_may_have_several_panes(windowing: dm.WindowInto, several: bool) -> None:
+def test_it_is_known_which_windows_may_have_several_panes(windowing: dm.WindowInto, several: bool) -> None:
     assert may_refine(windowing.strategy) is several
 
 

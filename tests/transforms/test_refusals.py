@@ -51,7 +51,7 @@ def elements(result: Any, label: str) -> list[Any]:
 
 
 @on_hosts("local", "workers", "process", slow=("batch", "streaming"))
-def test_what_a_combiner_refuses_is_a_dead_letter_on_every_host(
+def test_a_value_that_a_combiner_refuses_is_a_dead_letter_on_every_host(
     host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     (tmp_path / "rows").mkdir()
@@ -102,7 +102,7 @@ def test_the_retraction_of_a_refused_value_is_a_dead_letter_that_is_a_retraction
     assert {value for value, count in standing.items() if count} == {("a", "zzz")}
 
 
-def test_the_laws_hold_where_values_are_refused() -> None:
+def test_the_laws_hold_if_values_are_refused_by_a_combiner() -> None:
     def sums(values: Any) -> Any:
         windowing = dm.Window.into(dm.Sessions(5)).trigger(dm.AfterWatermark(early=dm.AfterCount(1)))
         windowed = values | windowing.accumulating_and_retracting()
@@ -179,7 +179,7 @@ def test_an_error_that_depends_on_other_values_still_stops_the_run() -> None:
         p.run().wait_until_finish()
 
 
-def test_the_dead_letters_are_explained_and_the_grouping_keeps_its_name() -> None:
+def test_dead_letters_of_a_combiner_are_explained_and_do_not_change_the_label() -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | dm.Sum.per_key().with_exception_handling("bad")
     explained = explain(p.plan())
@@ -187,7 +187,7 @@ def test_the_dead_letters_are_explained_and_the_grouping_keeps_its_name() -> Non
     assert "\n  Sum.PerKey: combine by Sum() per key and window" in explained
 
 
-def test_dead_letters_need_a_tag_and_a_combiner() -> None:
+def test_dead_letters_of_a_grouping_need_a_tag_and_a_combiner() -> None:
     with pytest.raises(dm.InvalidArgument, match="need a tag that no other output has, got 'main'"):
         dm.Sum.per_key().with_exception_handling("main")
     wrong: Any = 5

@@ -44,11 +44,11 @@ def run(build: Any, *values: Any) -> list[Any]:
         (lambda c: c | dm.Reshuffle() | dm.Filter(lambda x: x > 1), (1, 2), [2]),
     ],
 )
-def test_a_transform_gives(build: Any, values: tuple[Any, ...], expected: list[Any]) -> None:
+def test_each_transform_gives_the_expected_elements(build: Any, values: tuple[Any, ...], expected: list[Any]) -> None:
     assert sorted(run(build, *values)) == expected
 
 
-def test_tagged_outputs_of_a_map_part_ways() -> None:
+def test_outputs_of_a_map_are_separated_by_tag() -> None:
     def sort(x: int) -> Any:
         return dm.TaggedOutput("large", x) if x > 1 else x
 
@@ -56,7 +56,7 @@ def test_tagged_outputs_of_a_map_part_ways() -> None:
     assert run(lambda c: (c | dm.Map(sort).with_outputs("large")).main, 1, 2) == [1]
 
 
-def test_what_fails_goes_to_the_dead_letters() -> None:
+def test_elements_that_fail_become_dead_letters() -> None:
     def ok_and_dead(c: Any) -> Any:
         return c | dm.Map(lambda x: 10 // x).with_exception_handling()
 
@@ -75,12 +75,12 @@ def test_collections_are_grouped_by_one_key() -> None:
     assert sorted(rows, key=str) == [("AA", {"name": [], "delay": [1]}), ("UA", {"name": ["United"], "delay": [4]})]
 
 
-def test_a_distinct_element_comes_once_however_often_its_window_fires() -> None:
+def test_distinct_emits_an_element_once_however_often_its_window_fires() -> None:
     often = dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating()
     assert run(lambda c: c | often | dm.Distinct(), 1, 1, 1) == [1]
 
 
-def test_timestamps_decide_the_windows() -> None:
+def test_with_timestamps_determines_the_windows_of_elements() -> None:
     def hourly(c: Any) -> Any:
         timed = c | dm.WithTimestamps(lambda e: e[1]) | dm.Window.into(dm.FixedWindows("1 hour"))
         return timed | dm.Together(count=dm.Count, last=max).per_key()

@@ -73,17 +73,17 @@ def test_stop_iteration_in_a_function_loses_no_element() -> None:
         assert [letter.reason.partition(":")[0] for letter in letters] == ["StopIteration"]
 
 
-def test_the_key_of_quantiles_is_a_function_of_an_element() -> None:
+def test_a_key_of_quantiles_that_is_not_a_function_of_an_element_is_refused() -> None:
     with pytest.raises(dm.InvalidType, match=r"`key` must be a function of an element, got 'delay'\nHint: use key=lam"):
         dm.ApproximateQuantiles(5, key="delay")  # type: ignore[arg-type] # the point
 
 
-def test_spans_of_time_of_numpy_keep_their_type() -> None:
+def test_numpy_durations_keep_their_type() -> None:
     assert dm.Sum().add_input(np.timedelta64(1, "s"), np.timedelta64(2, "s")) == np.timedelta64(3, "s")
 
 
 @pytest.mark.parametrize("values", list(itertools.permutations([decimal.Decimal(3), decimal.Decimal("NaN"), 1])))
-def test_extremes_of_decimals_pass_over_nan(values: Any) -> None:
+def test_extremes_of_decimals_ignore_nan(values: Any) -> None:
     def combined(combine: Any) -> Any:
         accumulator = combine.create_accumulator()
         for value in values:
@@ -132,7 +132,7 @@ def test_columns_whose_names_python_reads_otherwise_are_attributes_and_items() -
 
 
 @pytest.mark.parametrize("names", [("Flatten", "GroupByKey"), (1, "1"), ("", "Map"), ("a", " ")])
-def test_inputs_of_a_cogroup_may_have_any_names(names: tuple[Any, Any]) -> None:
+def test_inputs_of_cogroupbykey_may_have_any_names(names: tuple[Any, Any]) -> None:
     def build(p: dm.Pipeline) -> Any:
         first, second = p | "a" >> dm.Create([("k", 1)]), p | "b" >> dm.Create([("k", 2)])
         return {names[0]: first, names[1]: second} | dm.CoGroupByKey()
@@ -148,7 +148,7 @@ class Level(enum.IntEnum):
 
 
 @pytest.mark.parametrize("element", [True, Level.LOW, np.True_, 1, np.float32(1)])
-def test_whatever_is_a_number_is_taken_for_a_float(element: Any) -> None:
+def test_every_type_of_number_is_accepted_for_a_float_annotation(element: Any) -> None:
     def half(number: float) -> float:
         return number / 2
 
@@ -178,7 +178,7 @@ def _parity(number: int, _n: int) -> Any:
     return np.int64(number % 2)
 
 
-def test_a_partition_is_a_whole_number() -> None:
+def test_a_partition_must_be_a_whole_number() -> None:
     with pytest.raises(dm.DataflowError, match=r"must be a whole number in \[0, 2\), got 0\.5"):
         outputs(lambda p: (p | dm.Create([1, 2, 3]) | dm.Partition(lambda x, _n: x * 0.5, 2))[0])
     assert outputs(lambda p: (p | dm.Create([1, 2]) | dm.Partition(_parity, 2))[1]) == [1]
@@ -206,12 +206,12 @@ def _mistakes() -> list[tuple[Any, str]]:
 
 
 @pytest.mark.parametrize(("mistake", "problem"), _mistakes())
-def test_what_stands_in_the_wrong_place_is_rejected_with_the_way_out(mistake: Any, problem: str) -> None:
+def test_arguments_in_the_wrong_position_are_rejected_with_the_way_out(mistake: Any, problem: str) -> None:
     with pytest.raises((dm.InvalidType, dm.InvalidArgument), match=problem):
         mistake()
 
 
-def test_a_method_of_tuples_is_no_field() -> None:
+def test_a_method_of_tuples_is_not_a_field() -> None:
     rows = row_type(pa.schema({"a": pa.int64()}))
     with pytest.raises(dm.InvalidArgument, match="names the field 'count'"):
         _ = dm.Pipeline() | dm.Create([rows(1)]).with_output_types(rows) | dm.GroupBy("count")
@@ -220,7 +220,7 @@ def test_a_method_of_tuples_is_no_field() -> None:
 # Classes of the script in workers
 
 
-def test_values_of_a_class_of_the_script_are_pickled_by_workers_too(tmp_path: Path) -> None:
+def test_workers_can_pickle_values_of_a_class_of_the_main_program(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         """
@@ -291,7 +291,7 @@ def test_well_known_functions_that_are_not_associative_are_refused(place: Any, f
 
 
 @pytest.mark.parametrize("by", [dm.WithKeys("b", value="a"), dm.WithKeys("a", value="b"), dm.GroupBy("b")])
-def test_a_field_that_a_dict_does_not_have_is_reported_with_those_that_it_has(by: Any) -> None:
+def test_a_field_that_a_dict_does_not_have_is_reported_with_the_existing_ones(by: Any) -> None:
     with pytest.raises(
         dm.UserCodeError, match=r"^the element has no field 'b'; it has \['a'\]\n(.|\n)*Hint: name one of"
     ):
@@ -316,12 +316,12 @@ def test_text_that_is_meant_as_a_key_is_reported_with_the_way_to_give_all_elemen
 
 
 @pytest.mark.parametrize("by", [dm.WithKeys("delay"), dm.GroupBy("delay")])
-def test_an_attribute_error_of_a_rows_own_code_is_reported_as_it_is(by: Any) -> None:
+def test_an_attribute_error_of_a_rows_own_code_is_reported_unchanged(by: Any) -> None:
     with pytest.raises(dm.UserCodeError, match=r"^AttributeError: 'Late' object has no attribute 'minutes'"):
         outputs(lambda p: p | dm.Create([Late()]) | by)
 
 
-def test_the_result_and_the_dead_letters_together_are_no_input() -> None:
+def test_the_pair_of_results_and_dead_letters_is_refused_as_an_input() -> None:
     p = dm.Pipeline()
     both: Any = p | dm.Create(["1"]) | dm.Map(int).with_exception_handling()
     tagged: Any = p | "one" >> dm.Create([1]) | "tagged" >> dm.Map(int).with_outputs("x").with_exception_handling()
@@ -349,7 +349,7 @@ def test_none_from_an_empty_pane_is_explained() -> None:
 
 
 @pytest.mark.parametrize("name", ["setup", "start_bundle", "finish_bundle", "teardown"])
-def test_a_step_of_a_dofns_life_with_a_parameter_is_rejected_when_the_pipeline_is_built(name: str) -> None:
+def test_a_life_cycle_method_of_a_dofn_with_a_required_parameter_is_rejected(name: str) -> None:
     def step(self: Any, bundle: Any) -> None: ...
 
     kind = type("Lives", (dm.DoFn,), {"process": lambda self, element: [element], name: step})
@@ -362,7 +362,7 @@ def test_a_step_of_a_dofns_life_with_a_parameter_is_rejected_when_the_pipeline_i
 
 
 @pytest.mark.parametrize("name", ["setup", "teardown"])
-def test_a_step_of_a_combiners_life_with_a_parameter_is_rejected_when_the_pipeline_is_built(name: str) -> None:
+def test_a_life_cycle_method_of_a_combiner_with_a_required_parameter_is_rejected(name: str) -> None:
     def step(self: Any, worker: Any) -> None: ...
 
     kind = type("Sums", (dm.Sum,), {name: step})
@@ -370,7 +370,7 @@ def test_a_step_of_a_combiners_life_with_a_parameter_is_rejected_when_the_pipeli
         dm.CombinePerKey(kind())
 
 
-def test_a_step_of_a_dofns_life_may_have_parameters_with_defaults() -> None:
+def test_a_life_cycle_method_of_a_dofn_may_have_parameters_with_defaults() -> None:
     class Lives(dm.DoFn):
         def process(self, element: Any) -> Any:
             yield element
@@ -431,7 +431,7 @@ def test_a_factory_that_would_ignore_its_instance_is_rejected(call: Any, problem
         call()
 
 
-def test_counting_per_element_counts_as_the_class_does() -> None:
+def test_counting_per_element_gives_the_counts_of_the_combiner() -> None:
     class Visits(dm.Count):
         pass
 

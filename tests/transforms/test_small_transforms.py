@@ -32,14 +32,14 @@ def in_order(transform: dm.PTransform, *elements: Any) -> list[Any]:
 # ToDict, CombineValues ----------------------------------------------------------------------------------------------
 
 
-def test_pairs_become_a_dict_whose_values_do_not_depend_on_the_order() -> None:
+def test_to_dict_gives_values_that_do_not_depend_on_the_order() -> None:
     assert values(dm.ToDict.globally(), ("a", 1), ("b", 2)) == [{"a": 1, "b": 2}]
     assert values(dm.ToDict.globally(), ("a", 1), ("a", 2)) == values(dm.ToDict.globally(), ("a", 2), ("a", 1))
     assert values(dm.ToDict.per_key(), ("k", ("a", 1)), ("k", ("b", 2))) == [("k", {"a": 1, "b": 2})]
     assert dm.ToDict().merge_accumulators([]) == {}
 
 
-def test_lists_that_are_there_are_combined_one_by_one() -> None:
+def test_combine_values_combines_the_list_of_each_pair() -> None:
     assert values(dm.CombineValues(max), ("a", [1, 3]), ("a", [2])) == [("a", 3), ("a", 2)]
     assert values(dm.CombineValues(dm.Mean), ("a", (1, 2))) == [("a", 1.5)]
     assert values(dm.CombineValues(lambda numbers, at_most: min(at_most, *numbers), 2), ("a", [3, 4])) == [("a", 2)]
@@ -79,7 +79,7 @@ class Tracked(dm.CombineFn[int, int, int]):
 # BatchElements ------------------------------------------------------------------------------------------------------
 
 
-def test_lists_hold_every_element_once_and_no_more_than_their_size() -> None:
+def test_batch_elements_puts_every_element_into_one_list_of_at_most_the_given_size() -> None:
     lists = values(dm.BatchElements(4), *range(50), {"a": 1}, object)
     assert all(1 <= len(batch) <= 4 for batch in lists)
     assert sorted(map(repr, (element for batch in lists for element in batch))) == sorted(
@@ -87,11 +87,11 @@ def test_lists_hold_every_element_once_and_no_more_than_their_size() -> None:
     )
 
 
-def test_one_shard_fills_lists_in_order() -> None:
+def test_batch_elements_with_one_shard_fills_lists_in_order() -> None:
     assert values(dm.BatchElements(2, shards=1), 1, 2, 3, 4, 5) == [[1, 2], [3, 4], [5]]
 
 
-def test_the_bounds_of_lists_are_checked() -> None:
+def test_invalid_sizes_of_batch_elements_are_refused() -> None:
     with pytest.raises(dm.InvalidArgument, match="`shards` must be positive, got 0"):
         dm.BatchElements(5, shards=0)
     with pytest.raises(dm.InvalidType, match="`shards` must be an int"):
@@ -100,13 +100,13 @@ def test_the_bounds_of_lists_are_checked() -> None:
         dm.BatchElements(0)
 
 
-def test_batching_has_no_least_size_as_beam_has() -> None:
+def test_the_minimal_size_of_beams_batch_elements_is_refused() -> None:
     with pytest.raises(dm.InvalidType, match=r"no argument 'min_batch_size'\nHint: use max_batch_size"):
         dm.BatchElements(min_batch_size=5)  # type: ignore[arg-type]
 
 
 @on_hosts("process")
-def test_a_stream_fills_lists_whatever_its_micro_batches(
+def test_a_stream_fills_lists_independently_of_its_micro_batches(
     host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     script = TestStream()
@@ -123,7 +123,7 @@ def test_a_stream_fills_lists_whatever_its_micro_batches(
 # Tee, LogElements ---------------------------------------------------------------------------------------------------
 
 
-def test_a_tee_passes_its_input_to_each_consumer_and_on() -> None:
+def test_a_tee_passes_its_input_to_each_consumer_and_returns_it() -> None:
     with dm.Pipeline() as p:
         numbers = p | dm.Create([1, 2])
         passed = numbers | dm.Tee(
@@ -137,12 +137,12 @@ def test_a_tee_passes_its_input_to_each_consumer_and_on() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, dm.Map])
-def test_a_tee_refuses_what_cannot_consume(wrong: Any) -> None:
+def test_a_tee_refuses_values_that_are_not_transforms(wrong: Any) -> None:
     with pytest.raises(dm.InvalidType, match=r"Tee takes transforms or functions of a collection(.|\n)*Hint"):
         dm.Tee(wrong)
 
 
-def test_elements_are_printed_with_what_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elements_are_printed_with_the_requested_metadata(capsys: pytest.CaptureFixture[str]) -> None:
     logged = dm.LogElements("> ", with_timestamp=True, with_window=True, with_pane=True)
     assert values(logged, dm.TimestampedValue("a", 5)) == ["a"]
     assert capsys.readouterr().out == ("> a, timestamp=1970-01-01T00:00:05Z, window=GlobalWindow(), pane=UNKNOWN 0\n")
@@ -159,7 +159,7 @@ def test_elements_are_logged_to_the_packages_logger(caplog: pytest.LogCaptureFix
         dm.LogElements(level="INFO")  # type: ignore[arg-type] # the point
 
 
-def test_a_retraction_is_logged_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_retraction_is_logged_as_a_retraction(capsys: pytest.CaptureFixture[str]) -> None:
     each = dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
     with dm.Pipeline() as p:
         _ = p | dm.Create([("a", 1), ("a", 2)]) | each | dm.Sum.per_key() | dm.LogElements()
@@ -184,7 +184,7 @@ def test_a_function_becomes_a_composite_of_its_name() -> None:
     assert values(Scaled(3, plus=1), 2) == [7]
 
 
-def test_any_callable_describes_a_composite() -> None:
+def test_any_callable_can_define_a_composite() -> None:
     def plus(numbers: Any, n: int) -> Any:
         return numbers | dm.Map(lambda number: number + n)
 
@@ -196,7 +196,7 @@ def test_any_callable_describes_a_composite() -> None:
         transform(1, 2, 3)
 
 
-def test_arguments_that_the_function_does_not_take_are_refused_at_once() -> None:
+def test_arguments_that_the_function_does_not_accept_are_refused_at_construction() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"Scaled\(.*cannot be called with a collection(.|\n)*Hint"):
         Scaled()
     with pytest.raises(dm.InvalidType, match="ptransform_fn decorates a function"):
@@ -215,12 +215,12 @@ class Flight(NamedTuple):
 FLIGHTS = [Flight("UA", "EWR", 4), Flight("UA", "JFK", 6), Flight("AA", "JFK", 1)]
 
 
-def test_a_field_groups_elements_under_its_value() -> None:
+def test_elements_are_grouped_by_the_value_of_a_field() -> None:
     assert in_order(dm.GroupBy("carrier"), *FLIGHTS) == [("AA", FLIGHTS[2:]), ("UA", FLIGHTS[:2])]
     assert in_order(dm.GroupBy(lambda flight: flight.delay % 2), *FLIGHTS) == [(0, FLIGHTS[:2]), (1, FLIGHTS[2:])]
 
 
-def test_several_fields_or_names_group_under_a_row() -> None:
+def test_elements_are_grouped_by_several_fields_under_a_row() -> None:
     *_, first = in_order(dm.GroupBy("carrier", at="origin", odd=lambda flight: flight.delay % 2), *FLIGHTS)
     assert first[0]._asdict() == {"carrier": "UA", "at": "JFK", "odd": 0}
     [(key, _), _] = in_order(dm.GroupBy("carrier").force_tuple_keys(), *FLIGHTS)
@@ -229,7 +229,7 @@ def test_several_fields_or_names_group_under_a_row() -> None:
     assert key._asdict() == {"carrier": "AA", "key1": 3}
 
 
-def test_aggregates_become_fields_of_rows() -> None:
+def test_aggregates_of_groups_become_fields_of_rows() -> None:
     totals = (
         dm.GroupBy("carrier")
         .aggregate_field("delay", sum, "total")
@@ -247,7 +247,7 @@ def test_dicts_are_grouped_by_their_keys() -> None:
     assert values(dm.GroupBy("a").aggregate_field("b", max, "most"), *rows)[0]._asdict() == {"a": 1, "most": 3}
 
 
-def test_groups_take_retractions_where_all_combiners_can() -> None:
+def test_groups_apply_retractions_if_all_combiners_can() -> None:
     each = dm.Window.trigger(dm.Repeatedly(dm.AfterCount(1))).accumulating_and_retracting()
     sums = dm.GroupBy(lambda pair: pair[1] % 2).aggregate_field(lambda pair: pair[1], sum, "total")
     with dm.Pipeline() as p:
@@ -272,7 +272,7 @@ def test_groups_take_retractions_where_all_combiners_can() -> None:
         (lambda: values(dm.GroupBy("carrier").aggregate_field("x", sum, "y"), *FLIGHTS), "names the field 'x'"),
     ],
 )
-def test_a_grouping_by_what_is_not_there_is_refused_when_it_is_built(wrong: Any, message: str) -> None:
+def test_grouping_by_a_missing_field_is_refused_when_it_is_built(wrong: Any, message: str) -> None:
     with pytest.raises(dm.DataflowError, match=rf"(?s){message}.*Hint: "):
         wrong()
 
@@ -289,6 +289,6 @@ def test_a_grouping_by_what_is_not_there_is_refused_when_it_is_built(wrong: Any,
         (lambda: dm.GroupBy("a", a="b"), r"give the expression another name: dm\.GroupBy\("),
     ],
 )
-def test_a_wrong_grouping_by_fields_is_reported_with_its_own_way_out(wrong: Any, hint: str) -> None:
+def test_an_invalid_grouping_by_fields_is_reported_with_its_own_way_out(wrong: Any, hint: str) -> None:
     with pytest.raises(dm.DataflowError, match=rf"\nHint: {hint}"):
         wrong()

@@ -25,13 +25,13 @@ CLASSES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("owner", "name"), [(owner, name) for owner, names in SPELLINGS.items() for name in names])
-def test_another_systems_name_is_missing_with_a_hint_of_ours(owner: str, name: str) -> None:
+def test_a_name_of_another_system_raises_an_attribute_error_with_our_name(owner: str, name: str) -> None:
     assert not hasattr(CLASSES[owner], name)
     with pytest.raises(AttributeError, match=rf"has no attribute '{name}'\nHint: \w"):
         getattr(CLASSES[owner], name)
 
 
-def test_the_hints_of_forms_name_the_class() -> None:
+def test_hints_on_per_key_and_globally_name_the_class() -> None:
     with pytest.raises(AttributeError, match=r"'Mean' has no attribute 'PerKey'\nHint: write Mean\.per_key\(…\)"):
         getattr(dm.Mean, "PerKey")  # noqa: B009 - type checkers see that it is missing
     with pytest.raises(AttributeError, match=r"Hint: write dm\.Count\.per_element\(\)"):
@@ -55,14 +55,14 @@ def test_a_spec_used_as_its_handle_names_the_parameter_that_is_missing() -> None
         _ = p | dm.Create([("a", 1)]) | dm.ParDo(ReadsTheSpec())
 
 
-def test_python_adds_no_name_of_its_own_to_a_hint() -> None:
+def test_python_adds_no_suggestion_of_its_own_to_a_hint() -> None:
     with pytest.raises(AttributeError) as raised:
         getattr(dm.Count, "PerElement")  # noqa: B009
     assert raised.value.name is None, "from the name, Python would suggest another one behind the hint"
     assert traceback.format_exception_only(raised.value)[-1].endswith("Hint: write dm.Count.per_element()\n")
 
 
-def test_a_name_of_no_system_is_missing_as_usual() -> None:
+def test_a_name_that_no_system_has_raises_the_usual_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"'PCollection' has no attribute 'nothing'$"):
         getattr(dm.Pipeline() | dm.Create([1]), "nothing")  # noqa: B009
     with pytest.raises(AttributeError, match=r"'dataflow_model' has no attribute 'Mep'$") as raised:
@@ -70,7 +70,7 @@ def test_a_name_of_no_system_is_missing_as_usual() -> None:
     assert (raised.value.name, raised.value.obj) == ("Mep", dm)  # with which Python suggests similar names
 
 
-def test_window_is_not_called_itself() -> None:
+def test_calling_window_itself_is_refused_with_window_into() -> None:
     with pytest.raises(
         InvalidType, match=r"Window is not called itself, but was with .*\nHint: write dm\.Window\.into"
     ):
@@ -84,11 +84,11 @@ def test_names_of_io_and_testing_are_missing_from_the_package_with_where_they_ar
                 getattr(dm, name)
 
 
-def test_no_name_of_ours_is_in_the_table() -> None:
+def test_no_existing_name_is_in_the_table_of_hints() -> None:
     assert not set(dm.__all__) & set(SPELLINGS["dataflow_model"])
 
 
-def test_each_hint_says_what_to_do() -> None:
+def test_each_hint_starts_with_what_to_do() -> None:
     for names in SPELLINGS.values():
         for name, hint in names.items():
             verbs = "use|write|leave|there|give|set|annotate|read|look|put|build|call|pass"
@@ -96,7 +96,7 @@ def test_each_hint_says_what_to_do() -> None:
             assert re.match(rf"({verbs}|{others}) ", hint), name
 
 
-def test_beams_names_of_the_timestamp_combiners_are_the_same_combiners() -> None:
+def test_beams_names_of_timestamp_combiners_are_aliases_of_ours() -> None:
     assert dm.TimestampCombiner["OUTPUT_AT_EARLIEST"] is dm.TimestampCombiner.EARLIEST
     assert dm.TimestampCombiner["OUTPUT_AT_LATEST"] is dm.TimestampCombiner.LATEST
     assert dm.TimestampCombiner["OUTPUT_AT_EOW"] is dm.TimestampCombiner.END_OF_WINDOW
@@ -116,7 +116,7 @@ def test_beams_names_of_the_timestamp_combiners_are_the_same_combiners() -> None
         (dm.TimerSpec, ("t", None), "t = dm.TimerSpec(dm.TimeDomain.EVENT_TIME)"),
     ],
 )
-def test_a_spec_takes_neither_name_nor_coder(kind: Any, arguments: tuple[Any, ...], written: str) -> None:
+def test_a_state_spec_refuses_a_name_and_a_coder(kind: Any, arguments: tuple[Any, ...], written: str) -> None:
     given = f"{kind.__name__}({', '.join(map(repr, arguments))})"
     message = f"takes neither a name nor a coder, got {given}\nHint: the attribute that holds a spec is its name, and "
     with pytest.raises(InvalidType, match=rf"{re.escape(message)}.*: write {re.escape(written)}$"):
@@ -131,18 +131,18 @@ def test_a_spec_takes_neither_name_nor_coder(kind: Any, arguments: tuple[Any, ..
         ("max_size", "use size=…, max_bytes=… or max_age=…"),
     ],
 )
-def test_group_into_batches_names_its_arguments_for_those_of_beam(argument: str, hint: str) -> None:
+def test_group_into_batches_refuses_arguments_of_beam_with_its_own(argument: str, hint: str) -> None:
     wrong: Any = {argument: 5}
     with pytest.raises(InvalidType, match=rf"GroupIntoBatches has no argument '{argument}'\nHint: {hint}"):
         dm.GroupIntoBatches(5, **wrong)
 
 
-def test_beams_names_of_the_time_domains_are_the_same_domains() -> None:
+def test_beams_names_of_time_domains_are_aliases_of_ours() -> None:
     assert dm.TimeDomain["WATERMARK"] is dm.TimeDomain.EVENT_TIME
     assert dm.TimeDomain["REAL_TIME"] is dm.TimeDomain.PROCESSING_TIME
 
 
-def test_a_function_without_a_module_is_no_transform_either() -> None:
+def test_a_function_without_a_module_is_refused_as_a_transform() -> None:
     function: Any = lambda x: x  # noqa: E731 - the hint names it
     function.__module__ = None  # as where `eval` made it
     with pytest.raises(InvalidType, match=r"`\|` applies only transforms, .*\nHint: wrap it: dm\.Map\(<lambda>\)"):
@@ -153,6 +153,6 @@ def test_a_function_without_a_module_is_no_transform_either() -> None:
     ("function", "hint"),
     [(sum, r"dm\.Sum\(\)$"), (max, r"dm\.Max\(\)$"), (sorted, r"dm\.Sum\(\), for example, or an inst")],
 )
-def test_a_function_in_the_place_of_a_states_combiner_names_the_combiner(function: Any, hint: str) -> None:
+def test_a_function_as_the_combiner_of_a_state_is_refused_with_the_matching_combiner(function: Any, hint: str) -> None:
     with pytest.raises(InvalidType, match=rf"`combine` must be a CombineFn, got .*\nHint: pass {hint}"):
         dm.CombiningStateSpec(function)

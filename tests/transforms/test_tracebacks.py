@@ -42,7 +42,7 @@ def test_an_undeclared_tag_shows_the_line_that_runs_and_no_frame_of_the_engine()
     assert ours <= 2
 
 
-def test_an_error_of_a_composite_shows_the_users_lines_alone() -> None:
+def test_an_error_of_a_composite_shows_only_the_users_lines() -> None:
     numbers = dm.Pipeline() | dm.Create([1, 2])
     with pytest.raises(dm.InvalidType) as raised:
         _ = numbers | Counted()

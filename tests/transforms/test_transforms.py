@@ -68,14 +68,14 @@ def test_par_do_has_outputs_by_tag_attribute_and_order() -> None:
         _ = out.middle
 
 
-def test_outputs_flatten_together() -> None:
+def test_tagged_outputs_can_be_flattened() -> None:
     p, numbers = created(1, 2)
     both = numbers | dm.ParDo(Sort(), 1).with_outputs("large") | dm.Flatten()
     assert p.plan()["Flatten"].inputs == (nodes.Ref("ParDo"), nodes.Ref("ParDo", "large"))
     assert both.ref == nodes.Ref("Flatten")
 
 
-def test_exception_handling_gives_a_pair_with_the_dead_letters() -> None:
+def test_with_exception_handling_returns_results_and_dead_letters() -> None:
     p, numbers = created(1, 2)
     out, dead = numbers | dm.ParDo(Sort(), 1).with_outputs("large").with_exception_handling()
     assert out.large.ref.tag == "large"
@@ -130,7 +130,7 @@ def test_the_dead_letters_need_a_tag_of_their_own() -> None:
         (lambda: (created(1)[1] | dm.Map(str).with_outputs("x"))[2], r"no output 2; the outputs are \['main', 'x'\]"),
     ],
 )
-def test_wrong_arguments_are_refused_where_they_are_given(make: Any, problem: str) -> None:
+def test_wrong_arguments_of_transforms_are_refused_at_construction(make: Any, problem: str) -> None:
     with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=problem):
         make()
 
@@ -234,7 +234,7 @@ class Yields:
         (lambda: dm.Filter(yielding), "use `return`"),
     ],
 )
-def test_generator_functions_are_refused_where_one_value_is_returned(make: Any, hint: str) -> None:
+def test_generator_functions_are_refused_if_one_value_is_expected(make: Any, hint: str) -> None:
     with pytest.raises(dm.InvalidType, match=rf"got the generator function .*\nHint: {hint}"):
         make()
 
@@ -247,12 +247,12 @@ class CalledLater:
         return self.value
 
 
-def test_a_class_is_no_async_function_though_its_instances_are() -> None:
+def test_a_class_whose_instances_are_awaitable_is_not_taken_for_an_async_function() -> None:
     _ = dm.Map(CalledLater)
 
 
 @pytest.mark.parametrize("transform", [dm.MapTuple, dm.FlatMapTuple])
-def test_functions_of_parts_are_given_the_metadata_that_a_default_asks_for(transform: Any) -> None:
+def test_functions_of_the_parts_of_an_element_receive_metadata_requested_by_a_default(transform: Any) -> None:
     def seen(
         key: str, value: int, by: int, at: Any = dm.DoFn.TimestampParam, *, where: Any = dm.DoFn.WindowParam
     ) -> Any:
@@ -267,7 +267,7 @@ def test_functions_of_parts_are_given_the_metadata_that_a_default_asks_for(trans
     ]
 
 
-def test_a_part_in_the_place_of_metadata_is_refused() -> None:
+def test_a_part_of_an_element_at_the_position_of_metadata_is_refused() -> None:
     _, triples = created(("k", 3, 4))
     with pytest.raises(dm.InvalidType, match=r"parts of elements of .*: multiple values for argument 'at'"):
         _ = triples | dm.MapTuple(lambda key, value, at=dm.DoFn.TimestampParam: at)
@@ -290,12 +290,12 @@ class Rest(dm.DoFn):
         (dm.io.ForeachBundle, "ForeachBundle"),
     ],
 )
-def test_functions_that_get_no_metadata_may_not_ask_for_it(make: Any, problem: str) -> None:
+def test_requests_for_metadata_are_refused_in_functions_that_cannot_receive_it(make: Any, problem: str) -> None:
     with pytest.raises(dm.InvalidType, match=f"{problem} calls its function without metadata, got <lambda>"):
         make(lambda element, window=dm.DoFn.WindowParam, by=2: element)
 
 
-def test_parts_are_not_mixed_up_with_parameters_of_the_package() -> None:
+def test_parts_of_an_element_are_not_confused_with_reserved_parameters() -> None:
     with dm.Pipeline() as p:
         pairs = p | dm.Create([dm.TimestampedValue(("k", 3), 5)])
         mapped = pairs | dm.MapTuple(
@@ -306,7 +306,7 @@ def test_parts_are_not_mixed_up_with_parameters_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("make", [dm.WithKeys, dm.GroupBy, dm.WithTimestamps])
-def test_functions_of_an_element_may_have_no_further_parameters(make: Any) -> None:
+def test_functions_of_an_element_with_unfilled_parameters_are_refused(make: Any) -> None:
     with pytest.raises(dm.InvalidType, match=r"calls its function with an element only(.|\n)*can take metadata"):
         make(lambda element, window: element)
     with pytest.raises(
@@ -339,7 +339,7 @@ def test_functions_of_an_element_may_have_no_further_parameters(make: Any) -> No
             make(wrapped(lambda element, other: element))
 
 
-def test_arguments_by_position_never_take_the_place_of_metadata() -> None:
+def test_positional_arguments_never_fill_parameters_of_metadata() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"arguments by position \(2\), which would take the places"):
         dm.ParDo(Rest(), 1, 2)
 
@@ -359,12 +359,12 @@ def test_a_composite_that_returns_nothing_is_named_as_the_cause() -> None:
         _ = numbers | Forgets() | dm.Count.globally()
 
 
-def test_views_show_the_collection_that_they_view() -> None:
+def test_the_repr_of_a_view_shows_its_collection() -> None:
     _, numbers = created(1)
     assert repr(dm.AsSingleton(numbers)) == f"AsSingleton({numbers!r})"
 
 
-def test_the_watermarks_percentile_is_not_known_right_behind_a_source() -> None:
+def test_the_percentile_of_the_watermark_is_not_available_directly_after_a_source() -> None:
     p, numbers = created(1)
     _ = numbers | "ask" >> dm.Map(lambda x, watermark_percentile: (x, watermark_percentile)) | dm.io.Collect()
     with pytest.raises(dm.PlanError, match=r"'ask' asks for 'watermark_percentile', but runs after 'Create'"):
@@ -380,7 +380,7 @@ class Asking(dm.DoFn):
         yield element, watermark_percentile
 
 
-def test_a_stateful_function_that_asks_for_the_percentile_is_told_where_to_ask() -> None:
+def test_a_stateful_function_that_asks_for_the_percentile_is_refused_with_the_right_position() -> None:
     p = dm.Pipeline()
     _ = p | dm.Create([("a", 1)]) | dm.Reshuffle() | "keep" >> dm.ParDo(Asking()) | dm.io.Collect()
     with pytest.raises(
@@ -391,7 +391,7 @@ def test_a_stateful_function_that_asks_for_the_percentile_is_told_where_to_ask()
         p.run()
 
 
-def test_a_function_is_told_at_which_percentile_of_the_watermark_its_element_was_produced() -> None:
+def test_a_function_can_receive_the_percentile_of_the_watermark_at_which_its_element_was_emitted() -> None:
     script = TestStream().watermark(10).watermark(30, percentile=50).watermark(60, percentile=10)
     script = script.bundle([(name, at) for name, at in (("a", 70), ("b", 40), ("c", 20), ("d", 5))])
     with dm.Pipeline() as p:
@@ -402,7 +402,7 @@ def test_a_function_is_told_at_which_percentile_of_the_watermark_its_element_was
     assert values == [("a", 1.0), ("b", 25.0), ("c", 75.0), ("d", None)]
 
 
-def test_a_function_is_told_what_made_its_element() -> None:
+def test_a_function_can_receive_the_trigger_and_the_time_that_produced_its_element() -> None:
     with dm.Pipeline(runner=dm.LocalRunner(clock=0.000007)) as p:
         early = dm.Window.into(dm.FixedWindows(60)).trigger(dm.Repeatedly(dm.AfterCount(1)))
         sums = p | dm.Create([("a", 1), ("a", 2)]) | early.accumulating_and_retracting() | dm.Sum.per_key()
@@ -419,7 +419,7 @@ def test_a_function_is_told_what_made_its_element() -> None:
     assert seen == [(1, each, 7, False), (1, each, 7, True), (3, each, 7, False)]
 
 
-def test_side_inputs_stand_among_the_arguments() -> None:
+def test_side_inputs_are_passed_as_arguments() -> None:
     p, numbers = created(1, 2)
     factor = p | "factor" >> dm.Create([10])
     names = p | "names" >> dm.Create([(1, "one")])
@@ -431,20 +431,20 @@ def test_side_inputs_stand_among_the_arguments() -> None:
     assert node.inputs == (nodes.Ref("Create"), nodes.Ref("factor"), nodes.Ref("names"))
 
 
-def test_a_bare_collection_is_no_argument() -> None:
+def test_a_collection_as_an_argument_without_a_view_is_refused() -> None:
     p, numbers = created(1)
     other = p | "other" >> dm.Create([10])
     with pytest.raises(dm.InvalidType, match=r"as an argument, without a view of it\nHint: wrap it in dm.AsSingleton"):
         _ = numbers | dm.Map(lambda x, y: x, other)
 
 
-def test_as_dict_wants_pairs() -> None:
+def test_as_dict_refuses_elements_that_are_not_pairs() -> None:
     _, numbers = created(1)
     with pytest.raises(dm.InvalidType, match="takes pairs"):
         dm.AsDict(numbers)
 
 
-def test_field_names_make_a_node_that_runners_read_by_column() -> None:
+def test_field_names_create_a_node_that_runners_read_by_column() -> None:
     p, rows = created({"carrier": "UA", "delay": 1})
     _ = rows | dm.WithKeys(("carrier",), value="delay")
     node = p.plan()["WithKeys"]
@@ -452,7 +452,7 @@ def test_field_names_make_a_node_that_runners_read_by_column() -> None:
     assert (node.key, node.value) == (("carrier",), "delay")
 
 
-def test_create_takes_event_times_and_dicts() -> None:
+def test_create_accepts_event_times_and_dicts() -> None:
     p = dm.Pipeline()
     _ = p | "timed" >> dm.Create([dm.TimestampedValue("x", 60), "y"])
     _ = p | "dict" >> dm.Create({"a": 1})
@@ -469,7 +469,7 @@ def test_a_collection_flattened_with_itself_is_read_through_a_copy() -> None:
     assert p.plan()["Flatten"].inputs == (nodes.Ref("Create"), nodes.Ref("Flatten/input 2"))
 
 
-def test_a_grouping_takes_the_strategy_of_its_input() -> None:
+def test_a_grouping_uses_the_windowing_strategy_of_its_input() -> None:
     p, pairs = created(("a", 1))
     windowed = pairs | dm.Window.into(dm.FixedWindows("1 hour")).accumulating()
     _ = windowed | dm.Map(lambda x: x) | dm.CombinePerKey(max)

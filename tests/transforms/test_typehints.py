@@ -90,7 +90,7 @@ def test_create_knows_the_type_of_its_values(values: list[Any], expected: Any) -
         (dm.Map(lambda x: x).with_output_types(bytes), bytes),
     ],
 )
-def test_types_follow_the_hints(transform: dm.PTransform, expected: Any) -> None:
+def test_element_types_follow_from_the_type_hints_of_functions(transform: dm.PTransform, expected: Any) -> None:
     assert (created(["a", "b"]) | transform).element_type == expected
 
 
@@ -119,7 +119,7 @@ def test_the_type_of_a_mean_of_other_values_is_not_known() -> None:
     assert (created([dt.timedelta(1), None]) | dm.Mean.globally()).element_type is Any
 
 
-def test_combiners_together_give_a_row_with_their_types() -> None:
+def test_together_returns_a_row_with_the_types_of_its_combiners() -> None:
     both = dm.Together(count=dm.Count(), mean=dm.Mean(), most=dm.Max(), span=Span(), all=dm.ToSet())
     known = (created([1, None]) | both.globally()).element_type
     assert get_type_hints(known) == {
@@ -131,7 +131,7 @@ def test_combiners_together_give_a_row_with_their_types() -> None:
     }
 
 
-def test_grouping_by_fields_gives_a_row_with_the_types_of_keys_and_aggregates() -> None:
+def test_grouping_by_fields_returns_a_row_with_the_types_of_keys_and_aggregates() -> None:
     totals = dm.GroupBy("carrier", day=lambda flight: len(flight.carrier)).aggregate_field(
         "dep_delay", dm.Mean(), "mean"
     )
@@ -142,7 +142,7 @@ def test_grouping_by_fields_gives_a_row_with_the_types_of_keys_and_aggregates() 
 @pytest.mark.parametrize(
     "values", [[1], ["ab"], [Flight("UA", 1.0, "JFK")], [("a", 1, 2)], [Plane("N1")], [["a", 1]], [None]]
 )
-def test_grouping_what_is_certainly_no_pair_is_refused(values: list[Any]) -> None:
+def test_grouping_elements_that_are_certainly_not_pairs_is_refused(values: list[Any]) -> None:
     for transform in (dm.GroupByKey(), dm.Sum.per_key(), dm.Keys(), dm.Distinct.per_key()):
         with pytest.raises(dm.InvalidType, match=r"takes pairs \(key, value\), got elements of type"):
             _ = created(values) | transform
@@ -151,7 +151,7 @@ def test_grouping_what_is_certainly_no_pair_is_refused(values: list[Any]) -> Non
 @pytest.mark.parametrize(
     "hint", [Any, object, tuple, tuple[int, ...], tuple[str, int], Box[int], Iterable[int], int | tuple[int, int]]
 )
-def test_what_may_be_a_pair_passes(hint: Any) -> None:
+def test_grouping_elements_that_may_be_pairs_is_accepted(hint: Any) -> None:
     assert may_be_pair(hint)
 
 
@@ -180,7 +180,7 @@ def test_a_function_annotated_for_something_else_is_refused_with_both_types() ->
         ([Flight("UA", 1.0, "JFK")], lambda a, b: a, (), "elements of type Flight: too many positional arguments"),
     ],
 )
-def test_a_function_that_cannot_take_the_parts_is_refused_when_it_is_applied(
+def test_a_function_that_cannot_accept_the_parts_of_elements_is_refused_when_it_is_applied(
     transform: Any, values: list[Any], fn: Any, args: tuple[Any, ...], problem: str
 ) -> None:
     with pytest.raises(dm.InvalidType, match=problem):
@@ -199,11 +199,11 @@ def test_a_function_that_cannot_take_the_parts_is_refused_when_it_is_applied(
         ([("a", 1)], max),
     ],
 )
-def test_a_function_that_may_be_able_to_take_the_parts_passes(values: list[Any], fn: Any) -> None:
+def test_a_function_that_may_accept_the_parts_of_elements_is_accepted(values: list[Any], fn: Any) -> None:
     _ = created(values) | dm.MapTuple(fn)
 
 
-def test_values_that_do_not_add_are_refused() -> None:
+def test_summing_values_that_cannot_be_added_is_refused() -> None:
     message = r"combines by Sum\(\), which cannot take values of type str\nHint: map the texts .* null_values=\['-'\]"
     with pytest.raises(dm.InvalidType, match=message):
         _ = created([("a", "b")]) | dm.Sum.per_key()
@@ -222,7 +222,7 @@ def test_values_that_do_not_add_are_refused() -> None:
         (None, Optional[int]),  # noqa: UP045 - both spellings are met
     ],
 )  # fmt: skip
-def test_what_might_be_right_does_not_clash(given: Any, wanted: Any) -> None:
+def test_types_that_may_be_compatible_do_not_clash(given: Any, wanted: Any) -> None:
     assert not clashes(given, wanted)
 
 
@@ -238,7 +238,7 @@ def test_what_might_be_right_does_not_clash(given: Any, wanted: Any) -> None:
         (str, Plane),
     ],
 )
-def test_what_can_never_be_right_clashes(given: Any, wanted: Any) -> None:
+def test_types_that_are_never_compatible_clash(given: Any, wanted: Any) -> None:
     assert clashes(given, wanted)
 
 
@@ -261,7 +261,7 @@ def _swapped(number: int, letter: str) -> str:
 
 
 @pytest.mark.parametrize("transform", [dm.MapTuple, dm.FlatMapTuple])
-def test_a_part_that_the_annotation_of_its_parameter_rules_out_is_refused(transform: Any) -> None:
+def test_a_part_of_an_element_that_contradicts_the_annotation_is_refused(transform: Any) -> None:
     pairs = dm.Pipeline() | dm.Create([("a", 1)])
     _ = pairs | "fits" >> transform(_named)
     with pytest.raises(

@@ -135,7 +135,7 @@ def test_instants_are_in_utc_and_dictionaries_are_decoded() -> None:
         ),
     ],
 )
-def test_rows_come_of_batches_and_plain_values_of_arrays(function: Any, outputs: list[Any]) -> None:
+def test_batches_become_rows_and_arrays_become_plain_values(function: Any, outputs: list[Any]) -> None:
     assert collected(NUMBERS, dm.Map(function, vectorized=True)) == outputs
 
 
@@ -164,7 +164,7 @@ def test_further_arguments_reach_the_function() -> None:
     assert collected(NUMBERS, scaled) == [31, 1, 51]
 
 
-def test_event_times_windows_and_order_stay_with_the_rows() -> None:
+def test_vectorized_functions_keep_event_times_windows_and_order() -> None:
     p = dm.Pipeline()
     timed = p | dm.Create([dm.TimestampedValue(number, number) for number in NUMBERS])
     windowed = timed | dm.Window.into(dm.FixedWindows(4))
@@ -189,14 +189,14 @@ class Both(dm.DoFn):
         yield pa.array(["batch"] * batch.num_rows)
 
 
-def test_a_function_in_both_forms_is_called_on_columns_where_there_are_columns() -> None:
+def test_a_function_with_both_forms_is_called_on_columns_if_there_are_columns() -> None:
     assert collected(NUMBERS, dm.ParDo(Both())) == ["element"] * 3
     p = dm.Pipeline()
     columns = p | dm.Create(NUMBERS) | dm.Map(lambda batch: batch["value"], vectorized=True)
     assert (columns | dm.ParDo(Both())).head() == ["batch"] * 3
 
 
-def test_a_function_on_columns_has_a_life_cycle() -> None:
+def test_a_vectorized_function_has_the_life_cycle_of_a_dofn() -> None:
     calls: list[str] = []
 
     class Living(dm.DoFn):
@@ -249,12 +249,12 @@ class Counting(dm.DoFn):
         pytest.param(dm.ParDo(Counting()), "keeps state", id="state"),
     ],
 )
-def test_what_needs_single_elements_is_rejected(transform: Any, said: str) -> None:
+def test_vectorized_functions_that_need_single_elements_are_rejected(transform: Any, said: str) -> None:
     with pytest.raises(InvalidArgument, match=f"'it' works on columns and {said}, which only a function that sees"):
         _ = dm.Pipeline() | dm.Create([("a", 1)]) | "it" >> transform
 
 
-def test_side_inputs_are_rejected() -> None:
+def test_side_inputs_of_vectorized_functions_are_rejected() -> None:
     p = dm.Pipeline()
     factor = p | "factor" >> dm.Create([10])
     scaled = dm.Map(lambda batch, by: pc.multiply(batch["value"], by), dm.AsSingleton(factor), vectorized=True)
@@ -271,7 +271,7 @@ def test_a_parameter_annotated_as_another_batch_is_rejected() -> None:
         _ = dm.Pipeline() | dm.Create(NUMBERS) | dm.ParDo(OnNumpy())
 
 
-def test_elements_of_unknown_type_are_rejected_unless_they_come_in_columns() -> None:
+def test_elements_of_unknown_type_are_rejected_unless_they_are_in_columns() -> None:
     p = dm.Pipeline()
     unknown = p | dm.Create(NUMBERS) | "any" >> dm.Map(lambda number: number)
     same = dm.Map(lambda batch: batch["value"], vectorized=True)
@@ -286,12 +286,12 @@ def test_elements_of_unknown_type_are_rejected_unless_they_come_in_columns() -> 
 
 
 @pytest.mark.parametrize("transform", [dm.Map, dm.Filter])
-def test_the_flag_is_a_flag(transform: Any) -> None:
+def test_a_value_of_vectorized_that_is_not_a_bool_is_refused(transform: Any) -> None:
     with pytest.raises(InvalidType, match="`vectorized` must be True or False, got 3"):
         transform(lambda batch: batch, vectorized=3)
 
 
-def test_map_tuple_has_no_form_on_columns() -> None:
+def test_map_tuple_cannot_be_vectorized() -> None:
     with pytest.raises(InvalidArgument, match="MapTuple calls its function with the parts of one tuple"):
         dm.MapTuple(lambda key, value: key, vectorized=True)
 
@@ -368,7 +368,7 @@ def test_an_exception_names_the_transform_and_the_elements() -> None:
 
 
 @pytest.mark.parametrize("elements", [[1, 0, 2, 3, 0, 0, 4], [0, 0], [5, 6]])
-def test_only_the_rows_that_a_function_cannot_take_become_dead_letters(elements: list[int]) -> None:
+def test_only_rows_for_which_a_vectorized_function_fails_become_dead_letters(elements: list[int]) -> None:
     outputs, result = run(elements, dm.Map(inverse, vectorized=True).with_exception_handling())
     assert outputs == [60 // number for number in elements if number]
     letters = [record.value for record in result.collected("dead")]
@@ -377,7 +377,7 @@ def test_only_the_rows_that_a_function_cannot_take_become_dead_letters(elements:
     assert all("divide by zero" in letter.reason for letter in letters)
 
 
-def test_a_batch_that_is_tried_again_in_parts_counts_once() -> None:
+def test_a_batch_that_is_retried_in_parts_counts_once() -> None:
     _, result = run([1, 0, 2, 3], dm.Map(inverse, vectorized=True).with_exception_handling())
     assert result.report().transforms["it"].user.counters["rows"] == 3
 
@@ -393,7 +393,7 @@ def test_elements_without_the_columns_become_dead_letters_or_stop_the_run() -> N
     assert [letter.element for letter in dead.head()] == ["x"]
 
 
-def test_outputs_of_several_types_are_objects() -> None:
+def test_outputs_of_several_types_are_kept_as_objects() -> None:
     def by_content(batch: pa.RecordBatch) -> pa.Array:
         if batch.num_rows > 1:
             raise ValueError("one at a time")
@@ -419,7 +419,7 @@ def runners(tmp_path: Path) -> list[dm.LocalRunner]:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_from_file_to_file_no_row_becomes_an_object(
+def test_from_file_to_file_no_row_is_converted_to_an_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, streams: bool
 ) -> None:
     def refuse(batch: pa.RecordBatch) -> Any:
@@ -443,9 +443,7 @@ def read(folder: Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_rows_in_columns_that_do_not_fit_the_schema_are_dead_letters_as_others_are(
-    tmp_path: Path, *, streams: bool
-) -> None:
+def test_rows_in_columns_that_do_not_fit_the_schema_are_dead_letters(tmp_path: Path, *, streams: bool) -> None:
     rows = write_numbers(tmp_path / "rows")
     schema = pa.schema({"n": pa.int8()})
     dead: list[list[str]] = []
@@ -465,7 +463,7 @@ def test_rows_in_columns_that_do_not_fit_the_schema_are_dead_letters_as_others_a
     assert dead[0] == dead[1]
 
 
-def test_columns_are_inferred_as_they_are_from_objects(tmp_path: Path) -> None:
+def test_columns_are_inferred_from_vectorized_outputs_like_from_objects(tmp_path: Path) -> None:
     rows = write_numbers(tmp_path / "rows")
     schemas = []
     for name, mapped in (
@@ -482,7 +480,7 @@ def test_columns_are_inferred_as_they_are_from_objects(tmp_path: Path) -> None:
     assert schemas[0] == schemas[1]
 
 
-def test_explanations_say_what_works_on_columns() -> None:
+def test_the_plan_in_words_says_which_functions_are_vectorized() -> None:
     p = dm.Pipeline()
     doubled = p | dm.Create(NUMBERS) | "twice" >> dm.Map(lambda batch: batch["value"], vectorized=True)
     _ = doubled | "both" >> dm.ParDo(Both())
@@ -502,7 +500,7 @@ class Wrong(Both):
         yield pc.negate(batch["value"])
 
 
-def test_the_check_accepts_functions_of_single_rows() -> None:
+def test_check_vectorized_accepts_functions_that_treat_rows_singly() -> None:
     check = dm.testing.check_vectorized
     check(dm.Map(lambda batch, by: pc.multiply(batch["value"], by), 3, vectorized=True), NUMBERS)
     check(dm.Filter(lambda batch: batch["value"].to_numpy() > 2, vectorized=True), NUMBERS)
@@ -527,12 +525,12 @@ def test_the_check_accepts_functions_of_single_rows() -> None:
         ),
     ],
 )
-def test_the_check_shows_the_smallest_elements_that_break_a_rule(transform: Any, said: str) -> None:
+def test_check_vectorized_shows_the_smallest_elements_that_break_a_rule(transform: Any, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         dm.testing.check_vectorized(transform, [0, 1])
 
 
-def test_the_check_needs_elements_and_a_function_on_columns() -> None:
+def test_check_vectorized_needs_elements_and_a_vectorized_function() -> None:
     with pytest.raises(InvalidArgument, match="draws from `elements`, got none"):
         dm.testing.check_vectorized(dm.Map(lambda batch: batch, vectorized=True), [])
     with pytest.raises(InvalidArgument, match="has no function on columns"):
@@ -542,7 +540,7 @@ def test_the_check_needs_elements_and_a_function_on_columns() -> None:
         dm.testing.check_vectorized(function, [1])
 
 
-def test_a_function_is_given_declared_dicts_and_tuples_whole() -> None:
+def test_a_vectorized_function_receives_declared_dicts_and_tuples_as_whole_columns() -> None:
     dicts = dm.Create([("k", ("x", 1)), ("k", ("y", 2))]), dm.ToDict.per_key()
     p = dm.Pipeline()
     _ = p | dicts[0] | dicts[1] | dm.Map(lambda batch: batch["value"], vectorized=True) | "out" >> dm.io.Collect()
@@ -558,7 +556,7 @@ def test_a_function_is_given_declared_dicts_and_tuples_whole() -> None:
 
 
 @pytest.mark.parametrize("element", [(5, 6), {"y": 2}])
-def test_an_element_that_has_other_columns_than_declared_is_refused(element: Any) -> None:
+def test_an_element_with_other_columns_than_declared_is_refused(element: Any) -> None:
     p = dm.Pipeline()
     typed = p | dm.Create([1]) | "give" >> dm.Map(lambda _: element).with_output_types(int)
     _ = typed | "it" >> dm.Map(lambda batch: batch["value"], vectorized=True) | dm.io.Collect()

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 HOURLY = dm.FixedWindows("1 hour")
 
 
-def test_the_chain_is_a_value_and_its_last_call_wins() -> None:
+def test_a_chain_of_window_options_is_immutable_and_its_last_call_wins() -> None:
     chain = dm.Window.into(HOURLY).accumulating()
     assert chain.discarding().strategy.accumulation_mode is dm.AccumulationMode.CLEAR_ALWAYS
     assert chain.strategy.accumulation_mode is dm.AccumulationMode.ACCUMULATE_ALWAYS
 
 
-def test_updating_is_short_for_the_usual_trigger_lateness_and_accumulation() -> None:
+def test_updating_sets_the_usual_trigger_lateness_and_accumulation() -> None:
     hours = dm.Window.into(dm.FixedWindows("1 hour"))
     for options, trigger, lateness in (
         ({"early": "1 minute"}, dm.AfterWatermark(early=dm.AfterProcessingTime("1 minute")), 0),
@@ -42,7 +42,7 @@ def test_updating_is_short_for_the_usual_trigger_lateness_and_accumulation() -> 
         ({"early": "-1 s", "late": 1}, "`delay` must not be negative"),
     ],
 )
-def test_updates_that_could_never_be_are_rejected(options: dict[str, Any], message: str) -> None:
+def test_updates_that_could_never_be_emitted_are_rejected(options: dict[str, Any], message: str) -> None:
     updating: Any = dm.Window.into(dm.FixedWindows("1 hour")).updating
     with pytest.raises(InvalidArgument, match=message):
         updating(**options)
@@ -76,7 +76,7 @@ def test_a_chain_is_shown_as_it_is_written() -> None:
     assert repr(dm.WindowInto(HOURLY)) == "Window.into(FixedWindows('1 hour'))"
 
 
-def test_options_are_taken_as_text_or_members() -> None:
+def test_options_may_be_text_or_members_of_enums() -> None:
     as_text = dm.Window.into(HOURLY).on_time("fire_if_non_empty").closing("fire_always").late_data("duplicate_window")
     as_members = (
         dm.Window.into(HOURLY)
@@ -130,7 +130,7 @@ def test_the_modes_say_how_panes_relate(ask: Any, mode: dm.AccumulationMode, ret
         (lambda: dm.Window.into(HOURLY).accumulation("clear_always", retracting=True), "must accumulate"),
     ],
 )
-def test_wrong_values_are_refused_where_they_are_given(ask: Any, problem: str) -> None:
+def test_wrong_values_of_window_options_are_refused_at_construction(ask: Any, problem: str) -> None:
     with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=problem):
         ask()
 
@@ -146,7 +146,7 @@ def test_a_trigger_alone_keeps_the_window_function_of_the_input() -> None:
     assert not node.assigns
 
 
-def test_a_new_window_starts_fresh() -> None:
+def test_a_new_window_function_resets_merging_and_accumulation() -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("a", 1)]) | dm.Window.into(dm.Sessions("1 hour")).accumulating() | dm.Sum.per_key()
     again = pairs | "again" >> dm.Window.into(dm.Sessions("2 hours"))
@@ -154,7 +154,7 @@ def test_a_new_window_starts_fresh() -> None:
     assert not again.strategy.accumulates
 
 
-def test_after_a_grouping_merged_windows_merge_no_more() -> None:
+def test_windows_merged_by_a_grouping_do_not_merge_again() -> None:
     p = dm.Pipeline()
     sessions = p | dm.Create([("a", 1)]) | dm.Window.into(dm.Sessions("1 hour"))
     grouped = sessions | dm.GroupByKey()
@@ -164,7 +164,7 @@ def test_after_a_grouping_merged_windows_merge_no_more() -> None:
     assert p.plan().strategy(grouped.ref) == grouped.strategy
 
 
-def test_flatten_wants_one_window_function() -> None:
+def test_flattening_collections_with_different_window_functions_is_refused() -> None:
     p = dm.Pipeline()
     hourly = p | "a" >> dm.Create([1]) | "hours" >> dm.Window.into(HOURLY)
     daily = p | "b" >> dm.Create([1]) | "days" >> dm.Window.into(dm.FixedWindows("1 day"))
@@ -187,9 +187,7 @@ SETTINGS: dict[str, tuple[Callable[[dm.WindowInto], dm.WindowInto], str]] = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("merge", [dm.Flatten(), dm.CoGroupByKey(), dm.Join.inner()], ids=lambda merge: merge.label)
-def test_collections_with_different_settings_are_not_merged_as_if_they_had_those_of_the_first(
-    name: str, merge: Any
-) -> None:
+def test_flattening_collections_with_different_window_options_is_refused(name: str, merge: Any) -> None:
     change, message = SETTINGS[name]
     pairs = dm.Pipeline() | dm.Create([("a", 1)])
     plain = dm.Window.into(HOURLY)
@@ -199,7 +197,7 @@ def test_collections_with_different_settings_are_not_merged_as_if_they_had_those
     _ = (one, pairs | "the same" >> plain) | merge
 
 
-def test_retracting_and_accumulating_collections_are_not_merged() -> None:
+def test_flattening_retracting_and_accumulating_collections_is_refused() -> None:
     pairs = dm.Pipeline() | dm.Create([("a", 1)])
     accumulating = pairs | "one" >> dm.Window.into(HOURLY).accumulating()
     retracting = pairs | "other" >> dm.Window.into(HOURLY).accumulating_and_retracting()
