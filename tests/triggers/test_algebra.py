@@ -74,17 +74,17 @@ def same(left: dm.Trigger, right: dm.Trigger, steps: Sequence[str]) -> None:
 
 
 @given(TREES, scripts())
-def test_repeating_twice_is_repeating(tree: dm.Trigger, steps: list[str]) -> None:
+def test_repeatedly_of_repeatedly_is_repeatedly(tree: dm.Trigger, steps: list[str]) -> None:
     same(dm.Repeatedly(dm.Repeatedly(tree)), dm.Repeatedly(tree), steps)
 
 
 @given(TREES, scripts(), st.sampled_from([dm.AfterAny, dm.AfterEach, lambda tree: dm.RepeatCount(tree, 1)]))
-def test_a_composite_of_one_is_that_one(tree: dm.Trigger, steps: list[str], composite: Any) -> None:
+def test_a_composite_of_one_trigger_is_that_trigger(tree: dm.Trigger, steps: list[str], composite: Any) -> None:
     same(composite(tree), tree, steps)
 
 
 @given(TREES, scripts())
-def test_all_of_one_is_that_one(tree: dm.Trigger, steps: list[str]) -> None:
+def test_after_all_of_one_trigger_is_that_trigger(tree: dm.Trigger, steps: list[str]) -> None:
     same(dm.AfterAll(tree), tree, steps)
 
 
@@ -94,22 +94,22 @@ def test_until_is_the_repetition_or_finally(tree: dm.Trigger, until: dm.Trigger,
 
 
 @given(TREES, scripts())
-def test_or_finally_never_is_the_first(tree: dm.Trigger, steps: list[str]) -> None:
+def test_or_finally_never_is_the_first_trigger(tree: dm.Trigger, steps: list[str]) -> None:
     same(tree.or_finally(dm.Never()), tree, steps)
 
 
 @given(TREES, scripts())
-def test_any_with_never_is_the_other(tree: dm.Trigger, steps: list[str]) -> None:
+def test_after_any_with_never_is_the_other_trigger(tree: dm.Trigger, steps: list[str]) -> None:
     same(dm.AfterAny(tree, dm.Never()), tree, steps)
 
 
 @given(scripts())
-def test_always_is_a_count_of_one_again_and_again(steps: list[str]) -> None:
+def test_always_is_a_repeated_count_of_one(steps: list[str]) -> None:
     same(dm.Always(), dm.Repeatedly(dm.AfterCount(1)), steps)
 
 
 @given(scripts(), st.integers(1, 3), st.integers(1, 3))
-def test_repeat_count_is_a_sequence_of_as_many(steps: list[str], n: int, times: int) -> None:
+def test_repeat_count_is_a_sequence_of_that_many_triggers(steps: list[str], n: int, times: int) -> None:
     tree = dm.AfterCount(n)
     same(dm.RepeatCount(tree, times), dm.AfterEach(*[tree] * times), steps)
 
@@ -125,14 +125,14 @@ def test_a_tree_that_says_it_cannot_finish_or_fire_before_expiry_does_not(tree: 
 
 
 @given(TREES, scripts())
-def test_nothing_fires_after_the_tree_has_finished(tree: dm.Trigger, steps: list[str]) -> None:
+def test_nothing_fires_after_a_trigger_has_finished(tree: dm.Trigger, steps: list[str]) -> None:
     outcomes = firings(tree, steps)
     finished = [number for number, _, finished in outcomes if finished]
     assert not finished or not [number for number, _, _ in outcomes if number > finished[0]]
 
 
 @given(TREES, scripts(), st.integers(0, 14))
-def test_a_state_that_has_been_stored_and_loaded_goes_on_the_same(tree: dm.Trigger, steps: list[str], cut: int) -> None:
+def test_a_restored_trigger_state_continues_unchanged(tree: dm.Trigger, steps: list[str], cut: int) -> None:
     straight, broken = Blind(tree), Blind(tree)
     for step in steps[:cut]:
         assert straight.play(step) == broken.play(step)
@@ -173,7 +173,7 @@ SEVERAL = st.lists(scripts(), min_size=1, max_size=3)
 
 
 @given(TREES, SEVERAL, st.randoms(use_true_random=False))
-def test_merging_does_not_depend_on_the_order_of_the_sources(
+def test_merging_trigger_states_does_not_depend_on_the_order_of_the_sources(
     tree: dm.Trigger, several: list[list[str]], random: Any
 ) -> None:
     states, clocks = after(tree, several)
@@ -193,7 +193,7 @@ def test_merging_a_merged_window_again_changes_nothing(tree: dm.Trigger, steps: 
 
 
 @given(scripts())
-def test_a_fresh_source_without_elements_takes_nothing_away_from_counts(steps: list[str]) -> None:
+def test_merging_with_an_empty_window_does_not_change_counts(steps: list[str]) -> None:
     counting = dm.Repeatedly(dm.AfterCount(3))
     states, clocks = after(counting, [steps])
     assert merge(counting, [*states, TreeState()], clocks).store == merge(counting, states, clocks).store

@@ -59,7 +59,7 @@ def count_up(context: TriggerContext) -> None:
     context.store_state("n", context.lookup_state("n", 0) + 1)
 
 
-def test_each_place_of_the_tree_has_its_own_state() -> None:
+def test_each_occurrence_of_a_trigger_in_a_tree_has_its_own_state() -> None:
     leaf = Leaf(element=count_up)
     play = Play(dm.AfterAny(leaf, dm.AfterAll(leaf, dm.AfterCount(9))))
     play.play("e 1@1, e 2@1")
@@ -85,7 +85,7 @@ def test_a_timer_runs_once_when_its_clock_reaches_it() -> None:
     assert play.state == TreeState()
 
 
-def test_a_timer_of_the_same_tag_is_replaced_and_may_be_looked_up_and_deleted() -> None:
+def test_a_timer_with_the_same_tag_is_replaced_and_can_be_read_and_deleted() -> None:
     def wait(context: TriggerContext) -> None:
         match context.element:
             case "set":
@@ -101,7 +101,7 @@ def test_a_timer_of_the_same_tag_is_replaced_and_may_be_looked_up_and_deleted() 
     assert Play(leaf).play("e set@1, e delete@1, w 9") == []
 
 
-def test_several_timers_that_one_watermark_runs_are_one_firing() -> None:
+def test_several_timers_due_at_one_watermark_cause_one_firing() -> None:
     def wait(context: TriggerContext) -> None:
         for at in (5, 6, 7):
             context.set_timer(str(at), dm.EventTime(at * SECOND), EVENT)
@@ -111,7 +111,7 @@ def test_several_timers_that_one_watermark_runs_are_one_firing() -> None:
     assert play.deadlines == [5, 7]
 
 
-def test_a_timer_that_its_own_firing_sets_again_belongs_to_the_next_event() -> None:
+def test_a_timer_that_is_set_again_by_its_own_firing_is_due_at_the_next_event() -> None:
     def again(context: TriggerContext) -> None:
         context.trigger()
         context.set_timer("t", dm.EventTime(6 * SECOND), EVENT)
@@ -121,7 +121,7 @@ def test_a_timer_that_its_own_firing_sets_again_belongs_to_the_next_event() -> N
     assert play.machine.is_overdue(play.state)
 
 
-def test_now_tells_both_clocks_and_the_percentiles() -> None:
+def test_now_returns_both_clocks_and_the_percentiles() -> None:
     seen: list[Any] = []
     leaf = Leaf(element=lambda context: seen.append((context.now(EVENT), context.now(CLOCK), context.now(EVENT, 90))))
     Play(leaf).play("w 2, w90 3, p 4, e 1@1")
@@ -129,13 +129,13 @@ def test_now_tells_both_clocks_and_the_percentiles() -> None:
     assert [type(instant) for instant in seen[0]] == [dm.EventTime, dm.ProcessingTime, dm.EventTime]
 
 
-def test_the_element_in_hand_has_a_value_and_an_event_time() -> None:
+def test_the_current_element_has_a_value_and_an_event_time() -> None:
     seen: list[Any] = []
     Play(Leaf(element=lambda context: seen.append((context.element, int(context.event_time))))).play("e 7@3")
     assert seen == [(7, 3 * SECOND)]
 
 
-def test_finished_state_and_timers_are_gone() -> None:
+def test_state_and_timers_of_a_finished_trigger_are_cleared() -> None:
     def finish(context: TriggerContext) -> None:
         context.store_state("n", 1)
         context.set_timer("t", dm.EventTime(5 * SECOND), EVENT)
@@ -149,7 +149,7 @@ def test_finished_state_and_timers_are_gone() -> None:
 # What is let go.
 
 
-def test_peek_value_is_what_a_pane_would_have_now() -> None:
+def test_peek_value_returns_the_value_that_a_pane_would_have_now() -> None:
     def when_odd(context: TriggerContext) -> None:
         if sum(context.peek_value()) % 2:
             context.trigger()
@@ -168,7 +168,7 @@ class Thrice(dm.Trigger):
             context.trigger()
 
 
-def test_a_trigger_that_says_so_sees_the_panes_so_far() -> None:
+def test_a_trigger_that_declares_reads_history_sees_the_previous_panes() -> None:
     play = Play(Thrice())
     assert play.machine.reads_history
     assert play.play("e 1@1") == ["e 1@1"]
@@ -178,7 +178,7 @@ def test_a_trigger_that_says_so_sees_the_panes_so_far() -> None:
 
 
 @pytest.mark.parametrize("mode", FiringMode)
-def test_a_firing_may_ask_to_keep_or_clear_what_has_accumulated(mode: FiringMode) -> None:
+def test_a_firing_may_request_to_keep_or_clear_the_accumulated_elements(mode: FiringMode) -> None:
     leaf = Leaf(element=lambda context: context.trigger(mode))
     for tree in (leaf, dm.Repeatedly(leaf), dm.AfterAny(leaf), dm.AfterAll(leaf), leaf.or_finally(dm.Never())):
         play = Play(tree)
@@ -186,7 +186,7 @@ def test_a_firing_may_ask_to_keep_or_clear_what_has_accumulated(mode: FiringMode
         assert [outcome for _, outcome in play.fired] == [Outcome(fired=True, mode=mode)]
 
 
-def test_of_several_firing_modes_the_last_is_taken() -> None:
+def test_the_last_of_several_requested_firing_modes_is_used() -> None:
     keep = Leaf(element=lambda context: context.trigger(FiringMode.ACCUMULATE))
     clear = Leaf(element=lambda context: context.trigger(FiringMode.CLEAR))
     for tree, mode in [
@@ -200,7 +200,7 @@ def test_of_several_firing_modes_the_last_is_taken() -> None:
         assert play.fired[0][1].mode is mode
 
 
-def test_a_timers_firing_may_ask_too() -> None:
+def test_a_firing_of_a_timer_may_request_a_firing_mode() -> None:
     leaf = Leaf(
         element=lambda context: context.set_timer("t", dm.EventTime(5 * SECOND), EVENT),
         timer=lambda context: context.trigger(FiringMode.CLEAR),
@@ -210,7 +210,7 @@ def test_a_timers_firing_may_ask_too() -> None:
     assert play.fired == [("w 6", Outcome(fired=True, at=5 * SECOND, mode=FiringMode.CLEAR))]
 
 
-def test_clear_is_told_whether_or_not_the_event_fires() -> None:
+def test_clear_is_reported_whether_or_not_the_event_fires() -> None:
     def forget(context: TriggerContext) -> None:
         if context.element < 0:
             context.clear()
@@ -226,7 +226,7 @@ def test_clear_is_told_whether_or_not_the_event_fires() -> None:
     ]
 
 
-def test_clear_in_a_timer_is_told_with_the_event() -> None:
+def test_clear_in_a_timer_callback_is_reported_with_the_event() -> None:
     leaf = Leaf(
         element=lambda context: context.set_timer("t", dm.EventTime(5 * SECOND), EVENT),
         timer=lambda context: context.clear(),
@@ -239,7 +239,7 @@ def test_clear_in_a_timer_is_told_with_the_event() -> None:
 # Merging.
 
 
-def test_on_merge_sees_what_each_source_had_stored() -> None:
+def test_on_merge_sees_the_state_of_each_source() -> None:
     def add(context: TriggerContext) -> None:
         context.store_state("n", sum(context.lookup_source_state(source, "n", 0) for source in context.sources))
 
@@ -249,14 +249,14 @@ def test_on_merge_sees_what_each_source_had_stored() -> None:
     assert ("merge", (0, 5, 9)) in leaf.seen
 
 
-def test_a_source_whose_composite_had_finished_is_one_only_for_what_had_finished_there() -> None:
+def test_on_merge_sees_a_source_with_a_finished_composite_only_in_children_finished_there() -> None:
     leaf = Leaf()
     first = [((0, 10), "e 1@1, e 2@1"), ((5, 15), "e 3@6")]
     merged(dm.AfterAny(dm.AfterCount(2), leaf), first)
     assert [what for what in leaf.seen if what[0] == "merge"] == [("merge", (5,))]
 
 
-def test_is_source_finished_and_done_and_reopen_work_on_merge() -> None:
+def test_is_source_finished_done_and_reopen_work_on_merge() -> None:
     states: list[Any] = []
 
     def look(context: TriggerContext) -> None:
@@ -300,12 +300,12 @@ def test_a_trigger_that_does_not_say_what_merging_does_is_refused_where_windows_
         (lambda context: context.set_timer("t", dm.EventTime(0), EVENT, 75), "percentile 75 of the watermark"),
     ],
 )
-def test_what_makes_no_sense_on_merge_is_refused(callback: Any, what: str) -> None:
+def test_calls_that_make_no_sense_on_merge_are_refused(callback: Any, what: str) -> None:
     with pytest.raises(dm.InvalidArgument, match=what):
         merged(Leaf(merge=callback), [((0, 10), "")])
 
 
-def test_nothing_can_be_emitted_as_a_turn_begins() -> None:
+def test_firing_at_the_start_of_a_turn_is_refused() -> None:
     again = dm.Repeatedly(dm.AfterAny(dm.AfterCount(1), Leaf(begin=lambda context: context.trigger())))
     with pytest.raises(dm.InvalidArgument, match=r"trigger\(\) in reset: no pane is emitted there"):
         fires_at(again, "e 1@1")
@@ -326,7 +326,7 @@ def test_nothing_can_be_emitted_as_a_turn_begins() -> None:
         (None, CLOCK, "must be of type ProcessingTime, got None"),
     ],
 )
-def test_a_timer_takes_an_instant_of_its_own_clock(time: Any, domain: TimeDomain, what: str) -> None:
+def test_a_timer_must_be_set_with_an_instant_of_its_own_clock(time: Any, domain: TimeDomain, what: str) -> None:
     with pytest.raises(dm.InvalidType, match=what):
         fires_at(Leaf(element=lambda context: context.set_timer("t", time, domain)), "e 1@1")
 
@@ -361,13 +361,13 @@ class Both(dm.CompositeTrigger):
         return all(children)
 
 
-def test_a_composite_hands_elements_and_timers_down() -> None:
+def test_a_composite_passes_elements_and_timers_to_its_children() -> None:
     both = Both((dm.AfterCount(2), dm.AfterProcessingTime(5)))
     assert fires_at(both, "e 1@1, e 2@1, p 6, e 3@1, p 20, e 4@1, e 5@1, p 99") == ["p 6", "e 4@1"]
     assert ("child", 1) in both.seen
 
 
-def test_a_timer_is_handed_down_through_the_composites_above_it() -> None:
+def test_a_timer_is_passed_down_through_the_composites_above_it() -> None:
     outer = Both((Both((dm.AfterCount(1), dm.AfterProcessingTime(5))), dm.Always()))
     assert fires_at(outer, "e 1@1, p 6") == ["p 6"]
 
@@ -429,7 +429,7 @@ def test_a_composite_may_set_timers_of_its_own() -> None:
 
 @pytest.mark.parametrize("child", [2, -1, "first"])
 @pytest.mark.parametrize("ask", ["invoke_child", "reset_child", "finish_child", "is_finished"])
-def test_a_child_that_a_composite_does_not_have_is_refused(ask: str, child: Any) -> None:
+def test_invoking_a_child_that_a_composite_does_not_have_is_refused(ask: str, child: Any) -> None:
     @attrs.frozen
     class Lost(Both):
         def on_element(self, context: TriggerContext) -> None:
@@ -439,7 +439,7 @@ def test_a_child_that_a_composite_does_not_have_is_refused(ask: str, child: Any)
         fires_at(Lost((dm.AfterCount(1), dm.AfterCount(2))), "e 1@1")
 
 
-def test_a_trigger_without_attrs_still_has_a_name_without_an_address() -> None:
+def test_the_name_of_a_trigger_without_attrs_contains_no_address() -> None:
     class Plain(dm.Trigger):
         def on_element(self, context: TriggerContext) -> None:
             context.trigger()
@@ -449,7 +449,7 @@ def test_a_trigger_without_attrs_still_has_a_name_without_an_address() -> None:
     assert Plain().may_finish(allowed_lateness=dm.duration(0))
 
 
-def test_the_window_is_the_contexts() -> None:
+def test_the_context_has_the_window_of_the_trigger() -> None:
     windows: list[Any] = []
 
     def look(context: TriggerContext) -> None:
@@ -459,7 +459,7 @@ def test_the_window_is_the_contexts() -> None:
     assert windows == [window(0, 10), window(0, 15)]
 
 
-def test_a_child_that_is_not_a_trigger_is_rejected_with_its_place() -> None:
+def test_a_child_that_is_not_a_trigger_is_rejected_with_its_position() -> None:
     windows = dm.Window.into(dm.FixedWindows("10 seconds"))
     trigger = Both((dm.AfterCount(1), 3))  # type: ignore[arg-type]
     with pytest.raises(dm.InvalidType, match=r"`children\[1\]` must be a trigger, got 3 of type int"):

@@ -80,7 +80,7 @@ class Continued(Plain):
     ],
     ids=repr,
 )
-def test_each_trigger_continues_by_the_rule(trigger: dm.Trigger, continuation: dm.Trigger) -> None:
+def test_each_trigger_has_the_continuation_of_its_rule(trigger: dm.Trigger, continuation: dm.Trigger) -> None:
     assert trigger.continuation() == continuation
 
 
@@ -146,12 +146,12 @@ def test_all_panes_of_one_tick_are_one_pane_of_the_second_grouping() -> None:
     assert brief(result) == [(3, "EARLY", 1), (6, "EARLY", 2)]
 
 
-def test_a_tick_without_panes_brings_none_to_the_second_grouping() -> None:
+def test_a_tick_without_panes_adds_none_to_the_second_grouping() -> None:
     result = ran(script("p 1, e 1@1, p 2, p 3, e 2@2, p 4"), fixed(dm.Repeatedly(dm.AfterCount(2))))
     assert [(value, clock) for value, _, clock in brief(result)] == [(3, 3)]
 
 
-def test_late_panes_go_through_the_second_grouping_in_their_tick() -> None:
+def test_late_panes_pass_the_second_grouping_in_their_tick() -> None:
     windowing = fixed(dm.AfterWatermark(late=dm.AfterCount(1)), lateness=60)
     result = ran(script("p 1, e 1@1, w 10, p 5, e 2@2, e 4@3, p 7, e 8@4, p 8"), windowing)
     assert brief(result) == [(1, "ON_TIME", 1), (6, "LATE", 5), (8, "LATE", 7)]
@@ -222,7 +222,7 @@ def built(make: Callable[[dm.Pipeline], Any]) -> dm.PCollection:
     return collection
 
 
-def test_what_is_set_behind_a_grouping_holds() -> None:
+def test_a_trigger_that_is_set_after_a_grouping_replaces_the_continuation() -> None:
     counting = fixed(dm.Repeatedly(dm.AfterCount(2)))
 
     def sums(p: dm.Pipeline) -> Any:
@@ -245,7 +245,7 @@ PUT_TOGETHER: dict[str, Callable[[tuple[Any, Any]], Any]] = {
 
 @pytest.mark.parametrize("label", PUT_TOGETHER)
 @pytest.mark.parametrize("swapped", [False, True])
-def test_collections_with_different_triggers_are_not_put_together(label: str, swapped: bool) -> None:
+def test_flattening_collections_with_different_triggers_is_refused(label: str, swapped: bool) -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("a", 1)])
     counted = pairs | "counted" >> dm.Window.trigger(COUNTING).accumulating()
@@ -259,7 +259,7 @@ def test_collections_with_different_triggers_are_not_put_together(label: str, sw
 
 @pytest.mark.parametrize("label", PUT_TOGETHER)
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_continuation_holds_for_what_it_is_put_together_with(label: str, swapped: bool) -> None:
+def test_flattening_a_continuation_with_its_trigger_uses_the_continuation(label: str, swapped: bool) -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("a", 1)]) | dm.Window.trigger(COUNTING).accumulating()
     sums = pairs | dm.Sum.per_key()
@@ -267,7 +267,7 @@ def test_a_continuation_holds_for_what_it_is_put_together_with(label: str, swapp
     assert PUT_TOGETHER[label](both).strategy.trigger == EVERY_TICK
 
 
-def test_of_three_collections_each_two_must_agree_whatever_their_order() -> None:
+def test_each_two_of_three_flattened_collections_must_have_compatible_triggers() -> None:
     p = dm.Pipeline()
     pairs = p | dm.Create([("a", 1)])
     counted = pairs | "counted" >> dm.Window.trigger(COUNTING)

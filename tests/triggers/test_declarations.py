@@ -20,7 +20,7 @@ class AfterSilence(dm.AfterProcessingTime):
         self._wait_until(context, self._deadline(context))
 
 
-def test_a_subclass_that_looks_at_every_element_is_shown_every_element() -> None:
+def test_a_subclass_that_overrides_on_element_receives_every_element() -> None:
     script = TestStream().add(1, event_time=0, key="a").processing_time(3).add(2, event_time=0, key="a")
     windowing = dm.Window.into(dm.FixedWindows(60)).trigger(dm.Repeatedly(AfterSilence(5)))
     [pane] = run_script(script.processing_time(20), windowing=windowing, combine=dm.Sum())
@@ -43,7 +43,7 @@ def test_a_subclass_that_looks_at_every_element_is_shown_every_element() -> None
         ({"may_fire": lambda _self: False}, r"Hint: write def may_fire\(self, \*, allowed_lateness\)"),
     ],
 )
-def test_what_a_class_of_triggers_declares_wrongly_is_rejected_with_the_class(declared: Any, problem: str) -> None:
+def test_a_wrong_declaration_in_a_class_of_triggers_is_rejected_with_the_class(declared: Any, problem: str) -> None:
     with pytest.raises(dm.InvalidType, match=problem):
         type("Mine", (dm.Trigger,), declared)
 
@@ -92,12 +92,12 @@ def test_a_percentile_out_of_range_is_rejected_with_the_class(percentile: float)
         type("Mine", (dm.Trigger,), {"percentiles": (90, percentile)})
 
 
-def test_a_class_of_triggers_may_name_the_low_watermark_and_compute_what_it_names() -> None:
+def test_a_class_of_triggers_may_name_the_low_watermark_and_compute_its_declarations() -> None:
     type("Mine", (dm.Trigger,), {"percentiles": [90, 100], "signals": ["go"]})
     type("Mine", (dm.Trigger,), {"percentiles": property(lambda _self: (90,))})
 
 
-def test_a_class_of_triggers_may_have_fields_for_what_it_names() -> None:
+def test_a_class_of_triggers_may_have_fields_as_declarations() -> None:
     @attrs.frozen
     class Mine(dm.Trigger):
         percentiles: tuple[float, ...] = (90,)  # type: ignore[misc] # a field instead of a class attribute

@@ -26,11 +26,11 @@ def test_a_delay_in_event_time_counts_from_the_event_time_of_the_first_element()
     assert fires_at(dm.AfterEventTime(3), "w 1, e 1@4, e 2@2, w 6, w 7, w 8") == ["w 7"]
 
 
-def test_a_later_element_that_is_older_does_not_move_it() -> None:
+def test_an_older_element_that_arrives_later_does_not_move_a_delay_in_event_time() -> None:
     assert deadlines(dm.AfterEventTime(3), "e 1@4, e 2@0, w 20") == [7]
 
 
-def test_a_delay_that_is_over_when_its_element_comes_fires_right_after_it() -> None:
+def test_a_delay_that_is_over_when_its_element_arrives_fires_right_after_it() -> None:
     assert fires_at(dm.Repeatedly(dm.AfterEventTime(3)), "w 7, e 1@4, e 2@3, e 3@5, w 8") == ["e 1@4", "e 2@3", "w 8"]
 
 
@@ -47,15 +47,15 @@ def test_a_delay_after_an_element_at_minus_infinity_is_over_as_the_element_arriv
         assert [record.value for record in p.result.collected("panes")] == [("a", 1), ("a", 2)]
 
 
-def test_a_repeated_delay_in_event_time_starts_anew_with_its_turns_first_element() -> None:
+def test_a_repeated_delay_in_event_time_restarts_with_the_first_element_of_its_turn() -> None:
     assert deadlines(dm.Repeatedly(dm.AfterEventTime(3)), "e 1@0, w 4, e 2@6, e 3@5, w 20") == [3, 9]
 
 
-def test_a_delay_in_event_time_takes_no_notice_of_the_clock() -> None:
+def test_a_delay_in_event_time_ignores_the_clock() -> None:
     assert fires_at(dm.AfterEventTime(3), "e 1@0, p 100") == []
 
 
-def test_the_clock_of_until_may_be_event_time() -> None:
+def test_the_time_limit_of_until_may_be_in_event_time() -> None:
     both = dm.RepeatUntil(dm.AfterProcessingTime(5), dm.AfterEventTime(20))
     assert fires_at(both, "e 1@0, p 6, e 2@1, p 12, w 19, e 3@2, w 20, p 99") == ["p 6", "p 12", "w 20"]
 
@@ -91,7 +91,7 @@ def test_an_element_at_a_multiple_is_in_the_pane_of_that_multiple() -> None:
     assert play.deadlines == [10, 20]
 
 
-def test_a_reference_shifts_the_multiples_and_may_lie_ahead() -> None:
+def test_a_reference_shifts_the_multiples_of_a_period_and_may_be_in_the_future() -> None:
     assert deadlines(dm.AtPeriod(10, reference=1234), "p 3, e 1@1, p 99") == [4]
 
 
@@ -150,7 +150,7 @@ def test_daily_at_eight_stays_at_eight_when_the_clocks_change(first: str, fires:
         assert daily(first) == seconds(fires)
 
 
-def test_without_a_zone_a_day_has_24_hours_of_utc() -> None:
+def test_without_a_zone_a_period_of_a_day_has_24_hours_of_utc() -> None:
     at = seconds("2013-03-10T09:00Z")
     assert deadlines(dm.AtPeriod("1 day", reference="1970-01-01T08:00"), f"p {at}, e 1@1, p 9e9") == [
         seconds("2013-03-11T08:00Z")
@@ -164,30 +164,30 @@ def after(text: str, period: str, reference: str, zone: str = NEW_YORK) -> str:
     return pendulum.from_timestamp(following // 1_000_000, tz=zone).isoformat()
 
 
-def test_a_time_that_a_change_of_the_clocks_skips_comes_as_much_later() -> None:
+def test_a_period_at_a_skipped_local_time_fires_later_by_the_length_of_the_gap() -> None:
     assert after("2013-03-10T05:00Z", "1 day", "1970-01-01T02:30") == "2013-03-10T03:30:00-04:00"
     assert after("2013-03-10T08:00Z", "1 day", "1970-01-01T02:30") == "2013-03-11T02:30:00-04:00"
 
 
-def test_a_time_that_comes_twice_counts_once_the_first_time() -> None:
+def test_a_period_at_a_repeated_local_time_fires_only_the_first_time() -> None:
     assert after("2013-11-03T04:30Z", "1 day", "1970-01-01T01:30") == "2013-11-03T01:30:00-04:00"
     assert after("2013-11-03T05:45Z", "1 day", "1970-01-01T01:30") == "2013-11-04T01:30:00-05:00"
 
 
-def test_months_are_the_calendars_and_the_31st_is_the_last_of_shorter_ones() -> None:
+def test_periods_of_months_follow_the_calendar_and_the_31st_becomes_the_last_day_of_shorter_ones() -> None:
     assert after("2013-02-01T00:00Z", "1 month", "2013-01-31T09:00") == "2013-02-28T09:00:00-05:00"
     assert after("2013-03-01T00:00Z", "1 month", "2013-01-31T09:00") == "2013-03-31T09:00:00-04:00"
     assert after("2013-03-01T00:00Z", "3 months", "2013-01-01T00:00") == "2013-04-01T00:00:00-04:00"
     assert after("2013-03-01T00:00Z", "1 year", "2012-02-29T00:00", "UTC") == "2014-02-28T00:00:00+00:00"
 
 
-def test_a_zone_changes_nothing_about_hours() -> None:
+def test_a_zone_does_not_change_periods_of_hours() -> None:
     plain, zoned = dm.AtPeriod("6 hours", reference=0), dm.AtPeriod("6 hours", reference=0, timezone=NEW_YORK)
     text = f"p {seconds('2013-03-10T05:00Z')}, e 1@1, p 9e9"
     assert deadlines(plain, text) == deadlines(zoned, text) == [seconds("2013-03-10T06:00Z")]
 
 
-def test_after_the_last_year_of_the_calendar_there_is_no_further_time() -> None:
+def test_a_period_has_no_further_time_after_the_last_year_of_the_calendar() -> None:
     never = local_times.next_time(2**62, 0, dm.duration("1 day"), NEW_YORK)
     assert never == dm.MAX_TIMESTAMP
 
@@ -198,7 +198,7 @@ MICROS = st.integers(-(2**51), 2**52)
 
 
 @given(MICROS, MICROS, PERIODS, ZONES)
-def test_the_next_time_is_the_least_of_the_times_that_is_not_before(
+def test_the_next_time_of_a_period_is_the_earliest_one_that_is_not_before_the_given_one(
     at: int, reference: int, period: str, zone: str
 ) -> None:
     length = local_times.period(period)
@@ -210,7 +210,7 @@ def test_the_next_time_is_the_least_of_the_times_that_is_not_before(
 
 
 @given(MICROS, MICROS, PERIODS, ZONES)
-def test_the_local_time_of_calendar_periods_is_the_references_but_where_it_is_skipped(
+def test_calendar_periods_have_the_local_time_of_the_reference_unless_it_is_skipped(
     at: int, reference: int, period: str, zone: str
 ) -> None:
     length = local_times.period(period)
@@ -276,7 +276,7 @@ def test_a_reference_may_be_given_in_every_form() -> None:
     assert dm.AtPeriod(pendulum.duration(months=14), timezone="UTC") == dm.AtPeriod("14 months", timezone="UTC")
 
 
-def test_a_reference_that_occurs_twice_is_shown_as_it_may_be_given() -> None:
+def test_the_repr_of_an_ambiguous_reference_can_be_passed_again() -> None:
     earlier = dm.AtPeriod("6 hours", reference="2013-11-03T01:30-04:00", timezone=NEW_YORK)
     later = dm.AtPeriod("6 hours", reference="2013-11-03T01:30-05:00", timezone=NEW_YORK)
     assert [int(trigger.reference) // 60_000_000 % 1440 for trigger in (earlier, later)] == [330, 390]
@@ -293,7 +293,7 @@ def test_the_default_reference_occurs_once_in_every_zone() -> None:
 
 @pytest.mark.parametrize("period", ["1 day", "7 days", "1 month"])
 @pytest.mark.parametrize("timezone", ["UTC", "America/New_York"])
-def test_a_calendar_has_a_first_time_for_a_clock_that_stands_at_minus_infinity(period: str, timezone: str) -> None:
+def test_a_calendar_period_has_a_first_time_for_a_clock_at_minus_infinity(period: str, timezone: str) -> None:
     """As it does in a bounded job."""
     length = local_times.period(period)
     first = local_times.next_time(int(dm.MIN_TIMESTAMP), 0, length, timezone)

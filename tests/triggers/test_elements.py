@@ -47,27 +47,27 @@ def is_mark(element: Any) -> bool:
 # Bytes.
 
 
-def test_bytes_are_those_of_the_encoding_that_keys_have() -> None:
+def test_after_bytes_counts_the_bytes_of_the_encoding_of_keys() -> None:
     assert len(encode_key("abcd")) == 5
     assert fires_at(dm.AfterBytes(10), "e abcd@1, e abcd@2") == ["e abcd@2"]
     assert fires_at(dm.AfterBytes(11), "e abcd@1, e abcd@2, e x@3") == ["e x@3"]
 
 
-def test_an_element_that_no_key_can_be_counts_by_its_pickle() -> None:
+def test_after_bytes_counts_the_pickle_of_an_element_that_cannot_be_a_key() -> None:
     machine = TriggerMachine(dm.AfterBytes(len(pickle.dumps([1, 2], protocol=5))))
     machine.clocks(watermark=0, processing_time=0)
     assert machine.element(TreeState(), GLOBAL_WINDOW, [1, 2]).fired
     assert not machine.element(TreeState(), GLOBAL_WINDOW, [1]).fired
 
 
-def test_bytes_begin_at_nothing_with_each_turn() -> None:
+def test_after_bytes_counts_from_zero_in_each_turn() -> None:
     assert fires_at(dm.Repeatedly(dm.AfterBytes(6)), "e abcd@1, e abcd@2, e abcd@3, e abcd@4") == [
         "e abcd@2",
         "e abcd@4",
     ]
 
 
-def test_bytes_of_windows_that_merge_add_up() -> None:
+def test_after_bytes_adds_up_the_bytes_of_merging_windows() -> None:
     whole = merged(dm.AfterBytes(12), [((0, 10), "e abcd@1"), ((5, 15), "e abcd@6")])
     assert whole.play("e a@2") == ["e a@2"]
     assert run("e 1@0, e 2@15, e 4@8, e 8@9", sessions(dm.Repeatedly(dm.AfterBytes(6)))).values == [7, 8]
@@ -76,7 +76,7 @@ def test_bytes_of_windows_that_merge_add_up() -> None:
 # Punctuation.
 
 
-def test_a_mark_fires_and_is_in_the_pane_and_ends_the_turn() -> None:
+def test_a_punctuation_element_fires_and_is_in_the_pane_and_finishes_the_trigger() -> None:
     once, again = dm.AfterPunctuation(is_mark), dm.Repeatedly(dm.AfterPunctuation(is_mark))
     text = "e 1@1, e END@2, e 2@3, e END@4"
     assert fires_at(once, text) == ["e END@2"]
@@ -87,14 +87,14 @@ def test_a_mark_fires_and_is_in_the_pane_and_ends_the_turn() -> None:
     assert play.value == [1, "END"]
 
 
-def test_punctuation_that_had_come_in_every_source_has_come_in_the_merged_window() -> None:
+def test_punctuation_seen_in_every_source_counts_as_seen_in_the_merged_window() -> None:
     both = [((0, 10), "e END@1"), ((5, 15), "e END@6")]
     assert merged(dm.AfterPunctuation(is_mark), both).finished
     marked_once = [((0, 10), "e END@1"), ((5, 15), "e 1@6")]
     assert merged(dm.AfterPunctuation(is_mark), marked_once).play("e 1@2, e END@3") == ["e END@3"]
 
 
-def test_a_predicate_must_be_a_function() -> None:
+def test_the_predicate_of_a_punctuation_trigger_must_be_a_function() -> None:
     with pytest.raises(dm.InvalidType, match="`predicate` must be a function of an element, got 'END'"):
         dm.AfterPunctuation("END")  # type: ignore[arg-type]
 
@@ -102,31 +102,31 @@ def test_a_predicate_must_be_a_function() -> None:
 # A user's condition.
 
 
-def test_a_data_trigger_fires_whenever_it_says_so_and_never_finishes() -> None:
+def test_a_data_trigger_fires_whenever_its_condition_holds_and_never_finishes() -> None:
     assert fires_at(AfterTotal(5), "e 3@1, e 2@1, e 9@1, e 4@1, e 1@1") == ["e 2@1", "e 9@1", "e 1@1"]
     assert dm.Window.into(dm.FixedWindows(10)).trigger(AfterTotal(5)).strategy.trigger == AfterTotal(5)
 
 
-def test_its_own_firing_does_not_reset_its_state() -> None:
+def test_firing_does_not_reset_the_state_of_a_data_trigger() -> None:
     assert fires_at(dm.Repeatedly(Rises()), "e 3@1, e 2@1, e 4@1, e 3@1") == ["e 3@1", "e 4@1"]
 
 
-def test_an_enclosing_repetition_that_starts_over_resets_its_state() -> None:
+def test_an_enclosing_repetition_that_restarts_resets_the_state_of_a_data_trigger() -> None:
     either = dm.Repeatedly(dm.AfterAny(Rises(), dm.AfterCount(2)))
     assert fires_at(either, "e 3@1, e 2@1, e 1@1") == ["e 3@1", "e 2@1", "e 1@1"]
 
 
-def test_states_of_windows_that_merge_are_merged_by_the_user() -> None:
+def test_states_of_a_data_trigger_in_merging_windows_are_merged_by_the_user() -> None:
     whole = merged(AfterTotal(10), [((0, 10), "e 4@1"), ((5, 15), "e 5@6"), ((6, 16), "")])
     assert whole.play("e 1@2") == ["e 1@2"]
     assert run("e 1@0, e 2@15, e 4@8, e 8@9", sessions(AfterTotal(7))).values == [7, 8]
 
 
-def test_a_window_that_only_grows_keeps_its_state_unasked() -> None:
+def test_a_growing_window_keeps_the_state_of_a_data_trigger_without_merge_state() -> None:
     assert merged(Rises(), [((0, 10), "e 4@1")]).play("e 3@2, e 5@3") == ["e 5@3"]
 
 
-def test_a_condition_without_merge_state_is_refused_where_windows_merge() -> None:
+def test_a_data_trigger_without_merge_state_is_refused_if_windows_merge() -> None:
     Rises().check_for(merging=False)
     AfterTotal(5).check_for(merging=True)
     for tree in (Rises(), dm.Repeatedly(Rises()), dm.AfterWatermark(late=Rises()), dm.RepeatUntil(Rises(), dm.Never())):
@@ -147,18 +147,18 @@ def test_always_fires_at_each_element_and_never_finishes() -> None:
     assert fires_at(dm.RepeatCount(dm.Always(), 1), "e 1@1, e 2@1") == ["e 1@1", "e 2@1"]
 
 
-def test_never_leaves_everything_to_the_expiry() -> None:
+def test_never_emits_nothing_before_the_expiry() -> None:
     given = run("e 1@1+2@1, w 10, e 4@1, w 30", fixed(dm.Never(), lateness=20))
     assert given.brief == [(7, "ON_TIME")]
     assert given.panes[0].info.is_last
     assert given.panes[0].info.trigger is None
 
 
-def test_any_with_never_is_the_other_and_all_with_never_is_never() -> None:
+def test_after_any_with_never_is_the_other_trigger_and_after_all_with_never_is_never() -> None:
     assert fires_at(dm.AfterAny(dm.Never(), dm.AfterCount(2)), "e 1@1, e 2@1") == ["e 2@1"]
     assert fires_at(dm.AfterAll(dm.Never(), dm.AfterCount(1)), "e 1@1, w 99") == []
 
 
-def test_neither_remembers_anything_that_would_merge() -> None:
+def test_always_and_never_have_no_state_to_merge() -> None:
     assert merged(dm.Always(), [((0, 10), "e 1@1"), ((5, 15), "e 2@6")]).play("e 3@2") == ["e 3@2"]
     assert merged(dm.Never(), [((0, 10), "e 1@1"), ((5, 15), "e 2@6")]).play("e 3@2, w 99") == []

@@ -60,7 +60,9 @@ def test_triggers_that_are_nested_a_hundred_deep_run() -> None:
 
 
 @pytest.mark.parametrize("options", [{"workers": 2}, {"checkpoint": "checkpoint"}], ids=["workers", "stream"])
-def test_a_value_that_is_nested_too_deep_for_a_pickle_says_so(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_a_value_that_is_nested_too_deep_for_pickle_is_reported_with_that_reason(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     def deep(_: int) -> Any:
         value: Any = 1
         for _ in range(1_000):

@@ -31,7 +31,7 @@ def test_a_clock_value_past_several_deadlines_fires_a_window_once() -> None:
     assert given.clocks == [5, 105]
 
 
-def test_a_watermark_past_end_and_expiry_fires_a_window_once() -> None:
+def test_a_watermark_past_the_end_and_the_expiry_fires_a_window_once() -> None:
     given = run("e 1@1, w 100, e 2@1", fixed(EARLY_AND_LATE, lateness=20))
     assert given.brief == [(1, "ON_TIME")]
     assert given.panes[0].info.is_last
@@ -47,13 +47,13 @@ def test_the_processing_time_of_a_pane_without_a_deadline_is_the_clock() -> None
     assert run("p 3, e 1@1, p 6, e 2@1", fixed(REPEATED_COUNT)).clocks == [6]
 
 
-def test_panes_of_one_clock_value_come_in_the_order_of_their_deadlines() -> None:
+def test_panes_of_one_clock_value_are_in_the_order_of_their_deadlines() -> None:
     given = run("e 1@11, p 2, e 2@1, p 100", fixed(REPEATED_DELAY))
     assert given.values == [1, 2]
     assert given.clocks == [5, 7]
 
 
-def test_the_order_goes_by_the_deadline_that_fired_and_not_by_an_earlier_one_that_did_not() -> None:
+def test_panes_are_ordered_by_the_deadline_that_fired_and_not_by_an_earlier_one_that_did_not() -> None:
     trigger = dm.AfterEach(dm.AfterAll(dm.AfterProcessingTime(1), dm.AfterProcessingTime(9)), dm.AfterCount(9))
     either = dm.AfterAny(trigger, dm.AfterAll(dm.AfterCount(2), dm.AfterProcessingTime(5)))
     given = run("e 1@1, p 0.5, e 2@11+4@11, p 100", fixed(either))
@@ -61,50 +61,50 @@ def test_the_order_goes_by_the_deadline_that_fired_and_not_by_an_earlier_one_tha
     assert given.clocks == [5.5, 9]
 
 
-def test_an_element_at_a_deadline_comes_before_the_timer() -> None:
+def test_an_element_at_a_deadline_precedes_the_timer() -> None:
     assert run("e 1@1, p 5, e 2@1, p 6", fixed(REPEATED_DELAY)).values == [3]
 
 
-def test_timers_at_the_clock_run_when_the_clock_leaves_it() -> None:
+def test_timers_at_the_current_clock_value_fire_when_the_clock_advances() -> None:
     given = run("e 1@1, p 5, e 2@1, w 10, p 6, e 4@11", fixed(REPEATED_DELAY, lateness=20))
     assert given.brief == [(3, "ON_TIME"), (4, "ON_TIME")]
     assert given.clocks[0] == 5
 
 
-def test_timers_at_the_clock_run_after_the_last_event() -> None:
+def test_timers_at_the_current_clock_value_fire_after_the_last_event() -> None:
     assert run("e 1@1, p 5", fixed(REPEATED_DELAY)).brief == [(1, "EARLY")]
 
 
-def test_a_watermark_comes_before_the_timers_at_the_same_clock_value() -> None:
+def test_a_watermark_precedes_the_timers_at_the_same_clock_value() -> None:
     given = run("e 1@1, p 5, w 10, p 6", fixed(EARLY_AND_LATE, lateness=20))
     assert given.brief == [(1, "ON_TIME")]
 
 
-def test_an_event_time_timer_behind_the_watermark_runs_right_after_the_element_that_set_it() -> None:
+def test_a_trigger_timer_behind_the_watermark_fires_right_after_the_element_that_set_it() -> None:
     given = run("w 12, p 1, e 1@1, e 2@1", fixed(lateness=20))
     assert given.brief == [(1, "LATE"), (2, "LATE")]
 
 
-def test_windows_that_one_watermark_fires_go_by_their_end() -> None:
+def test_windows_fired_by_one_watermark_are_ordered_by_their_end() -> None:
     windowing = dm.Window.into(dm.SlidingWindows(20, 10))
     given = run("e 4@21, e 2@11, e 1@1, w 100", windowing)
     assert given.values == [1, 3, 6, 4]
 
 
-def test_what_one_watermark_brings_goes_by_its_deadline_before_the_windows_end() -> None:
+def test_panes_fired_by_one_watermark_are_ordered_by_deadline_before_the_end_of_the_window() -> None:
     # At 30 the second window fires, due at 20, and the first one expires, due at 25.
     given = run("e 1@1, w 10, e 2@11, w 30", fixed(lateness=15).closing("fire_always"))
     assert given.brief == [(1, "ON_TIME"), (2, "ON_TIME"), (0, "LATE"), (0, "LATE")]
     assert [int(pane.window.end) / 1e6 for pane in given.panes] == [10, 20, 10, 20]
 
 
-def test_windows_that_one_watermark_fires_go_by_end_then_key() -> None:
+def test_windows_fired_by_one_watermark_are_ordered_by_end_then_key() -> None:
     stream = script("").add(1, 1, key="b").add(2, 11, key="a").add(4, 1, key="a").watermark(100)
     assert [(pane.key, pane.value) for pane in run(stream, fixed()).panes] == [("a", 4), ("b", 1), ("a", 2)]
 
 
 @pytest.mark.parametrize("text", ["e 1@1, w 9", "e 1@1, w 9.999999"])
-def test_a_watermark_short_of_the_end_does_not_pass_the_window(text: str) -> None:
+def test_a_watermark_just_before_the_end_does_not_pass_the_window(text: str) -> None:
     assert run(f"{text}, p 7", fixed()).clocks == [7]
     assert run("e 1@1, w 10, p 7", fixed()).clocks == [0]
 
@@ -128,7 +128,7 @@ def twice(
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["bounded", "stream"])
-def test_a_timer_at_a_tick_reaches_a_second_grouping_with_that_tick_and_in_a_script_with_the_next_step(
+def test_panes_of_a_timer_reach_a_second_grouping_in_that_tick_or_in_a_script_at_the_next_step(
     tmp_path: Path, *, is_stream: bool
 ) -> None:
     seconds = [1, 11, 20]
@@ -147,7 +147,7 @@ def test_a_timer_at_a_tick_reaches_a_second_grouping_with_that_tick_and_in_a_scr
     assert twice(written, ten, runner=runner("written")) == [(3, 20), (4, 20)]
 
 
-def test_a_clock_step_runs_a_stages_own_timers_before_the_panes_that_reach_it() -> None:
+def test_at_a_clock_value_timers_of_a_grouping_fire_before_panes_reach_it() -> None:
     two, ten = dm.AfterProcessingTime(2), dm.AfterProcessingTime(10)
     # The pane of 1 is due at 2 and arrives at 3, so the second stage is due at 13. The pane of 2 is due at 10.
     assert twice(script("e 1@0, p 3, p 8, e 2@0, p 20"), two, ten) == [(1, 13), (2, 20)]  # it arrives at 20

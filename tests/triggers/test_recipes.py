@@ -37,14 +37,14 @@ def test_the_levels_of_completeness_fire_in_turn(page: dict[str, Any]) -> None:
     assert play.finished
 
 
-def test_late_data_wait_for_the_full_hour_together(page: dict[str, Any]) -> None:
+def test_late_data_are_emitted_together_at_the_full_hour(page: dict[str, Any]) -> None:
     assert fires_at(page["levels"], f"e 1@1, w 10, e 2@2, p 5, e 3@3, p {HOUR}, e 4@4, p {HOUR + 1}")[1:] == [
         "e 2@2",  # the low watermark's turn began behind it
         f"p {HOUR + 1}",
     ]
 
 
-def test_the_levels_may_lose_what_comes_after_two_days(page: dict[str, Any]) -> None:
+def test_the_levels_of_completeness_may_lose_elements_after_two_days(page: dict[str, Any]) -> None:
     with pytest.raises(dm.InvalidArgument, match="may_lose_data"):
         _ = dm.Window.into(dm.FixedWindows("1 hour")).trigger(page["levels"]).allowed_lateness("3 days").strategy
 
@@ -52,7 +52,7 @@ def test_the_levels_may_lose_what_comes_after_two_days(page: dict[str, Any]) -> 
 # A hash join that waits an hour.
 
 
-def test_a_join_fires_with_its_second_side_and_forgets(page: dict[str, Any]) -> None:
+def test_a_join_fires_with_its_second_side_and_clears_its_state(page: dict[str, Any]) -> None:
     play = Play(dm.Repeatedly(page["BothSides"]("1 hour")))
     for second, side in [(0, "l"), (1, "l"), (2, "r"), (3, "r"), (4, "l")]:
         play.advance_clock("", second * 1_000_000)
@@ -70,7 +70,7 @@ def test_each_join_has_a_timeout_of_its_own(page: dict[str, Any]) -> None:
     assert play.deadlines == [HOUR, 2 * HOUR + 5]
 
 
-def test_a_join_says_nothing_of_windows_that_merge(page: dict[str, Any]) -> None:
+def test_the_recipe_for_joins_is_refused_for_windows_that_merge(page: dict[str, Any]) -> None:
     with pytest.raises(dm.InvalidArgument, match="define on_merge in BothSides"):
         page["BothSides"]("1 hour").check_for(merging=True)
 
@@ -92,7 +92,7 @@ def test_the_result_of_merged_windows_may_be_odd(page: dict[str, Any]) -> None:
 # A spike's start and stop.
 
 
-def test_a_spike_has_one_start_and_one_stop(page: dict[str, Any]) -> None:
+def test_a_spike_is_reported_once_at_its_start_and_once_at_its_end(page: dict[str, Any]) -> None:
     spike = page["Spike"](low=2, high=8)
     assert fires_at(spike, "e 8@1, e 9@1, e 20@1, e 8@1, e 3@1, e 2@1, e 1@1, e 8@1") == ["e 9@1", "e 2@1"]
 
@@ -105,7 +105,7 @@ def test_a_spike_in_one_of_the_windows_that_merge_is_a_spike(page: dict[str, Any
 # A pattern of elements.
 
 
-def test_a_pattern_is_found_wherever_it_begins_and_begins_anew(page: dict[str, Any]) -> None:
+def test_a_pattern_is_found_wherever_it_starts_and_repeatedly(page: dict[str, Any]) -> None:
     pattern = page["AfterPattern"](("a", "a", "b"))
     assert fires_at(pattern, "e a@1, e a@2, e a@3, e b@4, e b@5, e a@6, e a@7, e b@8") == ["e b@4", "e b@8"]
 
@@ -124,6 +124,6 @@ def test_numbered_elements_are_in_the_same_windows_in_any_order(order: tuple[int
     assert lists == {-1: [0], 0: [0, 1], 1: [1, 2], 2: [2, 3], 3: [3]}
 
 
-def test_a_sum_of_the_last_goes_out_at_every_second_arrival(page: dict[str, Any]) -> None:
+def test_a_sum_of_the_last_elements_is_emitted_at_every_second_arrival(page: dict[str, Any]) -> None:
     given = run("e 1@0+2@0+4@0, e 8@0, e 16@0", page["every_second"], page["SumOfLast"](3))
     assert given.brief == [(3, "EARLY"), (14, "EARLY"), (28, "ON_TIME")]

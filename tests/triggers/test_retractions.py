@@ -21,7 +21,7 @@ ARMED = [
 
 
 @pytest.mark.parametrize(("trigger", "step"), ARMED, ids=repr)
-def test_a_retraction_arms_what_waits_for_a_clock(trigger: dm.Trigger, step: str) -> None:
+def test_a_retraction_starts_triggers_that_wait_for_a_clock(trigger: dm.Trigger, step: str) -> None:
     first = dm.Repeatedly(dm.AfterEach(dm.AfterSignal("go"), trigger))
     assert fires_at(first, f"e 1@2, s go, r 1@2, {step}") == ["s go", step]
 
@@ -31,7 +31,7 @@ def test_a_retraction_arms_what_waits_for_a_clock(trigger: dm.Trigger, step: str
     [dm.AfterCount(1), dm.AfterBytes(1), dm.AfterPunctuation(bool), dm.Always(), dm.Never(), dm.AfterSignal("go")],
     ids=repr,
 )
-def test_a_retraction_is_no_element_to_the_others(trigger: dm.Trigger) -> None:
+def test_a_retraction_is_not_an_element_for_other_triggers(trigger: dm.Trigger) -> None:
     play = Play(trigger)
     play.value.append(1)
     assert play.play("r 1@1") == []
@@ -42,12 +42,12 @@ def test_a_retraction_behind_the_watermark_fires_after_watermark() -> None:
     assert fires_at(dm.Repeatedly(dm.AfterWatermark()), "e 1@1, w 10, r 1@1") == ["w 10", "r 1@1"]
 
 
-def test_composites_pass_a_retraction_on_to_the_child_whose_turn_it_is() -> None:
+def test_composites_pass_a_retraction_to_the_child_whose_turn_it_is() -> None:
     each = dm.AfterEach(dm.AfterCount(1), dm.AfterProcessingTime(5))
     assert fires_at(each, "e 1@1, p 3, r 1@1, p 9") == ["e 1@1", "p 9"]
 
 
-def test_it_does_not_reset_a_count_nor_add_to_it() -> None:
+def test_a_retraction_neither_resets_a_count_nor_adds_to_it() -> None:
     assert fires_at(dm.Repeatedly(dm.AfterCount(2)), "e 1@1, r 1@1, e 2@1") == ["e 2@1"]
 
 
@@ -69,6 +69,6 @@ class AfterRetraction(dm.Trigger):
         """Remembers nothing."""
 
 
-def test_a_users_trigger_may_take_notice() -> None:
+def test_a_users_trigger_may_react_to_a_retraction() -> None:
     assert fires_at(dm.Repeatedly(AfterRetraction()), "e 1@1, e 2@1, r 1@1") == ["r 1@1"]
     assert AfterRetraction.seen == [(1, 1_000_000)]

@@ -42,22 +42,22 @@ class WhenEven(dm.Trigger):
         """Remembers nothing."""
 
 
-def test_the_value_can_be_seen_when_a_timer_runs() -> None:
+def test_a_trigger_can_read_the_value_when_a_timer_fires() -> None:
     assert fires_at(WhenEven(), "e 1@1, p 3, e 2@1, p 6") == ["p 6"]
 
 
-def test_a_signal_can_clear() -> None:
+def test_a_trigger_can_clear_at_a_signal() -> None:
     play = Play(WhenEven())
     play.play("e 1@1, s clear")
     assert [outcome.cleared for _, outcome in play.fired] == [True]
     assert play.value == []
 
 
-def test_the_value_can_be_seen_at_a_signal() -> None:
+def test_a_trigger_can_read_the_value_at_a_signal() -> None:
     assert fires_at(WhenEven(), "e 1@1, s look") == ["s look"]
 
 
-def test_conditions_met_in_either_of_two_merged_windows_count() -> None:
+def test_conditions_met_in_one_of_two_merged_windows_count() -> None:
     both = dm.AfterAll(dm.Repeatedly(COUNT(2)), dm.Repeatedly(dm.AfterSignal("go")), dm.Repeatedly(COUNT(1)))
     for scripts in (["s go", "e 1@0, e 2@0"], ["e 1@0, e 2@0", "s go"]):
         play = merged(both, [((0, 10), scripts[0]), ((5, 15), scripts[1])])
@@ -72,7 +72,7 @@ def test_a_merged_sequence_keeps_the_counts_of_the_child_in_its_turn() -> None:
 
 
 @pytest.mark.parametrize("percentile", [0.5, 1, 100])
-def test_any_percentile_above_none_will_do(percentile: float) -> None:
+def test_every_percentile_above_0_is_accepted(percentile: float) -> None:
     assert dm.AfterWatermark(percentile=percentile).percentile == percentile
 
 
@@ -90,7 +90,7 @@ def test_any_percentile_above_none_will_do(percentile: float) -> None:
         (lambda: dm.RepeatCount(COUNT(1), 0), r"Hint: use RepeatCount\(trigger, 3\)"),
     ],
 )
-def test_an_error_names_the_part_that_is_wrong(make: Callable[[], Any], said: str) -> None:
+def test_the_error_for_a_wrong_argument_of_a_trigger_names_it(make: Callable[[], Any], said: str) -> None:
     with pytest.raises(dm.DataflowError, match=said):
         make()
 
@@ -123,7 +123,7 @@ def test_a_domain_or_a_mode_that_is_text_is_refused(how: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["accumulation_mode", "on_time", "closing", "timestamp_combiner", "late_data"])
-def test_a_strategy_takes_members_of_its_enums_only(name: str) -> None:
+def test_a_windowing_strategy_accepts_only_members_of_its_enums(name: str) -> None:
     text: Any = {name: "ACCUMULATE_ALWAYS"}
     with pytest.raises(dm.InvalidType, match=rf"`{name}` must be a member of \w+, got 'ACC.*\nHint: use \w+\.\w+"):
         dm.WindowingStrategy(**text)

@@ -49,7 +49,7 @@ NEVER, ALWAYS, COUNT, PASSED = dm.Never(), dm.Always(), dm.AfterCount(1), dm.Aft
     ids=repr,
 )
 @pytest.mark.parametrize("lateness", [0, 5])
-def test_what_a_tree_may_do_whatever_the_lateness(
+def test_it_is_known_whether_a_trigger_may_fire_and_finish(
     trigger: dm.Trigger, lateness: int, fires: bool, finishes: bool
 ) -> None:
     assert trigger.may_fire(allowed_lateness=dm.duration(lateness)) is fires
@@ -72,7 +72,7 @@ def test_what_a_tree_may_do_whatever_the_lateness(
     ],
     ids=repr,
 )
-def test_what_waits_for_the_window_to_pass_does_so_in_time_only_with_lateness(
+def test_triggers_that_wait_for_the_end_of_the_window_fire_before_its_expiry_only_with_lateness(
     trigger: dm.Trigger, finishes: bool
 ) -> None:
     """Without lateness the window expires as it passes, and nothing is lost."""

@@ -28,7 +28,7 @@ def test_the_repr_of_a_tree_evaluates_to_itself(trigger: dm.Trigger) -> None:
 
 
 @given(strategies.triggers())
-def test_every_tree_has_words_without_names_of_classes_that_are_built_in(trigger: dm.Trigger) -> None:
+def test_every_trigger_tree_is_described_without_names_of_built_in_classes(trigger: dm.Trigger) -> None:
     words = trigger.describe()
     assert words
     assert "(" not in words.replace("AfterTotal(", "")
@@ -67,13 +67,13 @@ class Marks:
         (dm.Always().or_finally(dm.Never()), "Always().or_finally(Never())"),
     ],
 )
-def test_reprs_are_short_and_the_same_in_every_process(trigger: dm.Trigger, shown: str) -> None:
+def test_reprs_of_triggers_are_short_and_the_same_in_every_process(trigger: dm.Trigger, shown: str) -> None:
     assert repr(trigger) == shown
     if "<lambda>" not in shown and "Marks" not in shown:
         assert eval(shown, {**NAMES, "double": double}) == trigger  # noqa: S307
 
 
-def test_a_partial_function_shows_as_python_shows_it() -> None:
+def test_a_partial_function_in_a_trigger_is_shown_like_python_shows_it() -> None:
     assert repr(dm.AfterPunctuation(functools.partial(int, base=2))).startswith("AfterPunctuation(functools.partial(")
     assert repr(dm.AfterPunctuation(functools.partial(double))) == "AfterPunctuation(partial())"
 
@@ -112,5 +112,5 @@ def test_a_partial_function_shows_as_python_shows_it() -> None:
          "repeatedly: at the first of: at 3 elements, or at the signal 'go'"),
     ],
 )  # fmt: skip
-def test_describe_says_when_it_fires(trigger: dm.Trigger, words: str) -> None:
+def test_describe_says_when_a_trigger_fires(trigger: dm.Trigger, words: str) -> None:
     assert trigger.describe() == words
