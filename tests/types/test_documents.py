@@ -97,11 +97,11 @@ def name_on(module: Path, line: int) -> str:
     return module.read_text(encoding="utf-8").splitlines()[line - 1].strip().removeprefix("reveal_type(")[:-1]
 
 
-def test_thirty_collections_are_compared() -> None:
+def test_the_documents_have_enough_collections_with_inferred_types() -> None:
     assert sum(len(names) for names in EXPECTED.values()) >= 30
 
 
-def test_mypy_infers_the_types_of_the_documents(folder: Path) -> None:
+def test_mypy_infers_the_types_that_the_documents_state(folder: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-pretty", "--config-file="]
     done = subprocess.run(
         [*command, "--cache-dir", str(folder / ".cache"), *map(str, sorted(folder.glob("*.py")))],
@@ -125,7 +125,7 @@ def test_mypy_infers_the_types_of_the_documents(folder: Path) -> None:
     assert not wrong
 
 
-def test_pyright_infers_the_types_of_the_documents(folder: Path) -> None:
+def test_pyright_infers_the_types_that_the_documents_state(folder: Path) -> None:
     pyright = Path(sys.executable).with_name("pyright")
     if not pyright.exists():
         pytest.skip("Pyright is not installed")
