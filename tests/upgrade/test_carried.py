@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("events", [121, pytest.param(61, marks=pytest.mark.slow)])
-def test_another_number_of_shards_changes_no_pane_wherever_the_run_is_cut(
+def test_an_upgrade_to_another_number_of_shards_changes_no_pane_wherever_the_run_is_cut(
     pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path, events: int
 ) -> None:
     build = pipeline(rows)
@@ -32,7 +32,9 @@ def test_another_number_of_shards_changes_no_pane_wherever_the_run_is_cut(
 
 
 @pytest.mark.parametrize("shards", [(1, 4), (4, 2), (3, 3), (5, 1)])
-def test_any_number_of_shards_can_follow_any_other(shards: tuple[int, int], rows: Path, tmp_path: Path) -> None:
+def test_an_upgrade_can_change_any_number_of_shards_to_any_other(
+    shards: tuple[int, int], rows: Path, tmp_path: Path
+) -> None:
     build = chained(rows)
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     old = Run(build, tmp_path / "old", rows=61, shards=shards[0]).steps(4)
@@ -46,7 +48,7 @@ def test_any_number_of_shards_can_follow_any_other(shards: tuple[int, int], rows
     )
 
 
-def test_a_micro_batch_that_fails_after_the_first_state_begins_from_the_seed_again(rows: Path, tmp_path: Path) -> None:
+def test_a_first_micro_batch_that_fails_after_an_upgrade_starts_from_the_seed_again(rows: Path, tmp_path: Path) -> None:
     build = chained(rows)
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     new = Run(build, tmp_path / "old", rows=61).steps(3).upgraded(build, 3)

@@ -58,7 +58,7 @@ def summing(folder: Path, types: pa.Schema, windows: str, combine: str) -> Calla
         ("Count", (pa.bool_(), True, pa.int64(), 1), (pa.string(), "a", pa.int64(), 1), {True: 1, "a": 1}),
     ],
 )
-def test_a_grouping_in_columns_goes_on_with_other_types(
+def test_a_grouping_in_columns_resumes_with_other_types(
     tmp_path: Path,
     windows: str,
     combine: str,
@@ -80,7 +80,7 @@ def test_a_grouping_in_columns_goes_on_with_other_types(
 
 
 @pytest.mark.parametrize("combine", COMBINERS)
-def test_many_parts_of_several_types_are_merged(tmp_path: Path, combine: str) -> None:
+def test_many_stored_batches_of_several_types_are_merged(tmp_path: Path, combine: str) -> None:
     old_types, new_types = schema(pa.string(), pa.int64()), schema(pa.string(), pa.float64())
     arrive(tmp_path / "in", "00", [1], "a", 1, old_types)
     Stepped(summing(tmp_path / "in", old_types, "fixed", combine), tmp_path / "old").steps()

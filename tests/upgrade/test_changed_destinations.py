@@ -89,7 +89,7 @@ def columns(path: str = "/out", schema: pa.Schema = COLUMNS, **options: Any) -> 
         (Write(OwnSink(folder="/out")), Write(OwnSink(folder="/new")), "wrote to path='/out'; "),
     ],
 )
-def test_a_sink_with_another_destination_is_refused_and_nothing_is_written(
+def test_a_restart_with_another_destination_of_a_sink_is_refused_and_nothing_is_written(
     host: str, before: Any, now: Any, change: str, tmp_path: Path
 ) -> None:
     Checkpoint.open(str(tmp_path), staged(before), 2, host, is_over)
@@ -112,13 +112,13 @@ def test_a_sink_with_another_destination_is_refused_and_nothing_is_written(
         (dm.io.ForeachBundle(print), dm.io.ForeachBundle(list)),
     ],
 )
-def test_what_does_not_change_the_destination_needs_only_a_restart(before: Any, now: Any, tmp_path: Path) -> None:
+def test_options_that_do_not_change_the_destination_need_only_a_restart(before: Any, now: Any, tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(str(tmp_path), staged(before), 2, "local", is_over)
     assert "one" not in json.dumps(checkpoint.record.destinations)
     Checkpoint.open(str(tmp_path), staged(now), 2, "local", is_over)
 
 
-def test_an_upgrade_accepts_another_table_which_then_gets_the_rest(tmp_path: Path) -> None:
+def test_an_upgrade_accepts_another_table_which_then_receives_the_remaining_rows(tmp_path: Path) -> None:
     database = tmp_path / "sums.db"
 
     def writing(name: str) -> Callable[[dm.Pipeline], None]:

@@ -35,7 +35,7 @@ def taken(run: Run, label: str) -> int:
 
 
 @pytest.mark.parametrize("percentile", [100, 50])
-def test_a_grouping_that_is_added_takes_the_rows_read_from_then_on_and_the_others_go_on(
+def test_an_added_grouping_receives_the_rows_read_from_then_on_and_others_continue(
     rows: Path, tmp_path: Path, percentile: float
 ) -> None:
     expected = seen(run(dm.LocalRunner(), branched(rows, "sums")).collected("panes"))
@@ -49,7 +49,7 @@ def test_a_grouping_that_is_added_takes_the_rows_read_from_then_on_and_the_other
     assert counted + lost == 2 * ROWS - read
 
 
-def test_a_grouping_that_is_added_knows_what_is_late_from_its_first_element_on(rows: Path, tmp_path: Path) -> None:
+def test_an_added_grouping_knows_the_watermark_from_its_first_element_on(rows: Path, tmp_path: Path) -> None:
     old = Run(branched(rows, "sums"), tmp_path / "old", rows=61).steps(5)
     reached = old.progress()["watermarks"]["rows"]
     assert reached > 20
@@ -68,7 +68,7 @@ def test_the_first_grouping_of_a_pipeline_can_be_added(rows: Path, tmp_path: Pat
     assert taken(new, "sums") == taken(new, "counts") == 2 * ROWS - 183
 
 
-def test_a_grouping_that_is_removed_needs_to_be_named_if_it_has_keys(rows: Path, tmp_path: Path) -> None:
+def test_a_removed_grouping_with_keys_has_to_be_named(rows: Path, tmp_path: Path) -> None:
     whole, part = branched(rows, "sums", "counts"), branched(rows, "sums")
     old = Run(whole, tmp_path / "old", rows=61).steps(4)
     with pytest.raises(dm.CheckpointMismatch) as refused:
@@ -85,7 +85,7 @@ def test_a_grouping_that_is_removed_needs_to_be_named_if_it_has_keys(rows: Path,
     assert not difference(expected, seen(new.collected("panes")))
 
 
-def test_a_grouping_that_has_another_definition_begins_anew_if_it_is_named(rows: Path, tmp_path: Path) -> None:
+def test_a_changed_grouping_starts_empty_if_it_is_named(rows: Path, tmp_path: Path) -> None:
     def changed(p: dm.Pipeline) -> None:
         elements = pairs(p, rows)
         _ = sums(elements) | "panes" >> dm.io.Collect()
@@ -102,7 +102,7 @@ def test_a_grouping_that_has_another_definition_begins_anew_if_it_is_named(rows:
     assert taken(new, "counts") == 2 * ROWS - read
 
 
-def test_what_a_grouping_reads_may_be_rearranged(rows: Path, tmp_path: Path) -> None:
+def test_the_transforms_before_a_grouping_may_be_rearranged(rows: Path, tmp_path: Path) -> None:
     def rearranged(p: dm.Pipeline) -> None:
         elements = pairs(p, rows) | "again" >> dm.Reshuffle() | "same" >> dm.Map(lambda pair: pair)
         _ = sums(elements) | "panes" >> dm.io.Collect()
@@ -114,7 +114,7 @@ def test_what_a_grouping_reads_may_be_rearranged(rows: Path, tmp_path: Path) -> 
         assert not difference(expected, seen(new.collected("panes"))), old.offset
 
 
-def test_a_source_that_is_renamed_needs_to_be_named_since_it_would_be_read_again(rows: Path, tmp_path: Path) -> None:
+def test_a_renamed_source_has_to_be_named_since_it_would_be_read_again(rows: Path, tmp_path: Path) -> None:
     def renamed(p: dm.Pipeline) -> None:
         _ = sums(pairs(p, rows, "flights")) | "panes" >> dm.io.Collect()
 
@@ -127,7 +127,7 @@ def test_a_source_that_is_renamed_needs_to_be_named_since_it_would_be_read_again
     assert new.metrics()["flights"]["elements_out"] == 2 * ROWS
 
 
-def test_a_source_whose_watermark_is_made_otherwise_keeps_its_place(rows: Path, tmp_path: Path) -> None:
+def test_a_source_with_another_watermark_estimator_keeps_its_offset(rows: Path, tmp_path: Path) -> None:
     def patient(p: dm.Pipeline) -> None:
         read = p | "rows" >> dm.io.ReadParquet(
             rows, event_time="at", processing_time="seen", watermark=dm.BoundedOutOfOrderness("40 microseconds")
@@ -172,7 +172,7 @@ def test_a_source_can_be_added_and_no_watermark_goes_back(rows: Path, tmp_path: 
     assert metrics["sums"]["dropped_because_late"] > 0  # what is old to the others is late
 
 
-def test_a_source_that_is_added_and_lies_ahead_loses_nothing(rows: Path, tmp_path: Path) -> None:
+def test_an_added_source_with_later_event_times_loses_nothing(rows: Path, tmp_path: Path) -> None:
     write_history(tmp_path / "more" / "3.parquet", [(at + 900, seen + 300, key, n) for at, seen, key, n in history(3)])
     both = several(rows, tmp_path / "more")
     new = Run(several(rows), tmp_path / "old", rows=61).steps(4).restarted(both).finish()
@@ -180,7 +180,7 @@ def test_a_source_that_is_added_and_lies_ahead_loses_nothing(rows: Path, tmp_pat
     assert {place: value for place, value in by_window(new.collected("panes")).items() if place in alone} == alone
 
 
-def test_elements_written_in_the_program_are_a_source_that_can_be_added(rows: Path, tmp_path: Path) -> None:
+def test_created_elements_can_be_added_as_a_source(rows: Path, tmp_path: Path) -> None:
     def both(p: dm.Pipeline) -> None:
         few = p | "few" >> dm.Create([dm.TimestampedValue(("h", 1), 10_000)] * 3)
         together = (pairs(p, rows), few) | "all" >> dm.Flatten() | "again" >> dm.Reshuffle()
@@ -193,7 +193,7 @@ def test_elements_written_in_the_program_are_a_source_that_can_be_added(rows: Pa
     assert again.offset["last"]
 
 
-def test_a_micro_batch_in_hand_is_run_again_without_the_sources_that_were_added(rows: Path, tmp_path: Path) -> None:
+def test_an_unfinished_micro_batch_is_run_again_without_the_added_sources(rows: Path, tmp_path: Path) -> None:
     write_history(tmp_path / "more" / "3.parquet", history(3, rows=90))
     old = Run(several(rows), tmp_path / "old", rows=61).steps(2)
     start = old.offset
@@ -222,7 +222,7 @@ def test_a_micro_batch_in_hand_is_run_again_without_the_sources_that_were_added(
         pytest.param(lambda p, rows: sums(pairs(p, rows, "others")) | "panes" >> dm.io.Collect(), id="another source"),
     ],
 )
-def test_another_change_is_refused_on_a_restart_with_the_command_that_carries_it_over(
+def test_other_changes_are_refused_on_a_restart_with_the_command_that_upgrades(
     change: Any, rows: Path, tmp_path: Path
 ) -> None:
     old = Run(plain(rows), tmp_path / "old", rows=61).steps(2)
@@ -253,9 +253,7 @@ def in_columns(folder: Path, *, mapped: bool = False) -> Build:
 
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_grouping_goes_on_with_the_kind_of_state_that_it_has(
-    rows: Path, tmp_path: Path, before: bool, after: bool
-) -> None:
+def test_a_grouping_keeps_the_kind_of_state_that_it_has(rows: Path, tmp_path: Path, before: bool, after: bool) -> None:
     expected = by_window(run(dm.LocalRunner(), in_columns(rows)).collected("panes"))
     old = Run(in_columns(rows, mapped=before), tmp_path / "old", rows=61).steps(4)
     assert bool(old.program.lifts) is not before
@@ -269,7 +267,7 @@ def test_a_grouping_goes_on_with_the_kind_of_state_that_it_has(
 # What is damaged, or is no run.
 
 
-def test_a_seed_that_is_damaged_is_refused(rows: Path, tmp_path: Path) -> None:
+def test_a_damaged_seed_of_an_upgrade_is_refused(rows: Path, tmp_path: Path) -> None:
     new = Run(plain(rows), tmp_path / "old", rows=61).steps(4).upgraded(plain(rows), 2)
     (damaged, *_) = sorted(seed_in(str(new.folder / "dataflow")).rglob("0000.pickle"))
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
@@ -293,7 +291,7 @@ def test_a_seed_whose_manifest_is_damaged_or_missing_is_refused(
 
 
 @pytest.mark.parametrize("name", ["none", "empty", "other"])
-def test_what_is_no_checkpoint_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkpoint_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "other" / "offsets").mkdir(parents=True)
     with pytest.raises(dm.CheckpointMismatch, match="contains no checkpoint of a dataflow_model run"):
@@ -301,7 +299,7 @@ def test_what_is_no_checkpoint_is_refused(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_target_that_is_there_or_inside_is_refused(rows: Path, tmp_path: Path) -> None:
+def test_a_target_that_exists_or_is_inside_of_the_checkpoint_is_refused(rows: Path, tmp_path: Path) -> None:
     old = Run(plain(rows), tmp_path / "old", rows=61).steps(1)
     with pytest.raises(dm.InvalidArgument, match="already exists"):
         dm.upgrade(str(old.folder), str(tmp_path))
@@ -309,7 +307,7 @@ def test_a_target_that_is_there_or_inside_is_refused(rows: Path, tmp_path: Path)
         dm.upgrade(str(old.folder), str(old.folder / "new"))
 
 
-def test_integers_beyond_64_bits_keep_their_shard_with_columns(tmp_path: Path) -> None:
+def test_integer_keys_beyond_64_bits_keep_their_shard_in_columns(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     rows = [(number % 50, number, "abc"[number % 3], 2**62) for number in range(120)]
     table = pa.table({"at": [row[0] for row in rows], "key": [row[2] for row in rows], "n": [row[3] for row in rows]})
@@ -349,7 +347,7 @@ class WhenGreat(dm.Trigger):
         return False
 
 
-def test_an_object_at_another_address_is_no_change(rows: Path) -> None:
+def test_an_object_at_another_address_does_not_count_as_a_change(rows: Path) -> None:
     def plan() -> Any:
         p = dm.Pipeline()
         read = p | dm.io.ReadParquet(rows, event_time="at", processing_time="seen", watermark=AsReached())
@@ -367,7 +365,7 @@ def test_an_object_at_another_address_is_no_change(rows: Path) -> None:
     assert "Minutes object" in lines[0][0]["Sum.PerKey"]
 
 
-def test_what_has_changed_is_named_alone_and_in_the_words_of_users() -> None:
+def test_only_the_changes_are_reported_and_in_terms_of_the_users_program() -> None:
     def plan(size: str, windowing: Any = None, sink: Any = None) -> Any:
         p = dm.Pipeline()
         windows = dm.Window.into(dm.FixedWindows(size, offset="1 minute"))

@@ -14,13 +14,13 @@ def lines(grouping: Any, windows: Any = dm.FixedWindows(10)) -> dict[str, str]: 
     return fingerprint(p.plan())
 
 
-def test_another_combiner_shows_the_combiners_alone() -> None:
+def test_for_a_changed_combiner_only_the_combiners_are_shown() -> None:
     assert differences(lines(dm.Mean.per_key()), lines(dm.Sum.per_key())) == [
         "'Sum.PerKey' takes the place of 'Mean.PerKey', which was: combiner Mean; it is: combiner Sum"
     ]
 
 
-def test_another_label_alone_is_said_so() -> None:
+def test_a_change_of_only_the_label_is_reported_as_such() -> None:
     assert differences(lines("a" >> dm.Sum.per_key()), lines("b" >> dm.Sum.per_key())) == ["'a' is called 'b' now"]
 
 
@@ -30,7 +30,7 @@ def test_the_same_label_shows_what_differs() -> None:
     ]
 
 
-def test_what_is_no_grouping_is_new() -> None:
+def test_a_transform_that_was_not_a_grouping_is_reported_as_new() -> None:
     found = differences(lines(dm.Sum.per_key()), lines(dm.Deduplicate(lambda pair: pair[0], horizon=5)))
     assert any(line.startswith("'Deduplicate/ids' is new: ParDo of ") for line in found)
     assert found[-1].startswith("'Sum.PerKey' is gone; it was: grouping of ")

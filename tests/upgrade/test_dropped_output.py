@@ -41,7 +41,7 @@ def lost(folder: Path) -> list[int]:
     return sorted(json.loads(line)["n"] for path in files for line in path.read_text().splitlines())
 
 
-def test_a_stream_that_is_restarted_has_each_dropped_element_once(tmp_path: Path) -> None:
+def test_a_restarted_stream_returns_each_dropped_element_once(tmp_path: Path) -> None:
     build = sums(tmp_path, takes=True)
     put_rows(tmp_path / "rows", "1", [(1, "a", 1), (100, "a", 2)])
     Stepped(build, tmp_path / "state").steps()
@@ -53,7 +53,7 @@ def test_a_stream_that_is_restarted_has_each_dropped_element_once(tmp_path: Path
     assert lost(tmp_path) == [3, 4, 5]
 
 
-def test_a_grouping_in_columns_can_be_given_the_output_when_its_stream_is_carried_over(
+def test_an_upgrade_can_add_a_dropped_output_to_a_grouping_in_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folded: list[int] = []

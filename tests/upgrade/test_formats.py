@@ -41,7 +41,7 @@ def check(result: Any, title: str, rows: Path) -> None:
 
 
 @pytest.mark.parametrize(("folder", "title"), KEPT, indirect=["folder"])
-def test_a_run_goes_on_from_what_every_format_has_kept(folder: Path, title: str) -> None:
+def test_a_run_resumes_from_a_checkpoint_of_every_supported_format(folder: Path, title: str) -> None:
     stopped = kept(folder / title, PIPELINES[title](folder / "rows"))
     before = outcome(stopped, title)
     check(stopped.finish(), title, folder / "rows")
@@ -50,7 +50,7 @@ def test_a_run_goes_on_from_what_every_format_has_kept(folder: Path, title: str)
 
 @pytest.mark.parametrize(("folder", "title"), KEPT, indirect=["folder"])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_what_every_format_has_kept_is_carried_over_to_another_number_of_shards(
+def test_a_checkpoint_of_every_supported_format_is_upgraded_to_another_number_of_shards(
     folder: Path, title: str, shards: int
 ) -> None:
     build = PIPELINES[title](folder / "rows")
@@ -58,7 +58,7 @@ def test_what_every_format_has_kept_is_carried_over_to_another_number_of_shards(
 
 
 @pytest.mark.slow
-def test_a_run_on_spark_goes_on_from_what_every_format_has_kept(spark: SparkSession, folder: Path) -> None:
+def test_a_run_on_spark_resumes_from_a_checkpoint_of_every_supported_format(spark: SparkSession, folder: Path) -> None:
     assert len(list((folder / "spark" / "spark" / "commits").glob("[0-9]*"))) >= STEPS
     result = start(spark, folder)
     assert result.wait_until_finish() is dm.RunnerState.DONE
@@ -66,7 +66,7 @@ def test_a_run_on_spark_goes_on_from_what_every_format_has_kept(spark: SparkSess
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_every_format_is_upgraded_on_spark(spark: SparkSession, folder: Path) -> None:
+def test_a_checkpoint_of_every_supported_format_is_upgraded_on_spark(spark: SparkSession, folder: Path) -> None:
     dm.upgrade(str(folder / "spark"), str(folder / "next"), spark=spark)
     runner = dm.SparkRunner(spark, mode="streaming", checkpoint=str(folder / "next"), shards=3)
     check(run(runner, history(folder / "rows")), "history", folder / "rows")

@@ -32,7 +32,7 @@ ROWS_PER_BATCH = 61
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("events", [100, pytest.param(ROWS_PER_BATCH, marks=pytest.mark.slow)])
-def test_a_stream_that_is_carried_over_anywhere_gives_the_same_panes(
+def test_a_stream_upgraded_at_any_point_emits_the_same_panes(
     pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path, events: int
 ) -> None:
     build = pipeline(rows)
@@ -52,7 +52,7 @@ def test_a_stream_that_is_carried_over_anywhere_gives_the_same_panes(
 
 
 @pytest.mark.parametrize("pipeline", [chained, retracting, stateful])
-def test_a_stream_goes_to_another_host_with_more_shards_and_back(
+def test_a_stream_can_move_to_another_host_with_more_shards_and_back(
     pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path
 ) -> None:
     build = pipeline(rows)
@@ -65,7 +65,7 @@ def test_a_stream_goes_to_another_host_with_more_shards_and_back(
     assert not difference(expected, seen(back.collected("panes")))
 
 
-def test_a_timer_on_the_wall_clock_runs_when_it_is_due_after_an_upgrade_without_new_data(tmp_path: Path) -> None:
+def test_a_wall_clock_timer_fires_when_it_is_due_after_an_upgrade_without_new_data(tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         rows = p | "rows" >> dm.io.ReadParquet(tmp_path / "rows", event_time="at", follow=True, schema=ROWS)
         trigger = dm.Repeatedly(dm.AfterProcessingTime("1 minute"))
@@ -85,7 +85,7 @@ def test_a_timer_on_the_wall_clock_runs_when_it_is_due_after_an_upgrade_without_
     assert [record.value for record in new.collected("panes")] == [("a", 1)]
 
 
-def test_a_stream_in_a_micro_batch_that_takes_long_is_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_in_a_long_micro_batch_counts_as_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_SILENT_SECONDS", -1.0)  # every mark looks like that of a dead process
     entered, leave = threading.Event(), threading.Event()
 
@@ -102,7 +102,7 @@ def test_a_stream_in_a_micro_batch_that_takes_long_is_running(tmp_path: Path, mo
     result.wait_until_finish(PATIENCE)
 
 
-def test_a_stream_with_labels_that_are_too_long_for_names_of_files_is_carried_over(rows: Path, tmp_path: Path) -> None:
+def test_a_stream_with_labels_too_long_for_file_names_can_be_upgraded(rows: Path, tmp_path: Path) -> None:
     def build(p: dm.Pipeline) -> None:
         windows = pairs(p, rows) | dm.Window.into(dm.FixedWindows("20 microseconds"))
         _ = windows | "ä/" * 100 >> dm.Sum.per_key() | "x" * 300 >> dm.io.Collect()
@@ -115,7 +115,7 @@ def test_a_stream_with_labels_that_are_too_long_for_names_of_files_is_carried_ov
     assert not difference(expected, seen(new.collected("x" * 300)))
 
 
-def test_a_stream_whose_input_is_over_is_not_carried_over(rows: Path, tmp_path: Path) -> None:
+def test_a_stream_whose_input_has_ended_cannot_be_upgraded(rows: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "old"
     p = dm.Pipeline(runner=dm.LocalRunner(checkpoint=checkpoint))
     chained(rows)(p)
@@ -125,7 +125,7 @@ def test_a_stream_whose_input_is_over_is_not_carried_over(rows: Path, tmp_path: 
         dm.upgrade(str(checkpoint), str(tmp_path / "new"))
 
 
-def test_a_stream_that_was_stopped_before_it_had_published_is_not_carried_over(rows: Path, tmp_path: Path) -> None:
+def test_a_stream_that_was_stopped_before_it_had_published_cannot_be_upgraded(rows: Path, tmp_path: Path) -> None:
     stepped = Stepped(chained(rows), tmp_path / "old", rows=ROWS_PER_BATCH)
     stepped.steps(2)
     with pytest.raises(KeyboardInterrupt), stepped.opened() as stream:
@@ -153,7 +153,7 @@ def carried_over(old: Path, new: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_stream_in_process_goes_on_on_spark(spark: SparkSession, rows: Path, tmp_path: Path) -> None:
+def test_a_stream_in_process_can_resume_on_spark(spark: SparkSession, rows: Path, tmp_path: Path) -> None:
     build = chained(rows)
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     Stepped(build, tmp_path / "old", rows=ROWS_PER_BATCH).steps(4)
@@ -165,7 +165,7 @@ def test_a_stream_in_process_goes_on_on_spark(spark: SparkSession, rows: Path, t
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("pipeline", [retracting, stateful])
-def test_a_stream_goes_from_spark_into_one_process_and_back(
+def test_a_stream_can_move_from_spark_into_one_process_and_back(
     spark: SparkSession, pipeline: Callable[[Path], Build], rows: Path, tmp_path: Path
 ) -> None:
     build = pipeline(rows)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         *(pytest.param(40, *case, marks=pytest.mark.slow) for case in [(2, 3, 1), (1, 2, 3), (3, 1, 4)]),
     ],
 )
-def test_drawn_scripts_give_the_same_panes_wherever_their_state_is_carried_over(
+def test_drawn_scripts_give_the_same_panes_wherever_they_are_upgraded(
     tmp_path: Path, count: int, number: int, shards: int, more: int
 ) -> None:
     cases = draw(st.tuples(strategies.test_streams(max_steps=10), strategies.windowing_strategies()), count, number)
@@ -52,7 +52,7 @@ def test_drawn_scripts_give_the_same_panes_wherever_their_state_is_carried_over(
 @pytest.mark.filterwarnings("ignore::dataflow_model.PlanWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "shards", "more"), [(1, 2, 5), (2, 3, 1), (3, 1, 2)])
-def test_chains_give_the_same_panes_wherever_their_state_is_carried_over(
+def test_chains_give_the_same_panes_wherever_they_are_upgraded(
     tmp_path: Path, number: int, shards: int, more: int
 ) -> None:
     cases = many(number, scripts=6, chains=4)

@@ -72,7 +72,7 @@ def ten_more(stream: Stepped, folder: Path, name: str) -> list[int]:
     return [record.value[1] for record in stream.collected("panes")[before:]]
 
 
-def test_without_a_way_back_all_rows_are_late_and_the_report_says_so(stopped: Stepped, tmp_path: Path) -> None:
+def test_after_a_watermark_jump_all_rows_are_late_and_the_report_says_so(stopped: Stepped, tmp_path: Path) -> None:
     dm.upgrade(stopped.checkpoint, tmp_path / "new")
     new = Stepped(sums(tmp_path / "rows", CAREFUL), tmp_path / "new", clock=stopped.clock)
     assert ten_more(new, tmp_path / "rows", "new") == []
@@ -83,7 +83,7 @@ def test_without_a_way_back_all_rows_are_late_and_the_report_says_so(stopped: St
 
 
 @pytest.mark.parametrize("drop", [(), ("sums",), ("counts",), ("sums", "counts")], ids=str)
-def test_rows_are_taken_again_once_the_watermark_was_moved_back(
+def test_rows_are_accepted_again_once_the_watermark_was_moved_back(
     stopped: Stepped, tmp_path: Path, drop: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = str(stopped.checkpoint), str(tmp_path / "new")
@@ -106,7 +106,9 @@ def test_rows_are_taken_again_once_the_watermark_was_moved_back(
         assert [record.value for record in stream.collected("counted")][-1] == ("all", 10)
 
 
-def test_windows_that_had_been_emitted_are_opened_again_as_new_ones(stopped: Stepped, tmp_path: Path) -> None:
+def test_windows_emitted_before_the_watermark_was_moved_back_are_opened_again_as_new_ones(
+    stopped: Stepped, tmp_path: Path
+) -> None:
     dm.upgrade(stopped.checkpoint, tmp_path / "new", watermarks={"rows": "2013-01-01T11:59Z"})
     stream = Stepped(sums(tmp_path / "rows", CAREFUL), tmp_path / "new", clock=stopped.clock)
     put_rows(tmp_path / "rows", "3", [(NOON + 30, "a", 100), (NOON + 70, "a", 0)])
@@ -118,7 +120,7 @@ def test_windows_that_had_been_emitted_are_opened_again_as_new_ones(stopped: Ste
     ]
 
 
-def test_the_watermark_can_be_moved_back_when_only_the_groupings_hold_it(stopped: Stepped, tmp_path: Path) -> None:
+def test_the_watermark_can_be_moved_back_if_only_the_groupings_have_one(stopped: Stepped, tmp_path: Path) -> None:
     dm.upgrade(stopped.checkpoint, tmp_path / "between")
     between = Stepped(sums(tmp_path / "rows", CAREFUL), tmp_path / "between", clock=stopped.clock)
     assert ten_more(between, tmp_path / "rows", "between") == []
@@ -170,7 +172,7 @@ def lags(result: Any) -> dict[str, int]:
     return {label: int(report.transforms[label].watermark_lag) for label in ("rows", "sums")}
 
 
-def test_the_alert_finds_a_watermark_that_is_ahead(stopped: Stepped, tmp_path: Path) -> None:
+def test_the_documented_alert_finds_a_watermark_that_is_ahead(stopped: Stepped, tmp_path: Path) -> None:
     """The same on Spark, from a checkpoint of either: what holds is in the report, and its lag is negative."""
     dm.upgrade(stopped.checkpoint, tmp_path / "new")
     put_rows(tmp_path / "rows", "3", [(NOON + 20, "a", 1)])
@@ -194,7 +196,7 @@ def scraped(port: int, label: str) -> float:
 
 
 @pytest.mark.spark
-def test_a_stream_on_spark_finds_its_way_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_watermark_of_a_stream_on_spark_can_be_moved_back(spark: SparkSession, tmp_path: Path) -> None:
     now = dm.event_time("2026-01-01T12:00Z")  # in the past of the machine's clock
     noon, folder = int(now) // SECOND, tmp_path / "rows"
     put_rows(folder, "1", [(noon, "a", 1), (LIE, "a", 2)])

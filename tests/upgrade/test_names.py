@@ -50,20 +50,20 @@ def modules_in(contents: Iterable[bytes]) -> set[bytes]:
     return {module for content in contents for module in MODULE.findall(content)} - {DURABLE}
 
 
-def test_every_name_leads_to_what_has_it() -> None:
+def test_every_durable_name_refers_to_the_class_that_has_it() -> None:
     assert {name: durable.name_of(durable.named(name)) for name in durable.NAMES} == {
         name: name for name in durable.NAMES
     }
 
 
-def test_a_name_that_is_not_known_is_refused() -> None:
+def test_an_unknown_durable_name_is_refused() -> None:
     pickled = pickles.dump(dm.GlobalWindow()).replace(b"global window", b"future window")
     with pytest.raises(dm.CheckpointMismatch, match=r"a stored value is a 'future window'.*\nHint: "):
         pickles.load(pickled)
 
 
 @pytest.mark.parametrize("value", OWN, ids=repr)
-def test_own_values_are_stored_without_their_modules(value: Any) -> None:
+def test_values_of_this_package_are_stored_without_their_modules(value: Any) -> None:
     within = {"deep": [value]}
     pickled = pickles.dump(within)
     assert pickles.load(pickled) == within
@@ -71,7 +71,7 @@ def test_own_values_are_stored_without_their_modules(value: Any) -> None:
     assert isinstance(value, type) or not modules_in([encode_key(value)])
 
 
-def test_members_of_flags_and_of_enums_of_users_are_stored_as_before() -> None:
+def test_flags_and_members_of_users_enums_are_restored() -> None:
     flags = re.IGNORECASE | re.DOTALL
     assert pickles.load(pickles.dump([flags, Colour.RED])) == [flags, Colour.RED]
 
@@ -90,7 +90,7 @@ def test_no_checkpoint_refers_to_a_module_of_the_package(ending: str, tmp_path: 
     assert not modules_in(contents)
 
 
-def test_no_kept_checkpoint_refers_to_a_module_of_the_package() -> None:
+def test_no_archived_checkpoint_refers_to_a_module_of_the_package() -> None:
     with zipfile.ZipFile(FIXTURES / f"format-{FORMAT}.zip") as archive:
         contents = [archive.read(name) for name in archive.namelist()]
     assert any(DURABLE in content for content in contents)
@@ -110,7 +110,7 @@ print(sorted((sink, repr(record.value)) for sink in SINKS[title] for record in r
 
 
 @pytest.mark.parametrize("title", PIPELINES)
-def test_a_version_whose_modules_have_other_names_goes_on_from_a_checkpoint(title: str, tmp_path: Path) -> None:
+def test_a_version_whose_modules_have_other_names_resumes_from_a_checkpoint(title: str, tmp_path: Path) -> None:
     renamed = copy_with_other_modules(tmp_path / "renamed")
     results = [go_on(place, tmp_path / place.name, title) for place in (renamed, REPOSITORY)]
     assert results[0] == results[1]

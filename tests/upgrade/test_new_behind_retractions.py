@@ -60,20 +60,22 @@ def upgraded(tmp_path: Path, after: Build, *, before: Build | None = None, drop:
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_a_new_grouping_that_would_subtract_what_it_never_had_is_rejected(tmp_path: Path, *, shuffled: bool) -> None:
+def test_a_new_grouping_that_would_subtract_values_it_never_added_is_rejected(
+    tmp_path: Path, *, shuffled: bool
+) -> None:
     with pytest.raises(
         dm.CheckpointMismatch, match=r"(?s)'result' would start empty in .*, behind 'sums'.*--drop sums"
     ):
         upgraded(tmp_path, chained(tmp_path / "in", "Sum", shuffled=shuffled))
 
 
-def test_so_is_one_whose_state_is_dropped(tmp_path: Path) -> None:
+def test_dropping_the_state_of_a_grouping_that_would_subtract_lost_values_is_rejected(tmp_path: Path) -> None:
     before, after = chained(tmp_path / "in", "Max"), chained(tmp_path / "in", "Sum")
     with pytest.raises(dm.CheckpointMismatch, match=r"(?s)'result' would start empty.*--drop result --drop sums"):
         upgraded(tmp_path, after, before=before, drop=["result"])
 
 
-def test_a_combiner_that_keeps_its_inputs_knows_what_it_has_had(tmp_path: Path) -> None:
+def test_a_new_grouping_whose_combiner_keeps_its_inputs_is_accepted_after_retractions(tmp_path: Path) -> None:
     stepped = upgraded(tmp_path, chained(tmp_path / "in", "Max"))
     assert [record.value for record in stepped.collected("results")] == [("all", 15)]
 
@@ -81,14 +83,14 @@ def test_a_combiner_that_keeps_its_inputs_knows_what_it_has_had(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "drop", "expected"), [({}, ["sums"], 5), ({"again": True}, [], 5), ({"retracting": False}, ["sums"], 5)]
 )
-def test_the_ways_out_count_what_is_read_from_then_on(
+def test_the_ways_out_for_a_new_grouping_count_the_rows_read_from_then_on(
     tmp_path: Path, options: dict[str, bool], drop: Sequence[str], expected: int
 ) -> None:
     stepped = upgraded(tmp_path, chained(tmp_path / "in", "Sum", **options), drop=drop)
     assert [record.value for record in stepped.collected("results")] == [("all", expected)]
 
 
-def test_a_grouping_behind_one_that_takes_nothing_back_may_be_added(tmp_path: Path) -> None:
+def test_a_grouping_after_one_that_does_not_retract_may_be_added(tmp_path: Path) -> None:
     before = chained(tmp_path / "in", retracting=False)
     stepped = upgraded(tmp_path, chained(tmp_path / "in", "Sum", retracting=False), before=before)
     assert [record.value for record in stepped.collected("results")] == [("all", 5)]

@@ -48,7 +48,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_another_number_of_shards_pane_for_pane(
+def test_a_run_on_spark_resumes_with_another_number_of_shards_and_the_same_panes(
     spark: SparkSession, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build = chained(rows)
@@ -72,7 +72,7 @@ def test_a_run_goes_on_with_another_number_of_shards_pane_for_pane(
 # What 'lists' holds does not matter: it is dropped by the upgrade.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'lists' groups the accumulating panes of:dataflow_model.PlanWarning")
-def test_groupings_come_and_go_through_an_upgrade_and_a_restart_is_refused(
+def test_groupings_are_added_and_removed_by_an_upgrade_but_not_by_a_restart(
     spark: SparkSession, rows: Path, tmp_path: Path
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"

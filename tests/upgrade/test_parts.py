@@ -141,7 +141,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("is_upgraded", [False, True], ids=["restart", "upgrade"])
-def test_a_pipeline_with_other_parts_than_its_state_is_rejected(
+def test_changed_combiners_inputs_or_fields_of_stored_state_are_rejected(
     folder: Path, change: str, *, is_upgraded: bool
 ) -> None:
     before, after = CHANGES[change](folder)
@@ -168,7 +168,7 @@ def test_combiners_may_be_renamed(folder: Path, *, is_upgraded: bool) -> None:
 
 
 @pytest.mark.parametrize("is_upgraded", [False, True], ids=["restart", "upgrade"])
-def test_an_input_can_be_added_behind_the_others(folder: Path, *, is_upgraded: bool) -> None:
+def test_an_input_of_cogroupbykey_can_be_added_after_the_others(folder: Path, *, is_upgraded: bool) -> None:
     Stepped(grouped(folder, "a", "b"), folder / "old").steps()
     checkpoint = folder / "old"
     if is_upgraded:

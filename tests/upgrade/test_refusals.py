@@ -77,12 +77,12 @@ def upgrade(old: Run, **options: Any) -> Path:
     return new
 
 
-def test_a_stopped_run_goes_on(old: Run, rows: Path) -> None:
+def test_a_stopped_run_can_be_upgraded(old: Run, rows: Path) -> None:
     expected = seen(run(dm.LocalRunner(), plain(rows)).collected("panes"))
     assert not difference(expected, seen(Run(plain(rows), upgrade(old), 61, shards=3).finish().collected("panes")))
 
 
-def test_what_a_killed_upgrade_has_left_is_removed_by_the_next_one(old: Run) -> None:
+def test_remains_of_a_killed_upgrade_are_removed_by_the_next_one(old: Run) -> None:
     place = old.folder.with_name("new")
     code = (
         "import os, sys; from pathlib import Path; from dataflow_model.runners.runs.run_folder import working_folder\n"
@@ -99,7 +99,7 @@ def test_what_a_killed_upgrade_has_left_is_removed_by_the_next_one(old: Run) -> 
     assert not list(place.parent.glob(".new.*"))
 
 
-def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old: Run) -> None:
+def test_upgrading_a_run_that_is_alive_is_refused_and_one_whose_process_is_dead_is_accepted(old: Run) -> None:
     mark = RunningMark(str(old.folder / "dataflow"))
     mark.start()
     with pytest.raises(dm.CheckpointInUse, match=r"is running, in process \d+ on .*\nHint: stop it first"):
@@ -110,12 +110,12 @@ def test_a_run_that_goes_on_is_refused_and_one_whose_process_is_dead_is_not(old:
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"process": 1, "host": "a", "more": 2}'])
-def test_a_mark_that_is_damaged_is_that_of_no_process(old: Run, content: str) -> None:
+def test_a_damaged_mark_of_a_running_process_is_ignored(old: Run, content: str) -> None:
     (old.folder / "dataflow" / "running").write_text(content)
     assert upgrade(old).exists()
 
 
-def test_the_mark_of_a_run_is_renewed_while_it_runs_whatever_its_micro_batch_does(
+def test_the_mark_of_a_run_is_renewed_even_during_a_long_micro_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "_BEAT_SECONDS", 0.001)
@@ -132,32 +132,32 @@ def test_the_mark_of_a_run_is_renewed_while_it_runs_whatever_its_micro_batch_doe
 
 
 @pytest.mark.parametrize("request_", ["drain", "drained"])
-def test_a_drained_run_is_refused(old: Run, request_: str) -> None:
+def test_upgrading_a_drained_run_is_refused(old: Run, request_: str) -> None:
     {"drain": request_drain, "drained": note_drained}[request_](old.checkpoint.requests)
     with pytest.raises(dm.CheckpointMismatch, match="was drained: its windows have emitted their last panes"):
         upgrade(old)
 
 
-def test_a_run_whose_input_is_over_is_refused(old: Run) -> None:
+def test_upgrading_a_run_whose_input_has_ended_is_refused(old: Run) -> None:
     log(old, "offsets", old.offset["batch"] - 1, last=True)
     with pytest.raises(dm.CheckpointMismatch, match="is complete: its windows have emitted their last panes"):
         upgrade(old)
 
 
-def test_a_run_that_has_committed_nothing_is_refused(rows: Path, tmp_path: Path) -> None:
+def test_upgrading_a_run_without_a_commit_is_refused(rows: Path, tmp_path: Path) -> None:
     run = Run(plain(rows), tmp_path / "old")
     with pytest.raises(dm.CheckpointMismatch, match="has not committed anything"):
         upgrade(run)
 
 
-def test_a_run_with_streaming_dataframes_is_refused(old: Run) -> None:
+def test_upgrading_a_run_with_streaming_dataframes_is_refused(old: Run) -> None:
     path = old.folder / "spark" / "offsets" / str(old.offset["batch"] - 1)
     path.write_text(path.read_text() + '\n{"topic":{"0":17}}')
     with pytest.raises(dm.CheckpointMismatch, match="reads streaming DataFrames, and only Spark knows how far"):
         upgrade(old)
 
 
-def test_a_micro_batch_that_was_published_in_part_has_to_be_finished_first(old: Run) -> None:
+def test_a_partly_published_micro_batch_has_to_be_finished_before_an_upgrade(old: Run) -> None:
     batch = old.offset["batch"]
     log(old, "offsets", batch)
     Publication(batch).write(old.directory)
@@ -165,7 +165,7 @@ def test_a_micro_batch_that_was_published_in_part_has_to_be_finished_first(old: 
         upgrade(old)
 
 
-def test_a_micro_batch_that_has_published_nothing_is_read_again(old: Run, rows: Path) -> None:
+def test_a_micro_batch_that_has_published_nothing_is_read_again_after_an_upgrade(old: Run, rows: Path) -> None:
     batch = old.offset["batch"]
     log(old, "offsets", batch, rows={}, totals={})
     Publication(batch - 1).write(old.directory)
@@ -173,18 +173,18 @@ def test_a_micro_batch_that_has_published_nothing_is_read_again(old: Run, rows: 
     assert not difference(expected, seen(Run(plain(rows), upgrade(old)).finish().collected("panes")))
 
 
-def test_a_checkpoint_whose_parts_do_not_belong_together_is_damaged(old: Run) -> None:
+def test_a_checkpoint_with_files_of_different_commits_is_reported_as_damaged(old: Run) -> None:
     write_progress(old.directory, {**old.progress(), "batch": old.offset["batch"]})
     with pytest.raises(dm.StateCorruption, match="its last micro-batch is number 2, but number 3 was published last"):
         upgrade(old)
 
 
-def test_dropping_what_is_not_there_is_refused(old: Run) -> None:
+def test_dropping_an_unknown_grouping_is_refused(old: Run) -> None:
     with pytest.raises(dm.InvalidArgument, match=r"got 'sum'\nHint: these have state: 'sums', 'rows'"):
         upgrade(old, drop=["sum"])
 
 
-def test_one_label_is_not_taken_for_many_of_one_letter(old: Run) -> None:
+def test_a_single_label_as_text_is_refused_as_a_collection_of_labels(old: Run) -> None:
     with pytest.raises(dm.InvalidType, match=r"collection of labels, got 'sums'\nHint: write drop=\['sums'\]"):
         upgrade(old, drop="sums")
     assert not old.folder.with_name("new").exists()
@@ -237,7 +237,7 @@ def test_an_interrupted_upgrade_leaves_nothing_that_could_be_taken_for_a_checkpo
     assert Run(plain(rows), upgrade(old)).finish().offset["last"]
 
 
-def test_requests_for_signals_are_carried_too(old: Run) -> None:
+def test_an_upgrade_carries_over_requests_for_signals(old: Run) -> None:
     request_signal(old.checkpoint.requests, "flush")
     requests = upgrade(old) / "dataflow" / "requests"
     (request,) = pending_signals(requests)
@@ -247,7 +247,7 @@ def test_requests_for_signals_are_carried_too(old: Run) -> None:
         check_signals(requests, "")
 
 
-def test_the_command_tells_what_is_wrong(
+def test_the_upgrade_command_reports_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = Missing("there is no Java", "install it")
@@ -256,7 +256,7 @@ def test_the_command_tells_what_is_wrong(
     assert "contains no checkpoint of a dataflow_model run" in capsys.readouterr().err
 
 
-def test_an_upgrade_takes_no_url(tmp_path: Path) -> None:
+def test_an_upgrade_refuses_a_url(tmp_path: Path) -> None:
     with pytest.raises(
         dm.InvalidArgument, match="must be a directory of a mounted file system, got the URL 's3://a/b'"
     ):

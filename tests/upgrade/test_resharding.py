@@ -16,25 +16,25 @@ from dataflow_model.values import encode_key, shard_hash
 
 
 @given(st.integers(), st.integers(1, 12), st.integers(1, 12))
-def test_the_old_shard_of_a_key_is_among_those_that_its_new_shard_looks_into(key: int, old: int, new: int) -> None:
+def test_the_new_shard_of_a_key_reads_its_old_shard(key: int, old: int, new: int) -> None:
     hashed = shard_hash(encode_key(key))
     assert Share(hashed % new, new).takes(encode_key(key))
     assert Share(hashed % new, new).meets(hashed % old, old)
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 8])
-def test_as_many_shards_as_before_look_into_their_own_files_only(shards: int) -> None:
+def test_with_an_unchanged_number_of_shards_each_one_reads_only_its_own_files(shards: int) -> None:
     for index in range(shards):
         assert [other for other in range(shards) if Share(index, shards).meets(other, shards)] == [index]
 
 
-def test_keys_are_counted_and_ids_too() -> None:
+def test_an_upgrade_counts_the_keys_and_ids_that_it_carries_over() -> None:
     keys = {b"a": StoredKey(b"", (1, None), None).packed(), b"b": StoredKey(b"", (None, None), None).packed()}
     ids = {ADDRESS.pack(3, 0): StoredKey(Segment.of([b"x", b"y", b"z"]).packed, (), None).packed()}
     assert (count_keys(keys), count_keys(ids), count_keys({b"\1": (None, {(b"k", 0, 1): ("k", 5)})})) == (2, 3, 1)
 
 
-def test_a_key_counts_once_however_many_windows_and_micro_batches_hold_it() -> None:
+def test_a_key_counts_once_in_however_many_windows_and_micro_batches_it_is() -> None:
     first = pa.table({"key": pa.array(["UA", "UA", "AA"]).dictionary_encode(), "window_start": [0, 5, 0]})
     second = pa.table({"key": pa.array(["AA"]).dictionary_encode(), "window_start": [5]})
     folded = {(encode_key("UA"), 0, 5): ("UA", 1), (encode_key("B6"), 0, 5): ("B6", 1)}
