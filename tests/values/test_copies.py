@@ -51,7 +51,7 @@ def test_an_object_is_copied_with_all_that_it_holds() -> None:
     assert (inner.rows, inner.array.tolist()) == ([{"n": {1, 2}}], [0, 1, 2])
 
 
-def test_functions_stay_the_same_with_what_they_work_on() -> None:
+def test_functions_and_the_objects_in_their_closures_are_not_copied() -> None:
     seen: list[int] = []
     held = Held()
 
@@ -68,7 +68,7 @@ def test_an_object_that_is_called_as_a_function_is_copied() -> None:
     assert copy_of(MapFn(held)).fn.seen is not held.seen
 
 
-def test_a_function_that_works_on_what_is_copied_works_on_the_copy() -> None:
+def test_a_bound_method_of_a_copied_object_is_bound_to_the_copy() -> None:
     held = Held(seen=[])
 
     def closure(x: int) -> int:
@@ -86,7 +86,7 @@ def test_a_function_that_works_on_what_is_copied_works_on_the_copy() -> None:
     assert (copy.seen, held.seen) == ([4, 3, 2, 1, 0], [])
 
 
-def test_classes_modules_and_standard_streams_stay_the_same() -> None:
+def test_classes_modules_and_standard_streams_are_not_copied() -> None:
     class Local:
         pass
 
@@ -147,7 +147,7 @@ class Slotted:
     rows: list[int]
 
 
-def test_what_is_frozen_is_copied_too_since_what_it_holds_may_change() -> None:
+def test_frozen_objects_are_copied_since_their_fields_may_be_mutable() -> None:
     slotted = Slotted([1])
     assert copy_of(slotted) == slotted
     assert copy_of(slotted).rows is not slotted.rows

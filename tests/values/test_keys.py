@@ -98,7 +98,7 @@ def _typed(key: Any) -> Any:
 
 
 @given(KEYS, KEYS)
-def test_two_keys_have_equal_bytes_just_when_type_and_value_are_equal(left: Any, right: Any) -> None:
+def test_two_keys_have_equal_bytes_if_and_only_if_type_and_value_are_equal(left: Any, right: Any) -> None:
     assert (encode_key(left) == encode_key(right)) == (_typed(left) == _typed(right))
 
 
@@ -107,7 +107,7 @@ TUPLES = st.tuples(SMALL, SMALL) | st.tuples(st.integers(0, 1) | st.text("a", ma
 
 
 @given(st.lists(SMALL | TUPLES | TUPLES.map(Route._make) | st.tuples(TUPLES), max_size=4))
-def test_alike_keys_are_the_same_just_when_they_are_equal(keys: list[Any]) -> None:
+def test_plain_keys_of_one_type_are_the_same_key_if_and_only_if_they_are_equal(keys: list[Any]) -> None:
     if are_alike(keys):
         for left, right in itertools.combinations(keys, 2):
             assert (left == right) == (encode_key(left) == encode_key(right))
@@ -139,16 +139,16 @@ class LooseRoute(NamedTuple):
         ([], False),
     ],
 )
-def test_alike_are_keys_of_one_type_with_plain_parts(keys: list[Any], expected: bool) -> None:
+def test_keys_of_one_type_with_plain_parts_are_recognised(keys: list[Any], expected: bool) -> None:
     assert are_alike(keys) == expected
 
 
-def test_keys_that_python_calls_equal_are_told_apart_by_type() -> None:
+def test_keys_that_python_considers_equal_are_distinguished_by_type() -> None:
     keys = [1, 1.0, True, "1", b"1", decimal.Decimal(1), (1,), frozenset({1}), EventTime(1), None, "None", "", (), b""]
     assert len({encode_key(key) for key in keys}) == len(keys)
 
 
-def test_nesting_is_part_of_a_tuple_key() -> None:
+def test_nested_and_flat_tuples_are_different_keys() -> None:
     keys: list[Any] = [("a", "b", "c"), (("a", "b"), "c"), ("a", ("b", "c")), ("ab", "c"), ("a", "bc"), ("abc",)]
     assert len({encode_key(key) for key in keys}) == len(keys)
 
@@ -290,7 +290,7 @@ class LooseColour(enum.Enum):
     __hash__ = enum.Enum.__hash__
 
 
-def test_a_record_is_the_fields_that_it_compares() -> None:
+def test_a_record_is_encoded_by_the_fields_that_it_compares() -> None:
     assert encode_key(Order(1, "a")) == encode_key(Order(1, "b")) != encode_key(Order(2, "a"))
     assert encode_key(Fare(1, "a")) == encode_key(Fare(1, "b")) != encode_key(Fare(2, "a"))
     assert encode_key(Fare(1, currency="eur")) == encode_key(Fare(1, currency="EUR"))
@@ -326,7 +326,7 @@ def test_a_class_with_an_equality_of_its_own_is_refused_as_a_key(key: Any) -> No
         (datetime.time(12, tzinfo=datetime.UTC), datetime.time(12)),
     ],
 )
-def test_keys_that_differ_in_unit_or_in_their_last_digit_are_apart(left: Any, right: Any) -> None:
+def test_numpy_times_that_differ_in_their_last_digit_are_different_keys(left: Any, right: Any) -> None:
     assert encode_key(left) != encode_key(right)
 
 
@@ -350,7 +350,7 @@ def test_keys_that_differ_in_unit_or_in_their_last_digit_are_apart(left: Any, ri
         ),
     ],
 )
-def test_a_scalar_is_the_python_value_that_it_stands_for(left: Any, right: Any) -> None:
+def test_a_numpy_time_is_encoded_like_the_equal_python_time(left: Any, right: Any) -> None:
     assert encode_key(left) == encode_key(right)
 
 
@@ -362,7 +362,7 @@ def test_whole_numbers_are_keys_whatever_their_size(number: int, digits: int, si
 
 
 @given(st.integers(-(2**62), 2**62), st.sampled_from(["h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"]))
-def test_numpy_times_are_one_key_just_when_numpy_finds_them_equal(count: int, unit: str) -> None:
+def test_numpy_times_are_one_key_if_and_only_if_numpy_considers_them_equal(count: int, unit: str) -> None:
     for kind in (np.datetime64, np.timedelta64):
         left: Any = kind(count, unit)  # type: ignore[call-overload] # the unit is drawn
         right: Any = kind(count + 1, unit)  # type: ignore[call-overload]
@@ -467,7 +467,7 @@ def test_minus_zero_is_shown_as_zero(runs: int) -> None:
     assert repr(record.value) == f"(0.0, {2 * runs})"
 
 
-def test_of_equal_keys_the_first_one_is_shown() -> None:
+def test_the_first_of_equal_keys_is_emitted() -> None:
     with dm.Pipeline() as p:
         orders = [(Order(1, "first"), 1), (Order(1, "second"), 1)]
         _ = p | dm.Create(orders) | dm.Count.per_key() | "counts" >> dm.io.Collect()
@@ -477,7 +477,7 @@ def test_of_equal_keys_the_first_one_is_shown() -> None:
 
 
 @pytest.mark.parametrize("key", [_nested(5_000), (10**5000, [1]), pd.NaT], ids=["deep", "a large number", "NaT"])
-def test_a_key_that_is_refused_is_named_with_the_label(key: Any) -> None:
+def test_a_refused_key_is_reported_with_the_label_of_the_transform(key: Any) -> None:
     with (
         pytest.raises(UserCodeError, match=r"transform: 'Count\.PerKey'"),
         dm.Pipeline() as p,
@@ -485,7 +485,7 @@ def test_a_key_that_is_refused_is_named_with_the_label(key: Any) -> None:
         _ = p | dm.Create([(key, 1)]) | dm.Count.per_key() | dm.io.Collect()
 
 
-def test_records_whose_class_has_travelled_by_value_are_keys() -> None:
+def test_records_whose_class_was_pickled_by_value_are_keys() -> None:
     @attrs.frozen
     class Of:
         number: int
@@ -507,7 +507,7 @@ def test_records_whose_class_has_travelled_by_value_are_keys() -> None:
         encode_key(pickle.loads(dump_with_classes(Own))(3))
 
 
-def test_functions_that_travel_by_value_keep_the_name_of_their_file() -> None:
+def test_functions_pickled_by_value_keep_the_name_of_their_file() -> None:
     travelled = pickle.loads(dump_with_classes(lambda: [2 * number for number in range(3)]))
     assert travelled() == [0, 2, 4]
     assert travelled.__code__.co_filename == __file__

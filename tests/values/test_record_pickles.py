@@ -31,7 +31,7 @@ BOTH = pytest.mark.parametrize("dumped", [dump, dump_compact], ids=["dump", "dum
 
 @BOTH
 @pytest.mark.parametrize("kind", KINDS)
-def test_fields_in_another_order_keep_their_values(kind: str, dumped: Callable[[Any], bytes]) -> None:
+def test_stored_records_keep_their_values_if_fields_are_reordered(kind: str, dumped: Callable[[Any], bytes]) -> None:
     before = define(kind, "lat: int", "lon: int").Place(lat=1, lon=2)
     pickled = dumped({"here": [before, before]})
     place = define(kind, "lon: int", "lat: int").Place
@@ -79,14 +79,14 @@ def test_an_added_field_without_a_default_is_named_with_the_class(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_field_that_is_gone_is_left_out(kind: str) -> None:
+def test_a_removed_field_is_left_out(kind: str) -> None:
     pickled = dump(define(kind, "lat: int", "lon: int").Place(lat=1, lon=2))
     place = define(kind, "lon: int").Place
     assert load(pickled) == place(2)
     assert not hasattr(load(pickled), "lat")
 
 
-def test_a_class_that_is_no_record_any_more_is_named() -> None:
+def test_a_class_that_is_not_a_record_any_more_is_reported() -> None:
     pickled = dump(define("NamedTuple", "lat: int").Place(1))
     define("attrs.frozen", "lat: int")
     with pytest.raises(dm.CheckpointMismatch, match="the class is no longer a named tuple"):
@@ -150,13 +150,13 @@ class Registered:
     ],
     ids=repr,
 )
-def test_values_are_restored_as_they_were(value: Any) -> None:
+def test_records_are_restored_with_equal_values(value: Any) -> None:
     restored = load(dump(value))
     assert restored == value
     assert type(restored) is type(value)
 
 
-def test_attributes_beside_the_fields_are_restored() -> None:
+def test_attributes_that_are_not_fields_are_restored() -> None:
     marked, node = Marked(1, 2), Node("a")
     marked.note = "m"  # type: ignore[attr-defined]
     node.note = "n"  # type: ignore[attr-defined]
@@ -172,13 +172,13 @@ def test_a_record_that_contains_itself_is_restored() -> None:
     assert restored.others[0] is restored
 
 
-def test_a_field_without_a_value_stays_without() -> None:
+def test_a_field_without_a_value_is_restored_without_one() -> None:
     restored = load(dump(Unset("a")))
     assert restored.name == "a"
     assert not hasattr(restored, "value")
 
 
-def test_a_class_that_says_how_it_is_pickled_is_pickled_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_with_its_own_pickling_is_pickled_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(copyreg.dispatch_table, Registered, lambda value: (Registered, (value.a + 1,)))
     assert load(dump([OwnReduce(1), Registered(1)])) == [OwnReduce(2), Registered(2)]
     assert load(dump(OwnState(1))) == OwnState(1)

@@ -70,5 +70,5 @@ def test_a_long_key_is_cut_short(key: Any) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_bytes_that_are_no_key_are_shown_too(encoded: bytes) -> None:
+def test_bytes_that_are_not_an_encoded_key_are_shown(encoded: bytes) -> None:
     assert len(shown_encoded(encoded)) <= 80

@@ -81,7 +81,9 @@ def test_the_bounds_of_a_window_must_be_instants(bounds: tuple[Any, Any], error:
 
 
 @given(TIMES, st.integers(1, 50), TIMES, st.integers(1, 50))
-def test_windows_intersect_just_when_they_share_an_instant(start: int, size: int, other: int, other_size: int) -> None:
+def test_windows_intersect_if_and_only_if_they_share_an_instant(
+    start: int, size: int, other: int, other_size: int
+) -> None:
     first, second = _window(start, start + size), _window(other, other + other_size)
     shared = set(range(start, start + size)) & set(range(other, other + other_size))
     assert first.intersects(second) == second.intersects(first) == bool(shared)
@@ -97,7 +99,7 @@ def test_the_last_instant_of_a_window_is_one_microsecond_before_its_end() -> Non
     assert GLOBAL_WINDOW.max_timestamp == EventTime(int(MAX_TIMESTAMP) - 1)
 
 
-def test_windows_are_values() -> None:
+def test_windows_can_be_compared_hashed_and_pickled() -> None:
     assert _window(0, 10) == _window(0, 10)
     assert len({_window(0, 10), _window(0, 10), _window(0, 11)}) == 2
     assert pickle.loads(pickle.dumps(_window(0, 10))) == _window(0, 10)
@@ -109,13 +111,13 @@ def test_the_interval_of_all_time_is_not_the_global_window() -> None:
     assert everything != GLOBAL_WINDOW
 
 
-def test_both_kinds_keep_the_protocol() -> None:
+def test_both_classes_of_windows_satisfy_the_protocol() -> None:
     assert isinstance(GLOBAL_WINDOW, Window)
     assert isinstance(_window(0, 1), Window)
     assert not isinstance("window", Window)
 
 
-def test_a_pane_is_a_value_with_the_clock_at_its_start() -> None:
+def test_a_pane_can_be_compared_and_pickled_and_has_a_default_processing_time() -> None:
     pane = Pane(key="k", window=GLOBAL_WINDOW, value=1, timestamp=EventTime(0), info=NO_FIRING)
     assert pane.processing_time == ProcessingTime(0)
     assert pane.info.timing is PaneTiming.UNKNOWN
