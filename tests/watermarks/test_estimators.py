@@ -32,11 +32,11 @@ def low(source: Rows, *given: tuple[int, int, str] | tuple[int, int, str, bool])
     return [actual[tick][0] for tick in sorted(actual)]
 
 
-def test_monotonic_is_where_the_greatest_event_time_is() -> None:
+def test_the_monotonic_watermark_is_the_greatest_event_time() -> None:
     assert low(Rows(dm.Monotonic()), (0, 5, "a"), (1, 3, "a"), (2, 9, "a")) == [5, 5, 9]
 
 
-def test_bounded_out_of_orderness_trails_it() -> None:
+def test_bounded_out_of_orderness_trails_the_greatest_event_time() -> None:
     assert low(Rows(dm.BoundedOutOfOrderness(dm.Duration(micros=4))), (0, 5, "a"), (1, 3, "a"), (2, 9, "a")) == [
         1,
         1,
@@ -44,23 +44,23 @@ def test_bounded_out_of_orderness_trails_it() -> None:
     ]
 
 
-def test_explicit_goes_by_punctuation_rows_alone() -> None:
+def test_the_explicit_watermark_is_determined_only_by_punctuation_rows() -> None:
     source = Rows(dm.Explicit(lambda record: record.closes))
     assert low(source, (0, 5, "a"), (1, 4, "a", True), (2, 9, "a"), (2, 3, "a", True)) == [NOTHING, 4, 4]
 
 
-def test_wall_time_moves_on_while_other_records_come() -> None:
+def test_the_wall_time_watermark_advances_while_other_records_arrive() -> None:
     source = Rows(dm.WallTime(dm.Duration(micros=2)), BY_PARTITION)
     assert low(source, (10, 5, "a"), (11, 3, "b"), (30, 9, "b")) == [8, 9, 28]
 
 
-def test_the_watermark_is_the_least_of_its_origins() -> None:
+def test_the_watermark_is_the_minimum_over_its_origins() -> None:
     source = Rows(dm.Monotonic(), BY_PARTITION)
     assert low(source, (0, 5, "a"), (0, 3, "b"), (1, 9, "b"), (2, 7, "a")) == [3, 5, 7]
 
 
 @pytest.mark.parametrize("name", ["partition", "meta.partition", "__partition__", "_fields"])
-def test_a_column_of_any_name_may_name_the_origins(name: str) -> None:
+def test_a_column_of_any_name_may_identify_the_origins(name: str) -> None:
     row = row_type(pa.schema({"at": pa.int64(), name: pa.string()}))
     source = Rows(dm.Monotonic(), WatermarkOrigins(by=name))
     observer = Observer("source", "f", source)
@@ -68,18 +68,18 @@ def test_a_column_of_any_name_may_name_the_origins(name: str) -> None:
     assert [part.name for part in observer.seen().parts] == ["a", "b"]
 
 
-def test_a_late_record_never_moves_it_back() -> None:
+def test_a_late_record_never_moves_the_watermark_back() -> None:
     source = Rows(dm.Monotonic(), BY_PARTITION)
     assert low(source, (0, 50, "a"), (1, 3, "b")) == [50, 50]
 
 
-def test_an_idle_origin_stops_holding_it_until_it_speaks_again() -> None:
+def test_an_idle_origin_does_not_hold_the_watermark_until_it_has_new_records() -> None:
     source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(micros=5)))
     given = ((0, 5, "a"), (0, 1, "b"), (5, 20, "a"), (6, 30, "a"), (7, 2, "b"), (8, 40, "a"))
     assert low(source, *given) == [1, 1, 30, 30, 30]
 
 
-def test_while_every_origin_is_idle_it_stays() -> None:
+def test_the_watermark_does_not_move_while_every_origin_is_idle() -> None:
     source = Rows(
         dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(micros=5)), processing_time=None
     )
@@ -97,7 +97,7 @@ def test_while_every_origin_is_idle_it_stays() -> None:
         ([], 3),  # both in the same tick
     ],
 )
-def test_where_it_stays_depends_on_which_origin_became_idle_last(
+def test_the_watermark_of_idle_origins_is_that_of_the_one_that_became_idle_last(
     again: list[tuple[int, int, str]], expected: int
 ) -> None:
     source = Rows(
@@ -112,24 +112,24 @@ def test_where_it_stays_depends_on_which_origin_became_idle_last(
     assert reached == expected
 
 
-def test_declared_partitions_hold_it_until_all_have_reported() -> None:
+def test_declared_partitions_hold_the_watermark_until_all_have_reported() -> None:
     source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", partitions=("a", "b", "c")))
     assert low(source, (0, 5, "a"), (1, 9, "b"), (2, 7, "c")) == [NOTHING, NOTHING, 5]
 
 
-def test_the_percentile_of_origins_strips_stragglers() -> None:
+def test_a_percentile_over_origins_ignores_stragglers() -> None:
     source = Rows(dm.Monotonic(), BY_PARTITION)
     given = [Record(0, 10 + number, f"p{number}") for number in range(9)] + [Record(0, 1, "straggler")]
     assert course(source, [[given]], (50, 80, 90, 95))[0] == (1, 14, 11, 10, 1)
 
 
-def test_weighed_by_records_it_is_where_most_of_them_are() -> None:
+def test_a_percentile_weighted_by_records_follows_the_large_origins() -> None:
     source = Rows(dm.Monotonic(), WatermarkOrigins(by="partition", weight="records"))
     given = [Record(0, 50, "large")] * 9 + [Record(0, 1, "small"), Record(0, 70, "tiny")]
     assert course(source, [[given]], (80, 95))[0] == (1, 50, 1)
 
 
-def test_the_percentile_of_one_origin_is_that_of_its_skew() -> None:
+def test_a_percentile_over_one_origin_is_that_of_its_skew() -> None:
     # Every tenth record is 100 behind the greatest of earlier ticks; the others are in order.
     given = [Record(tick, 1_000 + tick - (100 if tick % 10 == 0 else 0), "a") for tick in range(1, 401)]
     low, median, most, nearly_all = course(
@@ -141,14 +141,14 @@ def test_the_percentile_of_one_origin_is_that_of_its_skew() -> None:
     assert 1_290 <= nearly_all <= 1_300
 
 
-def test_adaptive_lateness_says_nothing_before_it_can_know() -> None:
+def test_adaptive_lateness_has_no_watermark_before_it_has_enough_data() -> None:
     given = [Record(tick, tick, "a") for tick in range(30)]
     actual = course(Rows(dm.AdaptiveLateness(0.1)), [[given]])
     assert [tick for tick in range(30) if actual[tick][0] == NOTHING] == list(range(10))
 
 
 @pytest.mark.parametrize("fraction", [0.05, 0.01])
-def test_adaptive_lateness_lets_about_that_fraction_be_late(fraction: float) -> None:
+def test_about_the_given_fraction_of_records_is_late_under_adaptive_lateness(fraction: float) -> None:
     chance = random.Random(7)
     given = [Record(tick, tick * 100 - int(chance.expovariate(1 / 5_000)), "a") for tick in range(20_000)]
     actual = course(Rows(dm.AdaptiveLateness(fraction)), [[given]])
@@ -156,7 +156,7 @@ def test_adaptive_lateness_lets_about_that_fraction_be_late(fraction: float) -> 
     assert fraction / 1.5 < late / 10_000 < fraction * 1.5
 
 
-def test_the_end_is_infinite_for_every_percentile() -> None:
+def test_every_percentile_is_infinite_at_the_end_of_the_input() -> None:
     source = Rows(dm.Monotonic(), BY_PARTITION)
     progress = ReplayProgress()
     progress.observe([read(source, records((0, 5, "a")), (90,))])
@@ -165,7 +165,7 @@ def test_the_end_is_infinite_for_every_percentile() -> None:
     assert timeline.watermarks["source"] == [Watermarks(5, (5,)), Watermarks(END, (END,))]
 
 
-def test_a_sketch_learns_the_same_however_its_ticks_were_cut() -> None:
+def test_a_sketch_has_the_same_content_however_its_ticks_were_cut() -> None:
     chance = np.random.default_rng(3)
     skews = chance.integers(0, 10_000, 5_000)
     ends = np.arange(10, 5_001, 10)
@@ -196,7 +196,7 @@ def test_a_sketch_learns_the_same_however_its_ticks_were_cut() -> None:
     ],
     ids=["one", "several"],
 )
-def test_a_digest_that_datasketches_wrote_is_read(digest: bytes, total: int, median: int) -> None:
+def test_a_digest_written_by_datasketches_is_read(digest: bytes, total: int, median: int) -> None:
     sketch = SkewSketch((0.5,), digest, total)
     known = sketch.follow(np.array([median] * 10), np.array([10]))
     assert abs(known[0, 0] - median) < 3
@@ -213,13 +213,13 @@ def test_a_digest_that_datasketches_wrote_is_read(digest: bytes, total: int, med
         ({"idle_after": "1 minute"}, "but the whole source is one origin, got idle_after="),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options: dict[str, object], said: str) -> None:
+def test_options_of_watermark_origins_without_effect_are_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(dm.InvalidArgument, match=said):
         WatermarkOrigins(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("partitions", ["abc", 5, True])
-def test_partitions_that_are_no_list_are_refused(partitions: object) -> None:
+def test_partitions_that_are_not_a_list_are_refused(partitions: object) -> None:
     with pytest.raises(dm.InvalidType, match=rf"a list of names, got {partitions!r}\nHint: .*=\[{partitions!r}\]"):
         WatermarkOrigins(by="partition", partitions=partitions)  # type: ignore[arg-type] # the point
 
@@ -231,6 +231,6 @@ def test_a_fraction_out_of_range_is_refused(fraction: float) -> None:
 
 
 @pytest.mark.parametrize("fraction", ["1%", None, True])
-def test_a_fraction_that_is_no_number_is_refused(fraction: object) -> None:
+def test_a_fraction_that_is_not_a_number_is_refused(fraction: object) -> None:
     with pytest.raises(dm.InvalidType, match=rf"a number between 0 and 1, got {fraction!r}\nHint: "):
         dm.AdaptiveLateness(fraction)  # type: ignore[arg-type] # the point

@@ -77,7 +77,7 @@ def summary(observations: Observations) -> list[tuple[Any, ...]]:
     Rows(dm.Monotonic(max_ahead="5 microseconds"), WatermarkOrigins(by="partition")),
     [Record(0, 3, "a"), Record(1, 70, "b"), Record(2, 4, "a")],
 )
-def test_for_the_watermark_an_element_too_far_ahead_does_not_exist(source: Rows, records: list[Record]) -> None:
+def test_an_element_too_far_ahead_does_not_change_the_watermark(source: Rows, records: list[Record]) -> None:
     limit = max_ahead_of(source.watermark)
     assume(limit is not None)
     near = [record for record in records if record.time - record.tick <= int(limit or 0)]
@@ -88,7 +88,7 @@ def test_for_the_watermark_an_element_too_far_ahead_does_not_exist(source: Rows,
 
 
 @given(sources, observed.records(), st.integers(0, 12))
-def test_records_whose_tick_is_known_later_are_observed_as_if_it_were_known_before(
+def test_records_are_observed_alike_whether_their_tick_is_known_before_or_after(
     source: Rows, records: list[Record], tick: int
 ) -> None:
     def read(tick: int) -> Observations:
@@ -103,7 +103,7 @@ def test_records_whose_tick_is_known_later_are_observed_as_if_it_were_known_befo
 
 
 @pytest.mark.parametrize("kind", [dm.Monotonic, lambda **given: dm.BoundedOutOfOrderness(5, **given)])
-def test_a_limit_is_a_duration_that_is_not_negative(kind: Callable[..., Any]) -> None:
+def test_max_ahead_must_be_a_duration_that_is_not_negative(kind: Callable[..., Any]) -> None:
     assert max_ahead_of(kind(max_ahead="1 day")) == dm.Duration(micros=DAY)
     assert max_ahead_of(kind()) is None
     with pytest.raises(dm.InvalidArgument, match="`max_ahead` must not be negative, got '-1 day'"):
@@ -112,7 +112,7 @@ def test_a_limit_is_a_duration_that_is_not_negative(kind: Callable[..., Any]) ->
         kind(max_ahead="soon")
 
 
-def test_a_limit_that_is_not_set_does_not_show() -> None:
+def test_max_ahead_is_not_shown_if_it_is_not_set() -> None:
     assert repr(dm.Monotonic()) == "Monotonic()"
     assert repr(dm.BoundedOutOfOrderness("1 minute")) == "BoundedOutOfOrderness(delay=Duration(60s))"
     assert repr(dm.AdaptiveLateness(0.5)) == "AdaptiveLateness(fraction=0.5)"
@@ -120,12 +120,12 @@ def test_a_limit_that_is_not_set_does_not_show() -> None:
     assert repr(dm.Explicit(bool, max_ahead=5)) == "Explicit(bool, max_ahead=Duration(5s))"
 
 
-def test_a_limit_of_an_own_estimator_is_checked_when_it_is_passed() -> None:
+def test_max_ahead_of_a_users_estimator_is_checked_when_it_is_passed() -> None:
     with pytest.raises(dm.InvalidArgument, match="`max_ahead` must not be negative"):
         dm.io.ReadTable(table([]), event_time="at", watermark=HalfAMinuteBehind("-1 day"))
 
 
-def test_a_limit_is_rejected_where_no_event_time_can_be_ahead_of_the_clock() -> None:
+def test_max_ahead_is_rejected_if_no_event_time_can_be_ahead_of_the_clock() -> None:
     read = dm.io.ReadTable(table([]), event_time=dm.ARRIVAL, watermark=dm.Monotonic(max_ahead="1 day"))
     with pytest.raises(dm.InvalidArgument, match="each element happens when it arrives") as refused:
         _ = dm.Pipeline() | read
@@ -193,7 +193,7 @@ def without_late(collected: Any) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 @on_hosts("local", "workers", "process", slow=("streaming",))
-def test_rows_from_the_future_change_nothing_for_the_others(
+def test_rows_from_the_future_change_no_pane_of_other_rows(
     host: str, estimator: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     liars, rest = with_liars(), [row for row in with_liars() if row[0] - row[1] < DAY]
@@ -219,7 +219,9 @@ ORIGINS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", ORIGINS, ids=str)
 @pytest.mark.parametrize("rows", [1, 7, 1_000])
-def test_shards_micro_batches_and_restarts_decide_the_same(tmp_path: Path, options: dict[str, Any], rows: int) -> None:
+def test_the_same_rows_are_too_far_ahead_with_any_shards_micro_batches_and_restarts(
+    tmp_path: Path, options: dict[str, Any], rows: int
+) -> None:
     folder = written(tmp_path / "rows", with_liars(), files=2)
     build = chained(folder, ESTIMATORS[0], **options)
     expected = run(dm.LocalRunner(), build)
@@ -231,7 +233,7 @@ def test_shards_micro_batches_and_restarts_decide_the_same(tmp_path: Path, optio
     assert second.metrics()["rows"][TOO_FAR] == expected.metrics()["rows"][TOO_FAR] == 3
 
 
-def test_percentiles_are_not_moved_either(tmp_path: Path) -> None:
+def test_an_element_too_far_ahead_does_not_change_percentiles(tmp_path: Path) -> None:
     early = dm.Repeatedly(dm.AfterWatermark(percentile=50))
 
     def emitted(rows: Sequence[tuple[int, int, str, int]]) -> list[tuple[Any, ...]]:
@@ -248,7 +250,7 @@ def test_percentiles_are_not_moved_either(tmp_path: Path) -> None:
     assert emitted(liars) == emitted([row for row in liars if row[0] - row[1] < DAY])
 
 
-def test_an_origin_that_only_sends_from_the_future_becomes_idle(tmp_path: Path) -> None:
+def test_an_origin_with_only_rows_from_the_future_becomes_idle(tmp_path: Path) -> None:
     rows = [(at if key == "a" or n < 10 else seen + FAR, seen, key, n) for at, seen, key, n in honest()]
     options = {"watermark_origin": "key", "idle_after": "5 minutes"}
     result = run(dm.LocalRunner(), chained(written(tmp_path / "rows", rows), ESTIMATORS[1], **options))
@@ -273,7 +275,7 @@ LIE = 2_272_147_200
 """2042-01-01, in seconds."""
 
 
-def test_the_wall_clock_is_that_of_the_micro_batch_that_reads(tmp_path: Path) -> None:
+def test_rows_too_far_ahead_are_judged_by_the_wall_clock_of_the_micro_batch_that_reads_them(tmp_path: Path) -> None:
     build = followed(tmp_path / "rows", dm.Monotonic(max_ahead="1 hour"))
     clock = ManualClock("2013-01-01T12:00Z")
     stream = Stepped(build, tmp_path / "checkpoint", clock=clock)
@@ -301,7 +303,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 @on_hosts("local", "workers", "process", slow=("streaming",))
-def test_a_jump_is_logged_once_with_source_event_time_clock_and_the_way_out(
+def test_a_watermark_jump_is_logged_once_with_source_event_time_clock_and_the_way_out(
     host: str, tmp_path: Path, request: pytest.FixtureRequest, log: Callable[[], list[str]]
 ) -> None:
     folder = written(tmp_path / "rows", with_liars())
@@ -339,7 +341,7 @@ def test_a_watermark_that_is_a_day_ahead_or_less_is_not_logged(
     assert result.report().transforms["rows"].watermark_jump is None
 
 
-def test_a_bounded_run_without_a_replay_clock_says_that_the_limit_has_no_effect(
+def test_a_bounded_run_without_a_replay_clock_warns_that_max_ahead_has_no_effect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = written(tmp_path / "rows", with_liars())
@@ -352,7 +354,7 @@ def test_a_bounded_run_without_a_replay_clock_says_that_the_limit_has_no_effect(
     assert "no effect" not in caplog.text
 
 
-def test_a_jump_is_reported_while_the_stream_runs_and_not_logged_again_when_it_resumes(
+def test_a_watermark_jump_is_reported_during_the_run_and_not_logged_again_after_a_restart(
     tmp_path: Path, log: Callable[[], list[str]]
 ) -> None:
     build = followed(tmp_path / "rows", dm.Monotonic())
@@ -368,7 +370,7 @@ def test_a_jump_is_reported_while_the_stream_runs_and_not_logged_again_when_it_r
         assert len(log()) == 1
 
 
-def test_a_streaming_dataframe_under_the_wall_clock_decides_by_the_clock_of_its_micro_batch(
+def test_rows_of_a_streaming_dataframe_are_judged_by_the_clock_of_their_micro_batch(
     spark: SparkSession, tmp_path: Path, log: Callable[[], list[str]]
 ) -> None:
     folder = tmp_path / "rows"

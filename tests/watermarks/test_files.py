@@ -20,14 +20,14 @@ def test_without_origins_the_furthest_partition_makes_the_others_late(tmp_path: 
     assert panes(run(dm.LocalRunner(), summed(tmp_path)))[:2] == [(1, "ON_TIME", 101), (4, "LATE", 102)]
 
 
-def test_by_column_each_partition_has_its_own_watermark(tmp_path: Path) -> None:
+def test_with_origins_by_column_each_partition_has_its_own_watermark(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", TWO)
     build = summed(tmp_path, watermark_origin="partition", partitions=["a", "b"])
     given = panes(run(dm.LocalRunner(), build))
     assert given == [(5, "ON_TIME", 103), (10, "ON_TIME", 105), (48, "ON_TIME", 105)]
 
 
-def test_by_file_all_files_are_declared_and_one_that_is_over_leaves(tmp_path: Path) -> None:
+def test_with_origins_by_file_all_files_are_declared_and_completed_ones_are_ignored(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", [(1, 100, 1, "a"), (2, 101, 2, "a")])
     write(tmp_path / "b.parquet", [(1, 103, 4, "b"), (11, 104, 8, "b"), (3, 105, 16, "b"), (21, 106, 32, "b")])
     given = panes(run(dm.LocalRunner(), summed(tmp_path, watermark_origin="file")))
@@ -35,7 +35,7 @@ def test_by_file_all_files_are_declared_and_one_that_is_over_leaves(tmp_path: Pa
     assert given == [(7, "ON_TIME", 104), (16, "LATE", 105), (8, "ON_TIME", 106), (32, "ON_TIME", 106)]
 
 
-def test_an_idle_partition_lets_the_others_go_on(tmp_path: Path) -> None:
+def test_an_idle_partition_does_not_hold_back_the_others(tmp_path: Path) -> None:
     rows = [(1, 100, 1, "a"), (2, 100, 2, "b"), (12, 105, 4, "a"), (13, 120, 8, "a"), (14, 130, 16, "a")]
     write(tmp_path / "a.parquet", rows)
     held = summed(tmp_path, watermark_origin="partition")
@@ -44,7 +44,7 @@ def test_an_idle_partition_lets_the_others_go_on(tmp_path: Path) -> None:
     assert panes(run(dm.LocalRunner(), idle)) == [(3, "ON_TIME", 120), (28, "ON_TIME", 130)]
 
 
-def test_punctuation_rows_say_what_is_complete(tmp_path: Path) -> None:
+def test_punctuation_rows_advance_the_explicit_watermark(tmp_path: Path) -> None:
     write(
         tmp_path / "a.parquet",
         [(1, 100, 1, ""), (30, 101, 2, ""), (2, 102, 4, ""), (10, 103, 0, "closed"), (3, 104, 8, "")],
@@ -55,7 +55,7 @@ def test_punctuation_rows_say_what_is_complete(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clock", ["seen", None])
-def test_the_answer_comes_and_the_run_ends_when_95_percent_of_the_files_are_done(
+def test_a_run_emits_its_result_and_ends_when_95_percent_of_the_files_are_done(
     tmp_path: Path, clock: str | None
 ) -> None:
     twenty(tmp_path)
@@ -67,7 +67,7 @@ def test_the_answer_comes_and_the_run_ends_when_95_percent_of_the_files_are_done
     assert result.metrics()["rows"]["elements_out"] == (338 if clock else 38)
 
 
-def test_where_something_wants_every_row_the_run_goes_on_to_the_end(tmp_path: Path) -> None:
+def test_a_run_continues_to_the_end_of_the_input_if_a_reader_needs_every_row(tmp_path: Path) -> None:
     twenty(tmp_path, straggler=5)
 
     def build(pipeline: dm.Pipeline) -> None:
@@ -78,7 +78,7 @@ def test_where_something_wants_every_row_the_run_goes_on_to_the_end(tmp_path: Pa
     assert len(run(dm.LocalRunner(), build).collected("all")) == 43
 
 
-def test_a_column_of_origins_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_column_of_origins_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", TWO)
     with pytest.raises(dm.InvalidArgument, match="there is no column 'shard'\nHint: the columns are at"):
         dm.io.ReadParquet(tmp_path, event_time="at", watermark_origin="shard")

@@ -23,7 +23,7 @@ def test_adaptive_lateness_is_within_a_factor_of_three_of_its_target_on_data_it_
     assert 0.001 / 3 < second.late < 0.001 * 3
 
 
-def test_a_longer_delay_lets_fewer_be_late_and_is_further_behind(flights: Path) -> None:
+def test_a_longer_delay_makes_fewer_elements_late_and_is_further_behind(flights: Path) -> None:
     hour, six = (
         next(measure({"watermark": dm.BoundedOutOfOrderness(delay)}, flights)) for delay in ("1 hour", "6 hours")
     )

@@ -47,7 +47,7 @@ def followed(folder: Path, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("rows", [7, 1_000])
-def test_files_that_follow_each_other_keep_the_clock_going(tmp_path: Path, rows: int) -> None:
+def test_files_that_follow_each_other_advance_the_clock(tmp_path: Path, rows: int) -> None:
     hour_of(tmp_path / "in", 0)
     streamed = Streamed(followed(tmp_path / "in"), tmp_path, rows)
     for number in range(1, 5):
@@ -64,7 +64,7 @@ def test_files_that_follow_each_other_keep_the_clock_going(tmp_path: Path, rows:
     assert streamed.metrics()["sum"].get("behind_clock", 0) == 0
 
 
-def test_rows_of_the_last_tick_that_come_in_a_later_file_are_not_behind_the_clock(tmp_path: Path) -> None:
+def test_rows_of_the_last_tick_in_a_later_file_are_not_behind_the_clock(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.parquet", [(0, 0, 1, "p"), (5, 5, 1, "p")])
     streamed = Streamed(followed(tmp_path / "in"), tmp_path)
     streamed.step()
@@ -75,7 +75,7 @@ def test_rows_of_the_last_tick_that_come_in_a_later_file_are_not_behind_the_cloc
     assert streamed.metrics()["sum"].get("behind_clock", 0) == 0
 
 
-def test_files_that_are_there_together_are_read_in_the_order_of_the_clock(tmp_path: Path) -> None:
+def test_files_that_are_present_together_are_read_in_the_order_of_the_clock(tmp_path: Path) -> None:
     for name, start in (("a", 0), ("b", 1)):
         write(tmp_path / "in" / f"{name}.parquet", [(start + 2 * row, start + 2 * row, 1, name) for row in range(300)])
     streamed = Streamed(followed(tmp_path / "in"), tmp_path, rows=11)
@@ -86,7 +86,7 @@ def test_files_that_are_there_together_are_read_in_the_order_of_the_clock(tmp_pa
     assert streamed.metrics()["sum"].get("behind_clock", 0) == 0
 
 
-def test_a_file_with_rows_behind_the_clock_is_taken_in_at_the_current_tick_and_counted(tmp_path: Path) -> None:
+def test_rows_behind_the_clock_are_incorporated_at_the_current_tick_and_counted(tmp_path: Path) -> None:
     hour_of(tmp_path / "in", 3)
     streamed = Streamed(followed(tmp_path / "in"), tmp_path)
     streamed.step()
@@ -114,9 +114,7 @@ def test_a_file_with_rows_behind_the_clock_is_taken_in_at_the_current_tick_and_c
         },
     ],
 )
-def test_the_state_of_a_shard_does_not_grow_with_the_files_that_were_swept(
-    tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_the_state_of_a_shard_does_not_grow_with_removed_files(tmp_path: Path, options: dict[str, Any]) -> None:
     folder = tmp_path / "in"
     if isinstance(options.get("watermark"), dm.OldestFile):
         options = {**options, "watermark_origin": "file"}
@@ -164,7 +162,7 @@ def test_a_partition_that_may_get_more_rows_holds_the_clock_when_all_have_been_r
     assert not feed.slices(start, feed.next(start, drain=False))
 
 
-def test_lines_that_are_appended_to_a_finished_file_are_taken_in(tmp_path: Path) -> None:
+def test_lines_appended_to_a_completely_read_file_are_incorporated(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "in", "csv")
     folder.put("log", [1_000_000])
 

@@ -57,7 +57,7 @@ def test_a_pane_that_is_not_late_is_never_behind_the_watermark(
 
 
 @given(scripts, windowing_strategies())
-def test_watermarks_of_every_stage_are_monotone_and_end_at_infinity(
+def test_the_watermarks_of_every_stage_are_monotone_and_end_at_infinity(
     script: TestStream, windowing: WindowingStrategy
 ) -> None:
     execution = executed(script, windowing)
@@ -78,7 +78,7 @@ def held_at(script: TestStream, windowing: dm.WindowInto) -> list[float]:
     return [low / 1e6 for low in lows if low > int(dm.MIN_TIMESTAMP)]
 
 
-def test_the_values_that_a_pending_update_retracts_hold_the_watermark_without_a_merge_too() -> None:
+def test_values_that_a_pending_update_retracts_hold_the_watermark_without_a_merge() -> None:
     script = TestStream().add(1, 5, key="k").add(2, 8, key="k").watermark(20)  # emitted at 5
     script = script.add(4, 50, key="k").watermark(30).watermark(60).add(8, 70, key="k")
     in_twos = (

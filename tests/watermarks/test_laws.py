@@ -47,12 +47,12 @@ def test_every_percentile_is_monotone_and_none_is_behind_a_higher_one(source: Ro
     Rows(dm.Monotonic(), WatermarkOrigins(by="partition", idle_after=dm.Duration(micros=1))),
     [Record(0, 5, "a"), Record(5, 9, "b"), Record(6, 3, "a"), Record(8, 50, "b")],
 )
-def test_the_watermark_is_that_of_the_plain_definition(source: Rows, records: list[Record]) -> None:
+def test_the_watermark_equals_that_of_the_plain_definition(source: Rows, records: list[Record]) -> None:
     assert course(source, [[records]], PERCENTILES) == plain_course(source, records, PERCENTILES)
 
 
 @given(observed.estimators(), observed.records())
-def test_one_origin_is_where_the_plain_definition_says(estimator: Any, records: list[Record]) -> None:
+def test_the_watermark_of_one_origin_equals_that_of_the_plain_definition(estimator: Any, records: list[Record]) -> None:
     if isinstance(estimator, dm.AdaptiveLateness):
         return
     source = Rows(estimator)

@@ -58,7 +58,7 @@ def waiting(read: Mapping[str, int], clocks: Mapping[str, Sequence[int]]) -> int
 
 
 @pytest.mark.parametrize("files", [one_after_the_other, side_by_side, dense_and_thin, last_one_first])
-def test_under_a_replay_clock_few_rows_wait(tmp_path: Path, files: Callable[[], dict[str, list[int]]]) -> None:
+def test_under_a_replay_clock_few_rows_are_buffered(tmp_path: Path, files: Callable[[], dict[str, list[int]]]) -> None:
     clocks, chance = files(), random.Random(3)
     for name, seconds in clocks.items():
         write(tmp_path / "in" / name, [(second - chance.randint(0, 9), second, second, "") for second in seconds])
@@ -75,7 +75,7 @@ def test_under_a_replay_clock_few_rows_wait(tmp_path: Path, files: Callable[[], 
     assert seen(streamed.collected("kept")) == seen(run(dm.LocalRunner(), build).collected("kept"))
 
 
-def test_rows_that_wait_stay_in_columns(tmp_path: Path) -> None:
+def test_buffered_rows_stay_in_columns(tmp_path: Path) -> None:
     for name, first in (("a", 0), ("b", 50)):
         seconds = range(first, first + 100)
         write(tmp_path / "in" / f"{name}.parquet", [(second, second, second, "") for second in seconds])
@@ -114,7 +114,7 @@ ORIGINS = st.dictionaries(
 
 
 @given(ORIGINS, st.integers(1, 5_000))
-def test_a_micro_batch_takes_as_many_rows_as_there_are_up_to_the_most(origins: dict[str, Any], most: int) -> None:
+def test_a_micro_batch_reads_the_available_rows_up_to_its_limit(origins: dict[str, Any], most: int) -> None:
     totals = {"rows": {name: read + left for name, (read, left, _) in origins.items()}}
     rows = {"rows": {name: read for name, (read, _, _) in origins.items()}}
     clocks = {"rows": {name: clock for name, (_, _, clock) in origins.items() if clock is not None}}

@@ -43,7 +43,7 @@ def percentiles_of(runner: Any, combiner: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("combiner", ["end_of_window", "earliest", "latest"])
-def test_the_percentile_told_behind_a_grouping_does_not_depend_on_shards(combiner: str) -> None:
+def test_the_percentile_of_the_watermark_after_a_grouping_does_not_depend_on_shards(combiner: str) -> None:
     expected = percentiles_of(dm.LocalRunner(), combiner)
     assert {(timing == "LATE", percentile is None) for *_, timing, percentile in expected} == {
         (True, True),

@@ -28,20 +28,20 @@ def test_a_trigger_waits_for_its_percentile_and_the_low_watermark_decides_what_i
     assert panes == [(5, "EARLY"), (12, "ON_TIME"), (13, "LATE")]
 
 
-def test_the_low_watermark_takes_every_percentile_along() -> None:
+def test_the_low_watermark_advances_every_percentile() -> None:
     steps = ["e 5@12:00:26", "w 12:02:00"]
     windowing = FIXED.trigger(dm.AfterWatermark(percentile=90), may_lose_data=True)
     assert values(TestStream.parse(steps, day=DAY, key="k"), windowing) == [(5, "ON_TIME")]
 
 
-def test_a_percentile_takes_the_lower_ones_along_but_not_the_higher() -> None:
+def test_a_percentile_advances_the_lower_percentiles_but_not_the_higher_ones() -> None:
     steps = ["e 5@12:00:26", "w50 12:02:00", "e 7@12:00:27", "w90 12:02:00", "e 9@12:00:28"]
     trigger = dm.AfterWatermark(percentile=80)
     script = TestStream.parse(steps, day=DAY, key="k")
     assert values(script, FIXED.trigger(trigger, may_lose_data=True)) == [(12, "EARLY")]
 
 
-def test_percentiles_travel_through_every_stage() -> None:
+def test_percentiles_are_propagated_through_every_stage() -> None:
     trigger = dm.AfterEach(dm.AfterWatermark(percentile=90), dm.Repeatedly(dm.AfterWatermark()))
     windowing = FIXED.trigger(trigger).allowed_lateness("1 hour")
     steps = ["e 5@12:00:26", "w90 12:02:00", "e 7@12:01:00", "w 12:02:00"]
@@ -58,7 +58,7 @@ def test_percentiles_travel_through_every_stage() -> None:
     ("runner", "cut"),
     [(dm.LocalRunner(), False), (MicroBatchRunner(Schedule(shards=2, cuts=(1,), restarts=EACH)), True)],
 )
-def test_percentiles_travel_through_a_function_with_a_changing_side_input(runner: Any, *, cut: bool) -> None:
+def test_percentiles_are_propagated_through_a_function_with_a_changing_side_input(runner: Any, *, cut: bool) -> None:
     p = dm.Pipeline(runner=runner)
     script = TestStream().watermark(0).add(1, 1, key="k").add(2, 12, key="k").watermark(40, percentile=90)
     script = script.processing_time(7).watermark(15)
@@ -90,7 +90,7 @@ def test_a_percentile_never_goes_back_nor_behind_a_higher_one(steps: list[str]) 
         TestStream.parse(steps, day=DAY)
 
 
-def test_a_higher_percentile_may_be_behind_a_lower_one() -> None:
+def test_a_script_may_set_a_higher_percentile_behind_a_lower_one() -> None:
     assert len(TestStream.parse(["w50 12:02:00", "w90 12:01:00", "w 12:00:00"], day=DAY).steps) == 3
 
 
@@ -101,7 +101,7 @@ def test_a_signal_fires_the_windows_that_wait_for_it() -> None:
     assert panes == [(5, "EARLY"), (7, "EARLY"), (3, "EARLY")]
 
 
-def test_a_running_pipeline_can_be_given_a_signal() -> None:
+def test_a_running_pipeline_can_receive_a_signal() -> None:
     given, taken = threading.Event(), threading.Event()
 
     def pass_on(pair: Any) -> Any:
@@ -133,7 +133,7 @@ def test_a_signal_that_no_trigger_waits_for_is_refused() -> None:
         result.signal("flash")
 
 
-def test_figure_6g_rounds_of_a_minute_give_the_windows_that_have_changed() -> None:
+def test_micro_batch_mode_with_an_interval_of_a_minute_emits_changed_windows_as_in_figure_6g() -> None:
     runner = dm.LocalRunner(mode="microbatch", interval="1 minute")
     panes = run_script(paper_script(), FIXED, dm.Sum(), runner)
     expected = FIGURES["figures"]["6G_fixed_2m_micro_batch_1m"]
@@ -145,7 +145,7 @@ def test_figure_6g_rounds_of_a_minute_give_the_windows_that_have_changed() -> No
         assert all(int(pane.processing_time) % 60_000_000 == 0 for pane in of_window)
 
 
-def test_the_last_round_is_the_end_of_the_input() -> None:
+def test_the_last_micro_batch_is_at_the_end_of_the_input() -> None:
     script = (
         TestStream().processing_time(10).add(1, event_time=0, key="k").processing_time(70).add(2, event_time=0, key="k")
     )
@@ -155,7 +155,7 @@ def test_the_last_round_is_the_end_of_the_input() -> None:
     assert panes[-1].info.is_last
 
 
-def test_rounds_end_at_their_last_moment() -> None:
+def test_a_micro_batch_has_the_last_instant_of_its_interval() -> None:
     script = (
         TestStream().processing_time(60).add(1, event_time=0, key="k").processing_time(61).add(2, event_time=0, key="k")
     )
@@ -172,6 +172,6 @@ def test_rounds_end_at_their_last_moment() -> None:
         ({"mode": "batch"}, "must be 'streaming' or 'microbatch'"),
     ],
 )
-def test_rounds_and_their_interval_go_together(options: dict[str, Any], said: str) -> None:
+def test_micro_batch_mode_and_the_interval_require_each_other(options: dict[str, Any], said: str) -> None:
     with pytest.raises(dm.InvalidArgument, match=said):
         dm.LocalRunner(**options)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 PATIENCE = 240
 
 
-def test_percentiles_over_partitions_travel_through_two_stages(spark: SparkSession, tmp_path: Path) -> None:
+def test_percentiles_over_partitions_are_propagated_through_two_stages_on_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     three_files(tmp_path / "in")
 
     def build(pipeline: dm.Pipeline) -> None:
@@ -48,14 +50,14 @@ def test_a_bounded_run_ends_when_95_percent_of_its_files_are_done(spark: SparkSe
 
 
 @pytest.mark.slow
-def test_rounds_under_spark_are_those_of_figure_6g(spark: SparkSession, tmp_path: Path) -> None:
+def test_micro_batch_mode_on_spark_emits_the_panes_of_figure_6g(spark: SparkSession, tmp_path: Path) -> None:
     options: dict[str, Any] = {"mode": "microbatch", "interval": "1 minute"}
     runner = dm.SparkRunner(spark, checkpoint=str(tmp_path), **options)
     expected = run_script(paper_script(), FIXED, dm.Sum(), dm.LocalRunner(**options))
     assert run_script(paper_script(), FIXED, dm.Sum(), runner) == expected
 
 
-def test_a_signal_is_durable_and_taken_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_signal_is_durable_and_takes_effect_once_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.parquet", [(1, 100, 1, ""), (2, 100, 2, "")])
 
     def build(pipeline: dm.Pipeline) -> None:

@@ -84,7 +84,7 @@ def test_a_script_with_percentiles_and_signals_gives_the_same_panes_in_every_cut
 
 
 @pytest.mark.parametrize("rows", [1, 1_000])
-def test_rounds_of_a_script_are_those_of_figure_6g(tmp_path: Path, rows: int) -> None:
+def test_micro_batch_mode_of_a_script_emits_the_panes_of_figure_6g(tmp_path: Path, rows: int) -> None:
     def build(pipeline: dm.Pipeline) -> None:
         _ = pipeline | paper_script() | FIXED | "sum" >> dm.Sum.per_key() | "kept" >> dm.io.Collect()
 
@@ -156,7 +156,7 @@ def test_max_skew_is_rejected_if_the_whole_source_is_one_origin(tmp_path: Path) 
     _ = dm.Pipeline() | dm.Injector(rows, partition_by="file")
 
 
-def test_what_is_followed_waits_for_a_stalled_partition(tmp_path: Path) -> None:
+def test_a_followed_source_with_max_skew_waits_for_a_stalled_partition(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.parquet", [(number, 100, number, "a") for number in range(5)])
     write(tmp_path / "in" / "b.parquet", [(10 * number, 100, number, "b") for number in range(300)])
     options: dict[str, Any] = {"processing_time": None, "watermark_origin": "partition", "follow": True}
@@ -181,7 +181,7 @@ class Skewed(Source):
 
 
 @pytest.mark.parametrize(("is_bounded", "waits"), [(True, {"b"}), (False, {"a", "b"})])
-def test_a_bounded_source_never_waits_with_all_that_it_has(is_bounded: bool, waits: set[str]) -> None:
+def test_a_bounded_source_with_max_skew_always_has_a_partition_to_read(is_bounded: bool, waits: set[str]) -> None:
     read = Read(label="rows", source=Skewed(is_bounded=is_bounded))
     committed = {"watermarks": {"rows": 0}, "reach": {"rows": {"a": 50, "b": 60, "c": 70}}}
     totals = {"rows": {"a": 5, "b": 5, "c": 5}}
@@ -189,7 +189,7 @@ def test_a_bounded_source_never_waits_with_all_that_it_has(is_bounded: bool, wai
     assert held == {("rows", origin) for origin in waits}
 
 
-def test_a_grouping_that_waits_for_a_percentile_takes_its_elements_singly(tmp_path: Path) -> None:
+def test_a_grouping_that_waits_for_a_percentile_is_not_lifted(tmp_path: Path) -> None:
     # Combined before the shuffle it would see the low watermark only.
     twenty(tmp_path / "in", straggler=300)
 
@@ -202,7 +202,7 @@ def test_a_grouping_that_waits_for_a_percentile_takes_its_elements_singly(tmp_pa
     assert [timing for _, timing, _ in panes(streamed)] == ["EARLY"]
 
 
-def test_a_dataframe_tells_of_each_of_its_partitions() -> None:
+def test_a_dataframe_reports_the_watermark_of_each_of_its_partitions() -> None:
     source = DataFrameSource(
         None, event_time="at", watermark_origins=WatermarkOrigins(by="partition"), is_bounded=False
     )
@@ -224,7 +224,7 @@ def test_a_dataframe_tells_of_each_of_its_partitions() -> None:
         ({"watermark_origin": "file"}, "`watermark_origin` names the column 'file'"),
     ],
 )
-def test_a_dataframe_refuses_what_only_files_can_do(options: dict[str, Any], said: str) -> None:
+def test_a_dataframe_refuses_options_that_only_files_have(options: dict[str, Any], said: str) -> None:
     from pyspark.sql.types import LongType, StructType
 
     class Frame:
@@ -235,7 +235,7 @@ def test_a_dataframe_refuses_what_only_files_can_do(options: dict[str, Any], sai
         dm.io.ReadDataFrame(Frame(), event_time="at", **options)
 
 
-def test_a_signal_is_taken_once(tmp_path: Path) -> None:
+def test_a_signal_takes_effect_once(tmp_path: Path) -> None:
     def build(pipeline: dm.Pipeline) -> None:
         script = TestStream()
         for number in range(4):
@@ -253,7 +253,7 @@ def test_a_signal_is_taken_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [7, 50, 1_000])
 @pytest.mark.parametrize("behind", ["grouping", "reshuffle"])
-def test_functions_are_told_the_same_percentiles_however_the_stream_is_cut(
+def test_functions_receive_the_same_percentiles_however_the_stream_is_cut(
     tmp_path: Path, behind: str, rows: int
 ) -> None:
     three_files(tmp_path / "in")
