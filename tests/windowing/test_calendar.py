@@ -65,7 +65,7 @@ def test_every_instant_is_in_exactly_one_window(fn: CalendarWindows, time: Event
 
 
 @given(ZONES, st.integers(-125 * YEAR, 125 * YEAR).map(EventTime))
-def test_a_day_begins_when_the_clocks_first_show_midnight_or_later(zone: str, time: EventTime) -> None:
+def test_a_day_starts_when_the_local_clock_first_shows_midnight_or_later(zone: str, time: EventTime) -> None:
     start = _only(CalendarWindows.days(timezone=zone), time).start
     shown = _local(zone, start)
     just_before = _local(zone, EventTime(int(start) - 1))
@@ -100,7 +100,7 @@ def test_windows_are_counted_from_the_start_date(unit: str, n: int, start: datet
 
 @given(FUNCTIONS, st.lists(TIMES, max_size=8))
 @example(CalendarWindows.days(), [MIN_TIMESTAMP, MAX_TIMESTAMP])
-def test_a_column_is_assigned_as_its_rows_are(fn: CalendarWindows, times: list[EventTime]) -> None:
+def test_calendar_windows_are_assigned_alike_to_columns_and_rows(fn: CalendarWindows, times: list[EventTime]) -> None:
     row, starts, ends = fn.assign_many(np.array(times, dtype=np.int64))
     windows = [_only(fn, time) for time in times]
     assert row is None
@@ -131,9 +131,7 @@ def test_days_have_23_and_25_hours_where_the_clocks_change() -> None:
         ("Australia/Lord_Howe", "2013-10-06T02:00Z", "2013-10-06T00:00+10:30", 23.5),
     ],
 )
-def test_a_midnight_that_is_skipped_or_comes_twice_begins_its_day_once(
-    zone: str, noon: str, start: str, hours: float
-) -> None:
+def test_a_skipped_or_repeated_midnight_starts_its_day_once(zone: str, noon: str, start: str, hours: float) -> None:
     days = CalendarWindows.days(timezone=zone)
     assert _only(days, event_time(noon)).start == event_time(start)
     assert _hours(days, noon) == hours
@@ -148,7 +146,7 @@ def test_a_date_that_a_zone_skipped_has_no_window() -> None:
     assert _hours(days, "2011-12-31T12:00+14:00") == 24
 
 
-def test_weeks_start_on_a_monday_unless_told_otherwise() -> None:
+def test_weeks_start_on_a_monday_by_default() -> None:
     friday = event_time("2013-03-15T12:00Z")
     assert _only(CalendarWindows.weeks(), friday).start == event_time("2013-03-11T00:00Z")
     assert _only(CalendarWindows.weeks(start="2013-01-06"), friday).start == event_time("2013-03-10T00:00Z")
@@ -178,7 +176,7 @@ def test_a_number_of_units_below_one_or_not_whole_is_refused(n: Any) -> None:
         CalendarWindows.months(n)
 
 
-def test_a_zone_in_the_place_of_the_number_is_refused_with_its_name() -> None:
+def test_a_zone_in_place_of_the_number_is_refused_with_the_right_argument() -> None:
     zone: Any = "Europe/Berlin"
     with pytest.raises(InvalidArgument, match=r"got 'Europe/Berlin'\nHint: write timezone='Europe/Berlin'$"):
         CalendarWindows.days(zone)
@@ -190,13 +188,13 @@ def test_an_unknown_zone_is_refused_with_a_way_out(zone: str) -> None:
         CalendarWindows.days(timezone=zone)
 
 
-def test_a_zone_that_is_no_text_is_refused() -> None:
+def test_a_zone_that_is_not_text_is_refused() -> None:
     zone: Any = datetime.UTC
     with pytest.raises(InvalidType, match="`timezone` must be the name of a zone"):
         CalendarWindows.days(timezone=zone)
 
 
-def test_a_start_that_is_no_date_is_refused() -> None:
+def test_a_start_that_is_not_a_date_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="`start` must be a date, got 'yesterday'"):
         CalendarWindows.days(start="yesterday")
     with pytest.raises(InvalidType, match="`start` must be a date without a time"):
@@ -212,6 +210,6 @@ def test_a_start_that_is_no_date_is_refused() -> None:
         CalendarWindows.years(3, "Europe/Paris", "2000-01-01"),
     ],
 )
-def test_the_repr_of_calendar_windows_makes_them_anew(fn: CalendarWindows) -> None:
+def test_the_repr_of_calendar_windows_evaluates_to_them(fn: CalendarWindows) -> None:
     assert eval(repr(fn)) == fn  # noqa: S307 - the repr under test
     assert pickle.loads(pickle.dumps(fn)) == fn

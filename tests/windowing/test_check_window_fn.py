@@ -189,7 +189,7 @@ def test_a_window_function_that_keeps_the_rules_passes(fn: WindowFn) -> None:
     check_window_fn(fn)
 
 
-def test_elements_may_be_given_where_the_function_looks_at_them() -> None:
+def test_elements_can_be_passed_for_a_window_function_that_uses_them() -> None:
     check_window_fn(FixedWindows("1 hour", phase_shift=True), elements=[("UA", 1), ("AA", 2)])
 
 

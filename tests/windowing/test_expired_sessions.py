@@ -47,7 +47,9 @@ def splits(script: TestStream, runner: Any = None) -> tuple[int, dict[tuple[int,
 
 
 @on_hosts("local", "workers", "process", "streaming")
-def test_it_is_counted_on_every_host_of_streams(host: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_possible_session_splits_are_counted_on_every_host_of_streams(
+    host: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     assert splits(SPLIT, runner_on(host, request, tmp_path)) == (1, {(0, 10): 1, (9, 25): 6})
 
 
@@ -68,11 +70,11 @@ def test_only_elements_before_every_open_session_can_be_split_from_an_expired_on
     assert splits(script)[0] == counted
 
 
-def test_the_number_is_a_bound_since_nothing_is_known_of_a_session_that_has_expired() -> None:
+def test_the_count_of_session_splits_is_an_upper_bound() -> None:
     assert splits(TestStream().watermark(20).add(4, 9, key="a"))[0] == 1
 
 
-def test_windows_that_do_not_merge_count_nothing() -> None:
+def test_windows_that_do_not_merge_count_no_session_splits() -> None:
     fixed = dm.Window.into(dm.FixedWindows(10)).allowed_lateness(10)
     with dm.Pipeline() as p:
         _ = p | SPLIT | fixed | "sums" >> dm.Sum.per_key() | dm.io.Collect()
@@ -87,7 +89,7 @@ def _only_the_split(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("only_the_split")
-def test_a_proof_says_what_it_is_and_reports_no_broken_law(caplog: pytest.LogCaptureFixture) -> None:
+def test_prove_mentions_possible_session_splits_and_reports_no_broken_law(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "dataflow_model"):
         prove(sums, [(("a", 1), 0)], examples=1)
     [message] = [record.getMessage() for record in caplog.records if COUNTER in record.getMessage()]
@@ -96,14 +98,14 @@ def test_a_proof_says_what_it_is_and_reports_no_broken_law(caplog: pytest.LogCap
 
 
 @pytest.mark.usefixtures("only_the_split")
-def test_without_the_count_the_proof_would_call_a_law_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_count_of_session_splits_prove_would_report_a_broken_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Observed, "may_have_split_sessions", lambda _: False)
     with pytest.raises(LawBroken, match="law 1, batch ≡ stream does not hold"):
         prove(sums, [(("a", 1), 0)], examples=1)
 
 
 @pytest.mark.usefixtures("only_the_split")
-def test_another_law_that_is_broken_is_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_broken_laws_are_reported_despite_session_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     def lose(node: Any, _: Any) -> None:
         raise Broken("lost", law=laws.CONSERVATION, columns=("", ""), sides=([node.label], []))
 

@@ -29,14 +29,16 @@ def _only(fn: FixedWindows, time: EventTime, element: Any = None) -> IntervalWin
 
 
 @given(TIMES, SIZES, OFFSETS)
-def test_the_window_contains_its_event_time(time: EventTime, size: Duration, offset: Duration) -> None:
+def test_a_fixed_window_contains_the_event_time_of_its_element(
+    time: EventTime, size: Duration, offset: Duration
+) -> None:
     window = _only(FixedWindows(size, offset), time)
     assert window.start <= time
     assert time < window.end or time == window.end == MAX_TIMESTAMP
 
 
 @given(st.integers(-10_000, 10_000), SIZES, OFFSETS)
-def test_windows_tile_event_time(time: int, size: Duration, offset: Duration) -> None:
+def test_fixed_windows_cover_event_time_without_gaps_or_overlaps(time: int, size: Duration, offset: Duration) -> None:
     fn = FixedWindows(size, offset)
     window = _only(fn, EventTime(time))
     assert window.end - window.start == size
@@ -48,7 +50,9 @@ def test_windows_tile_event_time(time: int, size: Duration, offset: Duration) ->
 
 @given(st.lists(TIMES, max_size=20), SIZES, OFFSETS)
 @example([MIN_TIMESTAMP, MAX_TIMESTAMP, EventTime(0)], Duration(micros=7), Duration(micros=3))
-def test_a_column_is_assigned_as_its_rows_are(times: list[EventTime], size: Duration, offset: Duration) -> None:
+def test_fixed_windows_are_assigned_alike_to_columns_and_rows(
+    times: list[EventTime], size: Duration, offset: Duration
+) -> None:
     fn = FixedWindows(size, offset)
     assigned = fn.assign_many(np.array(times, dtype=np.int64))
     assert assigned is not None
@@ -65,14 +69,14 @@ def test_event_times_before_the_epoch_round_down() -> None:
     assert window == IntervalWindow(event_time("1969-12-31T23:00Z"), EventTime(0))
 
 
-def test_windows_are_cut_off_at_both_infinities() -> None:
+def test_fixed_windows_end_at_both_infinities() -> None:
     fn = FixedWindows("1 hour")
     assert _only(fn, MIN_TIMESTAMP).start == MIN_TIMESTAMP
     assert _only(fn, MAX_TIMESTAMP).end == MAX_TIMESTAMP
     assert _only(fn, MAX_TIMESTAMP) == _only(fn, EventTime(int(MAX_TIMESTAMP) - 1))
 
 
-def test_an_offset_counts_modulo_the_size() -> None:
+def test_the_offset_of_fixed_windows_is_taken_modulo_the_size() -> None:
     assert FixedWindows("1 hour", "61 minutes") == FixedWindows("1 hour", "1 minute")
     assert FixedWindows("1 hour", "-1 minute") == FixedWindows("1 hour", "59 minutes")
     assert hash(FixedWindows("1 hour", "61 minutes")) == hash(FixedWindows("1 hour", "1 minute"))
@@ -88,7 +92,7 @@ def test_a_size_that_is_not_positive_is_refused(size: Any) -> None:
         FixedWindows(size)
 
 
-def test_text_that_is_no_duration_is_refused_as_size() -> None:
+def test_text_that_is_not_a_duration_is_refused_as_size() -> None:
     with pytest.raises(InvalidArgument, match="'hourly' is not a duration"):
         FixedWindows("hourly")
 
@@ -103,7 +107,7 @@ def test_text_that_is_no_duration_is_refused_as_size() -> None:
         GlobalWindows(),
     ],
 )
-def test_the_repr_of_a_window_function_makes_it_anew(fn: object) -> None:
+def test_the_repr_of_fixed_windows_evaluates_to_them(fn: object) -> None:
     assert eval(repr(fn)) == fn  # noqa: S307 - the repr under test
     assert pickle.loads(pickle.dumps(fn)) == fn
 
@@ -136,7 +140,7 @@ def test_only_shifted_windows_need_pairs() -> None:
 
 
 @pytest.mark.parametrize("element", [5, "ab", (1,), (1, 2, 3), None])
-def test_a_phase_shift_refuses_elements_that_are_no_pairs(element: Any) -> None:
+def test_a_phase_shift_refuses_elements_that_are_not_pairs(element: Any) -> None:
     with pytest.raises(InvalidType, match=r"`phase_shift` need pairs, got .*\nHint: make pairs"):
         FixedWindows("1 hour", phase_shift=True).assign(EventTime(0), element)
 
@@ -147,7 +151,7 @@ def test_a_phase_shift_refuses_keys_that_have_no_encoding() -> None:
 
 
 @given(TIMES)
-def test_the_global_window_takes_every_element(time: EventTime) -> None:
+def test_the_global_window_contains_every_element(time: EventTime) -> None:
     assert GlobalWindows().assign(time, None) == (GLOBAL_WINDOW,)
     _, starts, ends = GlobalWindows().assign_many(np.array([time], dtype=np.int64))
     assert (starts.tolist(), ends.tolist()) == ([int(MIN_TIMESTAMP)], [int(MAX_TIMESTAMP)])

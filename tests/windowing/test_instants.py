@@ -68,19 +68,19 @@ LOOKING: dict[str, Size] = {
 
 
 @pytest.mark.parametrize("how", LOOKING)
-def test_a_function_that_looks_at_the_element_has_no_windows_for_an_instant(how: str) -> None:
+def test_a_window_function_that_uses_the_element_has_no_windows_for_a_mere_instant(how: str) -> None:
     fn = Own(LOOKING[how])
     assert looks_at_elements(fn)
     assert windows_at(fn, dm.event_time("2030-01-01T00:00Z")) is None
 
 
-def test_a_function_that_passes_the_element_on_unseen_has_windows_for_an_instant() -> None:
+def test_a_window_function_that_only_passes_on_the_element_has_windows_for_an_instant() -> None:
     hours = Own(lambda at, _: 60 if at < dm.event_time("2000-01-01T00:00Z") else 3600)
     assert not looks_at_elements(hours)
     assert windows_at(hours, dm.event_time(70)) == list(dm.FixedWindows(60).assign(dm.event_time(70), None))
 
 
-def test_a_function_that_fails_without_an_element_needs_one() -> None:
+def test_a_window_function_that_fails_without_an_element_needs_one() -> None:
     def sized(sizes: Any, _: dm.EventTime, element: Any) -> int:
         return int({str: 60}[type(element)] or sizes)
 
@@ -88,5 +88,5 @@ def test_a_function_that_fails_without_an_element_needs_one() -> None:
 
 
 @given(strategies.window_fns())
-def test_no_window_function_of_the_package_looks_at_elements_but_those_that_need_pairs(fn: dm.WindowFn) -> None:
+def test_only_window_functions_that_need_pairs_use_elements(fn: dm.WindowFn) -> None:
     assert looks_at_elements(fn) is fn.needs_pairs

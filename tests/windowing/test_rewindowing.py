@@ -38,7 +38,9 @@ BETWEEN: dict[str, Callable[[dm.Pipeline, Any], Any]] = {
 
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("of", ["script", "columns"])
-def test_an_element_in_two_windows_is_two_elements_to_the_windows_behind(tmp_path: Path, between: str, of: str) -> None:
+def test_an_element_in_two_windows_is_two_elements_for_windows_assigned_after_them(
+    tmp_path: Path, between: str, of: str
+) -> None:
     with dm.Pipeline() as p:
         if of == "script":
             elements: Any = p | "main" >> TestStream().add(1, 5, key="k").add(1, 7, key="k")

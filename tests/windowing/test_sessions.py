@@ -49,7 +49,7 @@ def test_sessions_are_the_runs_of_events_closer_than_the_gap(times: list[int], g
 
 
 @given(TIMES, GAPS)
-def test_merging_is_idempotent(times: list[int], gap: int) -> None:
+def test_merging_sessions_is_idempotent(times: list[int], gap: int) -> None:
     merged = _sessions(gap, times)
     assert _merged(Sessions(Duration(micros=gap)), merged) == merged
 
@@ -67,7 +67,7 @@ def test_merging_one_by_one_in_any_order_gives_the_same_sessions(
 
 
 @given(TIMES, GAPS)
-def test_only_windows_that_change_are_named(times: list[int], gap: int) -> None:
+def test_only_sessions_that_change_are_reported_as_merged(times: list[int], gap: int) -> None:
     fn = Sessions(Duration(micros=gap))
     windows = sorted({fn.assign(EventTime(time), None)[0] for time in times}, key=lambda window: window.start)
     for sources, target in fn.merge(windows):
@@ -94,7 +94,7 @@ def test_a_window_inside_a_longer_one_does_not_cut_it_short() -> None:
     assert [target for _, target in Sessions(Duration(micros=10)).merge([long, inner, after])] == [long]
 
 
-def test_sessions_are_cut_off_at_both_infinities() -> None:
+def test_sessions_end_at_both_infinities() -> None:
     fn = Sessions("1 hour")
     assert fn.assign(MAX_TIMESTAMP, None)[0].end == MAX_TIMESTAMP
     assert fn.assign(EventTime(int(MAX_TIMESTAMP) - 5), None)[0].end == MAX_TIMESTAMP
@@ -102,7 +102,7 @@ def test_sessions_are_cut_off_at_both_infinities() -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), st.integers(1, 2**62))
-def test_a_column_is_assigned_as_its_rows_are(times: list[int], gap: int) -> None:
+def test_sessions_are_assigned_alike_to_columns_and_rows(times: list[int], gap: int) -> None:
     fn = Sessions(Duration(micros=gap))
     row, starts, ends = fn.assign_many(np.array(times, dtype=np.int64))
     windows = [fn.assign(EventTime(time), None)[0] for time in times]
@@ -117,6 +117,6 @@ def test_a_gap_that_is_not_positive_is_refused(gap: Any) -> None:
         Sessions(gap)
 
 
-def test_the_repr_of_sessions_makes_them_anew() -> None:
+def test_the_repr_of_sessions_evaluates_to_them() -> None:
     assert repr(Sessions(60)) == "Sessions('1 minute')"
     assert Sessions(60).is_merging

@@ -22,7 +22,7 @@ OFFSETS = st.builds(Duration, micros=st.integers(-100, 100))
 
 
 @given(NEAR, LENGTHS, LENGTHS, OFFSETS)
-def test_an_element_is_in_just_the_windows_that_contain_its_event_time(
+def test_an_element_is_in_exactly_the_sliding_windows_that_contain_its_event_time(
     time: EventTime, size: Duration, period: Duration, offset: Duration
 ) -> None:
     starts = [start for start in range(-1_400, 1_400) if (start - int(offset)) % int(period) == 0]
@@ -52,7 +52,7 @@ def test_an_element_is_in_exactly_as_many_windows_as_periods_fit(
 @given(st.lists(TIMES, max_size=20), LENGTHS | st.builds(Duration, micros=st.integers(1, 2**62)), LENGTHS, OFFSETS)
 @example([MIN_TIMESTAMP, EventTime(0), MAX_TIMESTAMP], Duration(micros=10), Duration(micros=3), Duration(micros=1))
 @example([EventTime(12), EventTime(3)], Duration(micros=5), Duration(micros=10), Duration(0))
-def test_a_column_is_assigned_as_its_rows_are(
+def test_sliding_windows_are_assigned_alike_to_columns_and_rows(
     times: list[EventTime], size: Duration, period: Duration, offset: Duration
 ) -> None:
     # At most 60 windows to an element: a period of a microsecond under a size of years would never end.
@@ -78,7 +78,7 @@ def test_an_element_in_the_gap_between_windows_is_in_none() -> None:
     assert fn.assign(EventTime(-1), None) == ()
 
 
-def test_windows_are_cut_off_at_both_infinities() -> None:
+def test_sliding_windows_end_at_both_infinities() -> None:
     fn = SlidingWindows("2 hours", "1 hour")
     assert [window.start for window in fn.assign(MIN_TIMESTAMP, None)] == [MIN_TIMESTAMP, MIN_TIMESTAMP]
     assert [window.end for window in fn.assign(MAX_TIMESTAMP, None)][-1] == MAX_TIMESTAMP
@@ -92,10 +92,10 @@ def test_lengths_that_are_not_positive_are_refused(size: Any, period: Any, name:
         SlidingWindows(size, period)
 
 
-def test_an_offset_counts_modulo_the_period() -> None:
+def test_the_offset_of_sliding_windows_is_taken_modulo_the_period() -> None:
     assert SlidingWindows("1 hour", "10 minutes", "-1 minute") == SlidingWindows("1 hour", "10 minutes", "9 minutes")
 
 
 @pytest.mark.parametrize("fn", [SlidingWindows("1 hour", "10 minutes"), SlidingWindows(90, 0.5, "1 ms")])
-def test_the_repr_of_sliding_windows_makes_them_anew(fn: SlidingWindows) -> None:
+def test_the_repr_of_sliding_windows_evaluates_to_them(fn: SlidingWindows) -> None:
     assert eval(repr(fn)) == fn  # noqa: S307 - the repr under test

@@ -97,7 +97,7 @@ def test_a_pickled_window_keeps_its_class_and_fields(protocol: int) -> None:
     assert pickle.loads(pickle.dumps(interval(0, 60), protocol)) is interval(0, 60)
 
 
-def test_windows_are_one_only_if_class_bounds_and_fields_agree() -> None:
+def test_windows_are_equal_only_if_class_bounds_and_fields_are_equal() -> None:
     plain = dm.IntervalWindow(dm.EventTime(0), dm.EventTime(3_600_000_000))
     windows = [plain, _window("free"), _window("paid"), _window("")]
     assert len(set(windows)) == len({encode_key(window) for window in windows}) == 4
@@ -140,15 +140,17 @@ def _write_counts(runner: Any, folder: pathlib.Path) -> list[tuple[Any, ...]]:
 COUNTS = [("a", "free", 2), ("a", "paid", 1), ("b", "free", 1)]
 
 
-def test_windows_of_equal_bounds_are_grouped_apart_in_process(tmp_path: pathlib.Path) -> None:
+def test_windows_with_equal_bounds_and_other_fields_are_grouped_separately_in_process(tmp_path: pathlib.Path) -> None:
     assert _write_counts(dm.LocalRunner(), tmp_path / "counts") == COUNTS
 
 
-def test_windows_of_equal_bounds_are_grouped_apart_on_spark(tmp_path: pathlib.Path, spark: SparkSession) -> None:
+def test_windows_with_equal_bounds_and_other_fields_are_grouped_separately_on_spark(
+    tmp_path: pathlib.Path, spark: SparkSession
+) -> None:
     assert _write_counts(dm.SparkRunner(spark, mode="batch"), tmp_path / "counts") == COUNTS
 
 
-def test_a_window_function_with_a_sound_class_passes_the_check() -> None:
+def test_a_window_function_with_a_valid_window_class_passes_the_check() -> None:
     check_window_fn(HoursByPlan(), [("key", "free"), ("key", "paid")])
 
 
@@ -160,7 +162,9 @@ def test_a_window_function_with_a_sound_class_passes_the_check() -> None:
         (Unpicklable, "must use windows that can be pickled, got .*: TypeError: holds a lock"),
     ],
 )
-def test_the_check_finds_window_classes_that_do_not_survive(kind: Any, problem: str) -> None:
+def test_check_window_fn_finds_window_classes_that_do_not_survive_pickling_or_comparison(
+    kind: Any, problem: str
+) -> None:
     with pytest.raises(AssertionError, match=rf"(?s){problem}.*\nHint: make {kind.__name__} an @attrs\.frozen class"):
         check_window_fn(Making(kind))
 
@@ -201,7 +205,7 @@ def counted(fn: dm.WindowFn, at: dm.EventTime) -> list[Window]:
 
 
 @pytest.mark.parametrize("at", [dm.MIN_TIMESTAMP, dm.EventTime(2**63 - 2)])
-def test_bounds_beyond_infinity_are_at_infinity(at: dm.EventTime) -> None:
+def test_bounds_of_windows_beyond_infinity_become_infinite(at: dm.EventTime) -> None:
     assert counted(Minutes(), at) == counted(dm.FixedWindows("1 minute"), at)
 
 
@@ -324,7 +328,7 @@ class NoLongerMerges(dm.Sessions):
         ),
     ],
 )
-def test_a_window_function_that_cannot_work_is_rejected_when_it_is_given(fn: dm.WindowFn, message: str) -> None:
+def test_an_unusable_window_function_is_rejected_when_it_is_passed(fn: dm.WindowFn, message: str) -> None:
     with pytest.raises((dm.InvalidArgument, dm.InvalidType), match=message):
         dm.Window.into(fn)
 
