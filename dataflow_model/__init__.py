@@ -86,6 +86,7 @@ from dataflow_model.time import (
     processing_time,
 )
 from dataflow_model.transforms.elementwise.dead_letters import WithDeadLetters
+from dataflow_model.transforms.elementwise.map_async import MapAsync
 from dataflow_model.transforms.elementwise.maps import Filter, FlatMap, FlatMapTuple, Map, MapTuple
 from dataflow_model.transforms.elementwise.pairs import Keys, KvSwap, Values, WithKeys
 from dataflow_model.transforms.elementwise.pardo import ParDo
@@ -242,6 +243,7 @@ __all__ = [
     "LocalRunner",
     "LogElements",
     "Map",
+    "MapAsync",
     "MapState",
     "MapStateSpec",
     "MapTuple",

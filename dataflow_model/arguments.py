@@ -22,6 +22,7 @@ __all__ = [
     "OTHER_CHECKPOINTS",
     "calls_explained",
     "check_zone",
+    "error_classes",
     "factory",
     "local_path",
     "nonnegative_duration",
@@ -113,6 +114,25 @@ def nonnegative_duration(name: str, value: DurationLike, hint: str) -> Duration:
     if length < Duration(0):
         raise InvalidArgument(f"`{name}` must not be negative, got {duration_text(length)!r}", hint=hint)
     return length
+
+
+def error_classes(name: str, value: object) -> tuple[type[Exception], ...]:
+    """Return an argument that is a class of exceptions, or a tuple of such, as a tuple.
+
+    Raises:
+        InvalidType: for anything else, and for an empty tuple.
+
+    Example:
+        >>> error_classes("retry_on", ValueError)
+        (<class 'ValueError'>,)
+    """
+    kinds = value if isinstance(value, tuple) else (value,)
+    if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        raise InvalidType(
+            f"`{name}` must be a class of exceptions, or a tuple of such, got {value!r}",
+            hint=f"use {name}=(ValueError, KeyError), for example",
+        )
+    return kinds
 
 
 def check_zone(name: object) -> None:

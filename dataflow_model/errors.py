@@ -247,5 +247,5 @@ def refuse_async(fn: object, label: str) -> None:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidType(
                 f"{label} got the async function {getattr(fn, '__name__', repr(fn))}, whose result nothing would await",
-                hint="use a function with `def`; asyncio.run(…) can await many calls at once in a DoFn's finish_bundle",
+                hint="use dm.MapAsync, which awaits many calls at once; or a function with `def`",
             )

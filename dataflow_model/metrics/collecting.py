@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import time
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dataflow_model.metrics.tally import BUNDLE_SIZE, ELEMENTS_OUT, SLOW_KEPT, Readings, Spread, Tally
@@ -86,6 +86,31 @@ def in_scratch() -> Iterator[Callable[[], None]]:
         return
     with collecting(scratch):
         yield keep
+
+
+def apart() -> tuple[Tally, Context]:
+    """Return an empty tally for work in another thread, and the context in which that is the current one.
+
+    The task merges the tally into its own with `add` once the work is done.
+    """
+    outer, context = _CURRENT.get(), copy_context()
+    tally = Tally(label="" if outer is None else outer.label)
+    context.run(_CURRENT.set, tally)
+    return tally, context
+
+
+def add(tally: Tally) -> None:
+    """Add what was counted apart to the tally of the current task."""
+    outer = _CURRENT.get()
+    if outer is not None:
+        outer.merge(tally)
+
+
+def count(name: str, by: int = 1) -> None:
+    """Add to a counter of the current transform that is not the user's."""
+    tally = _CURRENT.get()
+    if tally is not None:
+        tally.of_transform(tally.label).count(name, by)
 
 
 def enter(label: str) -> None:

@@ -119,7 +119,7 @@ def all_counters(measured: Measured) -> dict[str, dict[str, Any]]:
     for label, counters in measured.counters.items():
         own = _NOTHING if counters else measured.tally.own.get(label, _NOTHING)
         if (sizes := own.distributions.get(BUNDLE_SIZE)) is not None:
-            counters = {"elements_in": int(sizes.sum), ELEMENTS_OUT: int(own.counters.get(ELEMENTS_OUT, 0))}  # noqa: PLW2901
+            counters = {"elements_in": int(sizes.sum), ELEMENTS_OUT: 0, **own.counters}  # noqa: PLW2901
         counted[label] = dict(counters)
     return counted
 
@@ -161,7 +161,8 @@ _STAGE: Final = frozenset(attrs.fields_dict(StageReport)) - {"stage", "transform
 def _transform(label: str, stage: int, measured: Measured, clock: int) -> TransformReport:
     tally = measured.tally
     own = tally.own.get(label, _NOTHING)
-    counters = dict(measured.counters.get(label, {}))
+    further = {name: by for name, by in own.counters.items() if name != ELEMENTS_OUT}
+    counters = {**further, **measured.counters.get(label, {})}
     sizes = _value(own.distributions.get(BUNDLE_SIZE))
     watermark, jump = measured.watermarks.get(label), measured.jumps.get(label)
     entries, stored = measured.state.get(label, (None, None))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 from dataflow_model.errors import LOG, SourceError
+from dataflow_model.plan.functions.pauses import pause_after
 from dataflow_model.time import duration, duration_text
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 RETRIES: Final = "retries"
 """The counter of requests that were made again."""
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 10.0
-_LEAST_PART: Final = 0.5
-"""A pause is a random part of its length, at least this, so that clients do not all come back at once."""
 _T = TypeVar("_T")
 
 
@@ -73,9 +69,7 @@ class Attempts:
                 hint=f"start the run again once the service answers, or raise `retry_for`, which is "
                 f"{duration_text(limit)}",
             ) from error
-        longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self.count - 1, 16))
-        left = int(limit) / 1_000_000 - seconds
-        pause: float = min(left, random.uniform(_LEAST_PART, 1.0) * longest)  # noqa: S311 - not a secret
+        pause = min(int(limit) / 1_000_000 - seconds, pause_after(self.count))
         LOG.warning("%r: %s failed and is retried in %.1f s: %s", self.label, self.request, pause, reason)
         return pause
 

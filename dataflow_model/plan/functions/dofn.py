@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from dataflow_model.plan.functions.concurrent_calls import Call
     from dataflow_model.time import Duration, InstantLike
 
 
@@ -285,6 +286,51 @@ class MapFn(CallableDoFn):
     def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
         """Return the function's result in a list; in a generator, `StopIteration` would become another error."""
         return [self.fn(element, *args, **kwargs)]
+
+
+@attrs.frozen(eq=False)
+class AsyncMapFn(CallableDoFn):
+    """One output for each element, from a function that waits for a service; the engine awaits many calls at once.
+
+    Attributes:
+        fn: the function, `async` or plain.
+        concurrency: how many calls may be under way.
+        timeout: how long an attempt may take; `None` for any time.
+        retries: how many further attempts are made.
+        retry_on: the errors after which they are.
+        rate: how many attempts may begin in a second; `None` for any number.
+        cache: how long an answer is kept for equal elements; `None` for not at all.
+    """
+
+    concurrency: int
+    timeout: Duration | None
+    retries: int
+    retry_on: tuple[type[Exception], ...]
+    rate: float | None
+    cache: Duration | None
+    retractable: ClassVar[bool | Literal["memoised"]] = "memoised"
+
+    def setup(self) -> None:
+        """Start the thread that makes the calls."""
+        from dataflow_model.plan.functions import concurrent_calls  # asyncio takes a while to import
+
+        concurrent_calls.start(self)
+
+    def begin(self, element: Any, *args: Any, **kwargs: Any) -> Call:
+        """Begin a call, whose result is waited for later."""
+        from dataflow_model.plan.functions import concurrent_calls
+
+        return concurrent_calls.calls_of(self).begin((element, *args), kwargs)
+
+    def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
+        """Return the answer in a list."""
+        return [self.begin(element, *args, **kwargs).result()]
+
+    def teardown(self) -> None:
+        """Cancel what is under way, and end the thread."""
+        from dataflow_model.plan.functions import concurrent_calls
+
+        concurrent_calls.stop(self)
 
 
 class TimestampFn(MapFn):

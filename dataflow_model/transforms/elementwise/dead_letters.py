@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from dataflow_model.arguments import error_classes
 from dataflow_model.errors import InvalidArgument, InvalidType, UserCodeError, explain
 from dataflow_model.plan.functions.combine import CombineFn
 from dataflow_model.plan.functions.dofn import DeadLetter
@@ -88,14 +89,8 @@ def check_tags(tag: str, main_tag: object) -> None:
         )
 
 
-def _errors(given: Any) -> tuple[type[Exception], ...]:
-    kinds = given if isinstance(given, tuple) else (given,)
-    if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-        raise InvalidType(
-            f"`exc_class` must be a class of exceptions, or a tuple of such, got {given!r}",
-            hint="use exc_class=(ValueError, KeyError), for example",
-        )
-    return kinds
+def _errors(given: object) -> tuple[type[Exception], ...]:
+    return error_classes("exc_class", given)
 
 
 def _share(given: Any) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from dataflow_model.metrics.collecting import count_emitted, count_received, enter
 from dataflow_model.plan.checks.record_ids import RECORD_ID
 from dataflow_model.plan.functions.dofn import (
+    AsyncMapFn,
     DoFn,
     FilterFn,
     FlatMapFn,
@@ -37,6 +38,7 @@ from dataflow_model.plan.logical.nodes import (
     Write,
 )
 from dataflow_model.plan.logical.stages import side_cut
+from dataflow_model.runners.engine.elementwise.answers import answer, read_ahead
 from dataflow_model.runners.engine.elementwise.assigning import with_pairs, with_timestamps, with_windows
 from dataflow_model.runners.engine.elementwise.flow_functions import (
     LIST_HINT,
@@ -60,11 +62,14 @@ from dataflow_model.time import EventTime, ProcessingTime
 from dataflow_model.values import Window, checked_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from dataflow_model.plan.logical.graph import Plan
+    from dataflow_model.runners.engine.elementwise.answers import Begun
     from dataflow_model.values import PaneInfo
 
+_Metadata = tuple[int, int, tuple[Window, ...], tuple[Any, ...]]
+"""The place of an element's cause, its event time, its windows, and its record id."""
 _AROUND: Final = ("start_bundle", "finish_bundle")
 """The methods that are called at the beginning and the end of a bundle."""
 
@@ -280,9 +285,13 @@ class Fragment:
         metadata = zip(seen.causes, seen.times, seen.windows, ids, strict=False)
         bare = not (parameters or node.args or node.kwargs)
         times: list[int] | None = None
+        calls = self._calls(node, node.fn, seen, metadata) if isinstance(node.fn, AsyncMapFn) else None
         for row, value in enumerate(seen.values):
             try:
-                given = process(value) if bare else self._call(node, value, *next(metadata))
+                if calls is not None:
+                    given: Any = [answer(next(calls))]
+                else:
+                    given = process(value) if bare else self._call(node, value, *next(metadata))
                 results = listed(given, node.label, LIST_HINT)
                 if len(results) == 1 and type(results[0]) not in MARKED:
                     values.append(results[0])
@@ -313,7 +322,24 @@ class Fragment:
             add_outputs(node, at_end, [result], len(flow.values) - 1, time)
         return {tag: Flow.by_cause([output, at_end[tag].flow(flow)]) for tag, output in outputs.items()}
 
-    def _call(
+    def _calls(self, node: ParDo, fn: AsyncMapFn, seen: Flow, metadata: Iterable[_Metadata]) -> Iterator[Begun]:
+        """Return the calls for all elements, of which some have begun before the first is waited for."""
+        asked = (self._begun(node, fn, value, given) for value, given in zip(seen.values, metadata, strict=False))
+        return read_ahead(asked, fn.concurrency)
+
+    def _begun(self, node: ParDo, fn: AsyncMapFn, value: Any, metadata: _Metadata) -> Begun:
+        try:
+            args, kwargs = self._arguments(node, value, *metadata)
+        except BaseException as error:  # noqa: BLE001 - raised where the answer is waited for
+            return error
+        return fn.begin(value, *args, **kwargs)
+
+    def _call(self, node: ParDo, value: Any, *metadata: Any) -> Any:
+        """Call the user's function for one element, with all that it asks for."""
+        args, kwargs = self._arguments(node, value, *metadata)
+        return node.fn.process(value, *args, **kwargs)
+
+    def _arguments(
         self,
         node: ParDo,
         value: Any,
@@ -321,16 +347,15 @@ class Fragment:
         time: int,
         windows: tuple[Window, ...],
         record_id: tuple[Any, ...],
-    ) -> Any:
-        """Call the user's function for one element, with all that it asks for."""
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Return what the user's function gets besides the element."""
         self._record_id = record_id
         kwargs: dict[str, Any] = {}
         for name, parameter in node.parameters.items():
             kwargs[name] = self._metadata(parameter, value, cause, time, windows)
         for name, given in node.kwargs.items():
             kwargs[name] = self._argument(given, windows)
-        args = [self._argument(given, windows) for given in node.args]
-        return node.fn.process(value, *args, **kwargs)
+        return [self._argument(given, windows) for given in node.args], kwargs
 
     def _metadata(self, name: str, value: Any, cause: int, time: int, windows: tuple[Window, ...]) -> Any:
         match name:
