@@ -351,8 +351,8 @@ if not TYPE_CHECKING:  # type checkers would take every name for one that exists
         """Import what is lazy."""
         if name not in _LAZY:
             raise _unknown(__name__, name, sys.modules[__name__])
-        place, attribute = _LAZY[name]
-        module = importlib.import_module(place)
+        path, attribute = _LAZY[name]
+        module = importlib.import_module(path)
         value = module if attribute is None else getattr(module, attribute)
         globals()[name] = value  # asked only once
         return value

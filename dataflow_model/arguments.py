@@ -264,23 +264,23 @@ def _explained(
         args = args[1:]
     elif parameters and parameters[0].name in {"self", "cls"}:
         parameters, args = parameters[1:], args[1:]
-    by_place = [parameter for parameter in parameters if parameter.kind in _BY_PLACE]
-    named = [parameter.name for parameter in parameters if parameter.kind not in {_ANY_PLACE, _ANY_NAME}]
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    named = [parameter.name for parameter in parameters if parameter.kind not in {_ANY_POSITIONAL, _ANY_NAME}]
     unknown = [given for given in kwargs if given not in named]
     missing = [
         parameter.name
-        for place, parameter in enumerate(parameters)
+        for index, parameter in enumerate(parameters)
         if parameter.name in named and parameter.default is parameter.empty and parameter.name not in kwargs
-        if not (parameter.kind in _BY_PLACE and place < len(args))
+        if not (parameter.kind in _POSITIONAL and index < len(args))
     ]
     if any(parameter.kind is _ANY_NAME for parameter in parameters):  # they are checked by the function itself
         unknown = [given for given in unknown if difflib.get_close_matches(given, missing, n=1)]
     if unknown:
         own = _filled(hints.get(unknown[0]) or otherwise, kwargs[unknown[0]])
         return InvalidType(f"{owner} has no argument {unknown[0]!r}", hint=own or way_out(unknown[0], named))
-    if len(args) > len(by_place) and all(parameter.kind is not _ANY_PLACE for parameter in parameters):
-        value = args[len(by_place)]
-        count = f"{len(by_place) or 'no'} argument{'s' * (len(by_place) > 1)}"
+    if len(args) > len(positional) and all(parameter.kind is not _ANY_POSITIONAL for parameter in parameters):
+        value = args[len(positional)]
+        count = f"{len(positional) or 'no'} argument{'s' * (len(positional) > 1)}"
         return InvalidType(
             f"{owner} takes {count} by position, got {shown(value)}",
             hint=_filled(hints.get(EXTRA), value)
@@ -300,6 +300,6 @@ def _filled(hint: str | None, value: object) -> str | None:
     return hint and hint.replace("{value}", shown(value))
 
 
-_BY_PLACE: Final = frozenset({inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD})
-_ANY_PLACE: Final = inspect.Parameter.VAR_POSITIONAL
+_POSITIONAL: Final = frozenset({inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD})
+_ANY_POSITIONAL: Final = inspect.Parameter.VAR_POSITIONAL
 _ANY_NAME: Final = inspect.Parameter.VAR_KEYWORD

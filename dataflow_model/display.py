@@ -149,9 +149,9 @@ def html_table(
     """
     shown = [list(itertools.islice(row, _MOST_COLUMNS)) for row in itertools.islice(rows, MOST_ROWS)]
     numeric = numeric_columns(headings[:_MOST_COLUMNS], shown)
-    head = "".join(_cell("th", heading, numeric[place]) for place, heading in enumerate(headings[:_MOST_COLUMNS]))
+    head = "".join(_cell("th", heading, numeric[index]) for index, heading in enumerate(headings[:_MOST_COLUMNS]))
     body = "".join(
-        "<tr>" + "".join(_cell("td", value, numeric[place]) for place, value in enumerate(row)) + "</tr>"
+        "<tr>" + "".join(_cell("td", value, numeric[index]) for index, value in enumerate(row)) + "</tr>"
         for row in shown
     )
     below = _hidden_rows(total - len(shown))
@@ -247,7 +247,7 @@ def _hidden_rows(hidden: int) -> list[str]:
 def numeric_columns(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[bool]:
     """Return which columns of a table hold numbers alone, and are therefore aligned on the right."""
     columns = max([len(headings), *map(len, rows)], default=0)
-    return [_is_numeric([row[place] for row in rows if place < len(row)]) for place in range(columns)]
+    return [_is_numeric([row[index] for row in rows if index < len(row)]) for index in range(columns)]
 
 
 def _is_numeric(values: Sequence[object]) -> bool:

@@ -38,7 +38,7 @@ NAMES: Final[Mapping[str, str]] = {
     "row type": "dataflow_model.plan.columns.rows:row_type_called",
     "time domain": "dataflow_model.triggers.contexts:TimeDomain",
     # Records of users' classes.
-    "by place": "dataflow_model.values.records:by_place",
+    "by place": "dataflow_model.values.records:by_position",
     "into fields": "dataflow_model.values.records:into_fields",
     # The state of transforms.
     "arrived": "dataflow_model.runners.engine.state.stateful_cells:Arrived",
@@ -103,8 +103,8 @@ NAMES: Final[Mapping[str, str]] = {
     "pending": "dataflow_model.runners.sharded.outputs.pending:Pending",
     "record columns": "dataflow_model.plan.columns.record_columns:RecordColumns",
 }
-"""Where each name leads: a module and what it defines. Whoever moves a class changes the place and keeps the name."""
-_PLACES: Final = {place: name for name, place in NAMES.items()}
+"""Where each name leads: a module and what it defines. Whoever moves a class changes the path and keeps the name."""
+_NAMES_OF: Final = {path: name for name, path in NAMES.items()}
 _PROTOCOL: Final = 5
 _NEW: Final[Any] = copyreg.__newobj__  # type: ignore[attr-defined] # not in the stubs
 
@@ -142,7 +142,7 @@ def name_of(thing: Any) -> str | None:
         >>> name_of(named("pane info")), name_of(int)
         ('pane info', None)
     """
-    return _PLACES.get(f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', None)}")
+    return _NAMES_OF.get(f"{getattr(thing, '__module__', None)}:{getattr(thing, '__qualname__', None)}")
 
 
 def __getattr__(name: str) -> Any:

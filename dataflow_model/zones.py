@@ -92,13 +92,13 @@ class LocalTimes:
         chosen: Callable[[NDArray[np.int64]], Sequence[str | None]] | None = None,
         are_dates: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None,
     ) -> tuple[NDArray[np.int64], dict[int, str]]:
-        """Return what to subtract from local times, in microseconds, and why some are no instants, by place.
+        """Return what to subtract from local times, in microseconds, and why some are no instants, by position.
 
         Args:
             local: local times in microseconds since 1970-01-01T00:00.
-            chosen: returns the texts of the column `ambiguous` at some places. Each is an offset from UTC, such as
+            chosen: returns the texts of the column `ambiguous` at some indices. Each is an offset from UTC, such as
                 `+01:00`, or 0 for the earlier and 1 for the later of the two times.
-            are_dates: returns whether the times at some places, all of them midnight, are dates. A date that exists
+            are_dates: returns whether the times at some indices, all of them midnight, are dates. A date that exists
                 begins with its first instant, as calendar windows do.
         """
         before, after = offsets_of(self.zone, local)
@@ -115,8 +115,8 @@ class LocalTimes:
             is_later, known = _chosen(texts, before[twice], after[twice])
             offsets[twice[is_later]] = after[twice[is_later]]
             for index in np.flatnonzero(~known).tolist():
-                place = int(twice[index])
-                problems[place] = self._unknown(texts[index], int(before[place]), int(after[place]))
+                position = int(twice[index])
+                problems[position] = self._unknown(texts[index], int(before[position]), int(after[position]))
         elif self.ambiguous == _LATER:
             offsets[twice] = after[twice]
         elif self.ambiguous != _EARLIER:
@@ -141,11 +141,11 @@ class LocalTimes:
         are_dates: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
     ) -> None:
         """Set the offsets of the dates whose midnight does not occur once to what their first instant needs."""
-        places = np.flatnonzero((before != after) & (local % (_DAY * _MICROS) == 0))
-        if len(places):
-            places = places[are_dates(places)]
-        for midnight in np.unique(local[places]).tolist():
-            same = places[local[places] == midnight]
+        indices = np.flatnonzero((before != after) & (local % (_DAY * _MICROS) == 0))
+        if len(indices):
+            indices = indices[are_dates(indices)]
+        for midnight in np.unique(local[indices]).tolist():
+            same = indices[local[indices] == midnight]
             start = start_of_date(self.zone, _EPOCH + midnight * _MICROSECOND)
             if start + int(after[same[0]]) < midnight + _DAY * _MICROS:  # otherwise the zone skipped the whole date
                 before[same] = after[same] = midnight - start

@@ -96,8 +96,8 @@ def findings_on_spark(master: str) -> Iterator[Finding]:
         return
     try:
         yield Finding("Spark", "ok", f"{spark.version} on {master}")
-        places, notes = list_executors(spark, ship_package(spark))
-        yield from (Finding("executor", "ok", place) for place in places)
+        executors, notes = list_executors(spark, ship_package(spark))
+        yield from (Finding("executor", "ok", executor) for executor in executors)
         yield from (Finding("executor", "warning", note) for note in notes)
         yield _kafka(spark)
     except DataflowError as error:

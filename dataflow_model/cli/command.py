@@ -40,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         1
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    place = given.index("--") if "--" in given else len(given)
-    options = _parser().parse_args(given[:place])
-    options.rest = given[place + 1 :]
+    index = given.index("--") if "--" in given else len(given)
+    options = _parser().parse_args(given[:index])
+    options.rest = given[index + 1 :]
     if options.rest and not options.takes_rest:
         options.usage_error(f"`--` and options after it are for `run`, got {' '.join(options.rest)!r}")
     try:

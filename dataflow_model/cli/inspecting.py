@@ -89,7 +89,7 @@ def _lines(found: Inspection) -> Iterator[str]:
                 yield f"    and {len(rows) - _SHOWN_ORIGINS:,} more"
     if found.transforms:
         yield "state:"
-        yield from aligned([_transform(found, place) for place in range(len(found.transforms))])
+        yield from aligned([_transform(found, index) for index in range(len(found.transforms))])
     keys = [(f"{state.label}:", key.key, f"{key.bytes:,} bytes") for state in found.transforms for key in state.largest]
     if keys:
         yield "largest keys:"
@@ -112,8 +112,8 @@ def _source(found: Inspection, label: str) -> tuple[str, ...]:
     return f"{label}:", read, f"{source.done:,} origins done, {len(source.open):,} open", _watermark(found, label)
 
 
-def _transform(found: Inspection, place: int) -> tuple[str, ...]:
-    state = found.transforms[place]
+def _transform(found: Inspection, index: int) -> tuple[str, ...]:
+    state = found.transforms[index]
     size = f"{state.entries:,} keys, {state.bytes:,} bytes"
     return f"{state.label}:", f"stage {state.stage}", size, _watermark(found, state.label)
 

@@ -20,11 +20,11 @@ _WITH_OPTIONS: Final = 2
 """The number of parameters of a function that takes options."""
 
 
-def find(place: str) -> Any:
-    """Return the function or pipeline at a place.
+def find(target: str) -> Any:
+    """Return the function or pipeline that a target names.
 
     Args:
-        place: the name of a module and of what is in it, such as `flights:delays`. Modules in the current directory
+        target: the name of a module and of what is in it, such as `flights:delays`. Modules in the current directory
             are found too.
 
     Raises:
@@ -40,9 +40,9 @@ def find(place: str) -> Any:
         dataflow_model.cli.answer.WrongUsage: the pipeline must be MODULE:NAME, got 'dataflow_model.demo'
         Hint: write flights:delays for the function `delays` in flights.py, for example
     """
-    name, sign, path = place.partition(":")
+    name, sign, path = target.partition(":")
     if not (name and sign and path):
-        raise WrongUsage(f"the pipeline must be MODULE:NAME, got {place!r}", hint=f"write {_FORM}, for example")
+        raise WrongUsage(f"the pipeline must be MODULE:NAME, got {target!r}", hint=f"write {_FORM}, for example")
     import_from_here()
     try:
         module = importlib.import_module(name)
@@ -50,7 +50,7 @@ def find(place: str) -> Any:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):  # one that the module itself needs
             raise
         raise WrongUsage(
-            f"there is no module {error.name!r} here or in this Python environment, got {place!r}",
+            f"there is no module {error.name!r} here or in this Python environment, got {target!r}",
             hint=f"run the command in the directory of the module, and write {_FORM}",
         ) from error
     found: Any = module

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.values import PaneTiming
 
-Place = tuple[str, int, int]
+Group = tuple[str, int, int]
 """A carrier and the bounds of a window, in microseconds."""
 
 _TOLERANCE: Final = 1e-9
@@ -72,18 +72,18 @@ class Outcome:
         return Counter(record.pane.timing for record in self.hourly)
 
 
-def by_place(records: Iterable[Record]) -> dict[Place, list[Record]]:
+def by_group(records: Iterable[Record]) -> dict[Group, list[Record]]:
     """Group panes by key and window, keeping the order in which they were emitted."""
-    panes: dict[Place, list[Record]] = {}
+    panes: dict[Group, list[Record]] = {}
     for record in records:
-        place = (record.value[0], int(record.window.start), int(record.window.end))
-        panes.setdefault(place, []).append(record)
+        group = (record.value[0], int(record.window.start), int(record.window.end))
+        panes.setdefault(group, []).append(record)
     return panes
 
 
-def fold(records: Iterable[Record]) -> dict[Place, Answer]:
+def fold(records: Iterable[Record]) -> dict[Group, Answer]:
     """Return the final answer of each key and window: that of its last pane, since panes accumulate."""
-    return {place: answer_of(panes[-1]) for place, panes in by_place(records).items()}
+    return {group: answer_of(panes[-1]) for group, panes in by_group(records).items()}
 
 
 def answer_of(record: Record) -> Answer:
@@ -92,19 +92,19 @@ def answer_of(record: Record) -> Answer:
     return Answer(value) if isinstance(value, int) else Answer(value.count, value.mean)
 
 
-def differences(ours: Mapping[Place, Answer], theirs: Mapping[Place, Answer]) -> int:
+def differences(ours: Mapping[Group, Answer], theirs: Mapping[Group, Answer]) -> int:
     """Count the keys and windows for which two sets of answers differ, or only one of them has an answer."""
     return sum(
-        place not in ours or not ours[place].agrees_with(theirs.get(place)) for place in ours.keys() | theirs.keys()
+        group not in ours or not ours[group].agrees_with(theirs.get(group)) for group in ours.keys() | theirs.keys()
     )
 
 
 def pane_differences(ours: Iterable[Record], theirs: Iterable[Record]) -> int:
     """Count the panes that differ: in value, event time, processing time, timing, index or trigger."""
-    first, second = by_place(ours), by_place(theirs)
+    first, second = by_group(ours), by_group(theirs)
     count = 0
-    for place in first.keys() | second.keys():
-        left, right = first.get(place, []), second.get(place, [])
+    for group in first.keys() | second.keys():
+        left, right = first.get(group, []), second.get(group, [])
         count += abs(len(left) - len(right))
         count += sum(not _are_same(*pair) for pair in zip(left, right, strict=False))
     return count
@@ -118,7 +118,7 @@ def _are_same(left: Record, right: Record) -> bool:
     )
 
 
-def plain_answers(path: str | Path) -> tuple[dict[Place, Answer], dict[Place, Answer]]:
+def plain_answers(path: str | Path) -> tuple[dict[Group, Answer], dict[Group, Answer]]:
     """Compute the hourly answers and the cancelled flights with a group-by of pyarrow, without this package."""
     table = pq.read_table(path, columns=["scheduled_departure", "carrier", "dep_delay"])
     departed = table.filter(table["dep_delay"].is_valid())
@@ -129,13 +129,13 @@ def plain_answers(path: str | Path) -> tuple[dict[Place, Answer], dict[Place, An
         .group_by(["carrier", "hour"])
         .aggregate([("delay", "count"), ("delay", "mean")])
     )
-    answers: dict[Place, Answer] = {}
+    answers: dict[Group, Answer] = {}
     for row in hourly.to_pylist():
         answers[row["carrier"], row["hour"], row["hour"] + _DAY // 24] = Answer(row["delay_count"], row["delay_mean"])
     return answers, _cancelled(cancelled)
 
 
-def _cancelled(table: pa.Table) -> dict[Place, Answer]:
+def _cancelled(table: pa.Table) -> dict[Group, Answer]:
     local = table["scheduled_departure"].cast(pa.timestamp("us", TIME_ZONE))
     starts = _floor(local, "day")
     # A day ends at the start of the day that contains the instant 36 hours later: after 23, 24 or 25 hours.
@@ -148,7 +148,7 @@ def _cancelled(table: pa.Table) -> dict[Place, Answer]:
             strict=True,
         )
     )
-    return {place: Answer(count) for place, count in counted.items()}
+    return {group: Answer(count) for group, count in counted.items()}
 
 
 def _floor(times: Any, unit: str) -> Any:

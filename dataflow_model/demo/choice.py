@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import attrs
 
-from dataflow_model.demo.answers import Place, by_place, fold
+from dataflow_model.demo.answers import Group, by_group, fold
 from dataflow_model.demo.pipeline import TIME_ZONE
 from dataflow_model.micros import EPOCH
 from dataflow_model.values import PaneTiming
@@ -31,11 +31,11 @@ class Shown:
     """A window and its panes.
 
     Attributes:
-        place: the carrier and the window.
+        group: the carrier and the window.
         panes: its panes, in the order in which they were emitted.
     """
 
-    place: Place
+    group: Group
     panes: tuple[Record, ...]
 
 
@@ -67,13 +67,13 @@ def choose(hourly: Iterable[Record], day: datetime.date) -> list[Shown]:
     Windows with panes of all three timings are first, then those whose panes can be distinguished in a picture, then
     those with the most late panes.
     """
-    places = by_place(record for record in hourly if local(int(record.window.start)).date() == day)
-    shown = [Shown(place, tuple(panes)) for place, panes in places.items()]
+    groups = by_group(record for record in hourly if local(int(record.window.start)).date() == day)
+    shown = [Shown(group, tuple(panes)) for group, panes in groups.items()]
     return sorted(shown, key=_worth, reverse=True)
 
 
-def _worth(shown: Shown) -> tuple[int, int, int, Place]:
+def _worth(shown: Shown) -> tuple[int, int, int, Group]:
     timings = [pane.pane.timing for pane in shown.panes]
     late = timings.count(PaneTiming.LATE)
     crowded = len(timings) > _MOST_PANES
-    return len(set(timings)), -crowded, late, shown.place
+    return len(set(timings)), -crowded, late, shown.group

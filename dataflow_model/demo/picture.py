@@ -109,7 +109,7 @@ def draw(path: Path, outcome: Outcome, target: Path) -> None:
 
 
 def _draw_day(axes: Axes, scene: Scene, shown: Shown) -> None:
-    carrier, start, end = shown.place
+    carrier, start, end = shown.group
     axes.set_title("The day: every departure, and the watermark")
     low = int(scene.event_times.min()) // HOUR * HOUR - HOUR // 2
     high = int(scene.event_times.max()) + 3 * HOUR
@@ -144,7 +144,7 @@ def _draw_day(axes: Axes, scene: Scene, shown: Shown) -> None:
 
 
 def _draw_hour(axes: Axes, scene: Scene, shown: Shown) -> None:
-    carrier, start, end = shown.place
+    carrier, start, end = shown.group
     axes.set_title(f"One window: carrier {carrier}, scheduled {local(start):%H:%M}–{local(end):%H:%M}, pane by pane")
     bottom = start - HOUR // 4
     last = int(shown.panes[-1].processing_time)
@@ -175,7 +175,7 @@ def _draw_hour(axes: Axes, scene: Scene, shown: Shown) -> None:
 
 def _label_panes(axes: Axes, shown: Shown, bottom: int, top: int) -> None:
     """Write each pane's value beside it, and move labels apart where panes follow each other closely."""
-    end = shown.place[2]
+    end = shown.group[2]
     right = end + _MARGIN + HOUR // 30
     heights = _spread([int(pane.processing_time) for pane in shown.panes], (top - bottom) // 17, top)
     for pane, height in zip(shown.panes, heights, strict=True):
@@ -248,7 +248,7 @@ def _clock_axes(axes: Axes, *, every: int) -> None:
 
 
 def _caption(shown: Shown) -> str:
-    carrier = shown.place[0]
+    carrier = shown.group[0]
     by = {timing: [pane for pane in shown.panes if pane.pane.timing is timing] for timing in TIMING_COLOURS}
     on_time, last = by[PaneTiming.ON_TIME], shown.panes[-1]
     story = ""
@@ -279,9 +279,9 @@ def _spread(heights: list[int], gap: int, top: int) -> list[int]:
     for height in heights:
         moved.append(max(height, moved[-1] + gap) if moved else height)
     ceiling = top
-    for place in reversed(range(len(moved))):
-        moved[place] = min(moved[place], ceiling)
-        ceiling = moved[place] - gap
+    for index in reversed(range(len(moved))):
+        moved[index] = min(moved[index], ceiling)
+        ceiling = moved[index] - gap
     return moved
 
 

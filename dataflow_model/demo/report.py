@@ -9,7 +9,7 @@ import attrs
 import pyarrow.parquet as pq
 from rich.table import Table
 
-from dataflow_model.demo.answers import answer_of, by_place, differences, fold, pane_differences
+from dataflow_model.demo.answers import answer_of, by_group, differences, fold, pane_differences
 from dataflow_model.demo.choice import choose, local, worst_day
 from dataflow_model.demo.pipeline import DELAY, LATENESS
 from dataflow_model.runners.engine.core.build import build_of_core
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from dataflow_model.demo.answers import Answer, Outcome, Place
+    from dataflow_model.demo.answers import Answer, Group, Outcome
     from dataflow_model.demo.choice import Shown
     from dataflow_model.plan.columns.records import Record
 
@@ -71,11 +71,11 @@ def print_refinements(console: Console, outcome: Outcome) -> None:
     table = Table(title_style="bold", title=f"{day:%-d %B %Y}: departures, mean delay in minutes", title_justify="left")
     for heading in ("carrier", "hour", "first early pane", "on-time pane", "last late pane", "panes"):
         table.add_column(heading, justify="left" if heading in {"carrier", "hour"} else "right")
-    for window in sorted(shown[:_SHOWN], key=lambda window: (window.place[1], window.place[0])):
+    for window in sorted(shown[:_SHOWN], key=lambda window: (window.group[1], window.group[0])):
         panes = {timing: [pane for pane in window.panes if pane.pane.timing is timing] for timing in _STYLES}
         table.add_row(
-            window.place[0],
-            _hours(window.place),
+            window.group[0],
+            _hours(window.group),
             _value(panes[PaneTiming.EARLY][:1]),
             _value(panes[PaneTiming.ON_TIME]),
             _value(panes[PaneTiming.LATE][-1:]),
@@ -87,8 +87,8 @@ def print_refinements(console: Console, outcome: Outcome) -> None:
 
 
 def _all_panes(shown: Shown) -> Table:
-    carrier = shown.place[0]
-    table = Table(title_style="bold", title=f"Every pane of {carrier}, {_hours(shown.place)}", title_justify="left")
+    carrier = shown.group[0]
+    table = Table(title_style="bold", title=f"Every pane of {carrier}, {_hours(shown.group)}", title_justify="left")
     for heading in ("pane", "timing", "emitted", "departures", "mean delay"):
         table.add_column(heading, justify="left" if heading == "timing" else "right")
     for pane in shown.panes:
@@ -114,7 +114,7 @@ def print_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
         timings, panes = outcome.timings(), len(outcome.hourly)
         columns.append(
             {
-                "windows": f"{len(by_place(outcome.hourly)):,}",
+                "windows": f"{len(by_group(outcome.hourly)):,}",
                 "panes": f"{panes:,}",
                 **{
                     f"  {_NAMES[timing]}": f"{timings[timing]:,} ({_share(timings[timing], panes):.1%})"
@@ -133,7 +133,7 @@ def print_summary(console: Console, outcomes: Sequence[Outcome]) -> None:
 
 def checks(
     outcomes: Sequence[Outcome],
-    plain: tuple[Mapping[Place, Answer], Mapping[Place, Answer]],
+    plain: tuple[Mapping[Group, Answer], Mapping[Group, Answer]],
     *,
     of_all_rows: bool = True,
 ) -> list[Check]:
@@ -202,8 +202,8 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _hours(place: Place) -> str:
-    return f"{local(place[1]):%H:%M}–{local(place[2]):%H:%M}"
+def _hours(group: Group) -> str:
+    return f"{local(group[1]):%H:%M}–{local(group[2]):%H:%M}"
 
 
 def _value(panes: Sequence[Record]) -> str:

@@ -1,4 +1,4 @@
-"""Places for labels: near the things that they name, and without overlaps."""
+"""Positions for labels: near the things that they name, and without overlaps."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ class Taken:
     cost: float = 1.0
 
 
-def place(size: tuple[float, float], wanted: Iterable[tuple[float, float, float]], taken: Iterable[Taken]) -> Rectangle:
-    """Return the place of a label with the least cost: for the area that it covers, and for its position.
+def position_of(
+    size: tuple[float, float], wanted: Iterable[tuple[float, float, float]], taken: Iterable[Taken]
+) -> Rectangle:
+    """Return the rectangle for a label with the least cost: for the area that it covers, and for its position.
 
     Args:
         size: the width and height of the label.
@@ -52,7 +54,7 @@ def place(size: tuple[float, float], wanted: Iterable[tuple[float, float, float]
         taken: the rectangles that should not be covered, each with the cost per unit of covered area.
 
     Example:
-        >>> place((4, 2), [(0, 0, 0), (5, 0, 1)], [Taken(Rectangle(1, 0, 2, 2), 1.0)])
+        >>> position_of((4, 2), [(0, 0, 0), (5, 0, 1)], [Taken(Rectangle(1, 0, 2, 2), 1.0)])
         Rectangle(x=5, y=0, width=4, height=2)
     """
     obstacles = list(taken)

@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle as Shape
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from dataflow_model.figures.example import at
-from dataflow_model.figures.labels import Rectangle, Taken, place
+from dataflow_model.figures.labels import Rectangle, Taken, position_of
 from dataflow_model.figures.scene import MINUTE, scene_of
 from dataflow_model.values import PaneTiming
 from dataflow_model.values.timing_colours import TIMING_COLOURS, TIMING_INKS
@@ -175,7 +175,7 @@ def _draw_labels(axes: Axes, scene: Scene, inches: float) -> None:
         size = (0.68 * _LABEL * len(text) + (5 if band.pane.is_retraction else 2), _LABEL * 1.12)
         sides = (max(band.left, frame.left) / per_x, min(band.right, frame.right) / per_x)
         room = min([(band.top - box.bottom) / per_y for box in band.boxes], default=math.inf)
-        spot = place(size, _wanted(band, sides, band.top / per_y, room, size), taken)
+        spot = position_of(size, _wanted(band, sides, band.top / per_y, room, size), taken)
         taken.append(Taken(spot))
         _write(axes, band, text, (_x(spot.x * per_x), _x(spot.y * per_y)))
 
@@ -183,7 +183,7 @@ def _draw_labels(axes: Axes, scene: Scene, inches: float) -> None:
 def _wanted(
     band: Band, sides: tuple[float, float], top: float, room: float, size: tuple[float, float]
 ) -> Iterator[tuple[float, float, float]]:
-    """Yield places for a label: on the left for a retraction, on the right for a value, below or above the edge."""
+    """Yield positions for a label: on the left for a retraction, on the right for a value, below or above the edge."""
     width, height = size
     nearest, farthest = sides[0] + width / 2 + 3, sides[1] - width / 2 - 3
     steps = 12

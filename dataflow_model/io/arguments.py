@@ -68,7 +68,7 @@ def with_label_hints(*, takes_path: bool = True) -> Callable[[FunctionT], Functi
     """Return a decorator of a transform: its error for a label given as an argument says where labels stand.
 
     Args:
-        takes_path: whether its first argument is the place, after which no other is taken by position.
+        takes_path: whether its first argument is the path, after which no other is taken by position.
     """
 
     def decorate(kind: Any) -> Any:

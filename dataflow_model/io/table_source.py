@@ -125,14 +125,14 @@ class TableSource(ColumnSource):
 
     def _check_order(self, name: str) -> None:
         times, known = instants(self.table.column(name).combine_chunks())
-        places = np.arange(len(times)) if known is None else np.flatnonzero(known)
-        backward = np.flatnonzero(np.diff(times[places]) < 0)
+        indices = np.arange(len(times)) if known is None else np.flatnonzero(known)
+        backward = np.flatnonzero(np.diff(times[indices]) < 0)
         if len(backward):
-            row = int(places[backward[0] + 1])
+            row = int(indices[backward[0] + 1])
             values = self.table.column(name)
             raise InvalidArgument(
                 f"the table is not sorted by its replay clock: column {name!r} goes backward from "
-                f"{values[int(places[backward[0]])].as_py()} to {values[row].as_py()} at row {row}",
+                f"{values[int(indices[backward[0]])].as_py()} to {values[row].as_py()} at row {row}",
                 hint=f"sort it by {name!r}, or leave `processing_time` out (the wall clock)",
             )
 
@@ -243,9 +243,9 @@ class ReadTable(ReadRows[ResultT]):
 
 def _digest_of(table: pa.Table) -> str:
     digest = hashlib.blake2b(digest_size=8)
-    places = pa.array(np.arange(table.num_rows))
+    indices = pa.array(np.arange(table.num_rows))
     columns = [
-        column.combine_chunks().take(places) if column.null_count or pa.types.is_nested(column.type) else column
+        column.combine_chunks().take(indices) if column.null_count or pa.types.is_nested(column.type) else column
         for column in table.columns
     ]  # what is stored in the place of a null depends on how it was computed, unless it was taken
     with pa.ipc.new_stream(_Hashing(digest), table.schema) as writer:

@@ -104,11 +104,11 @@ class _EqualTo:
             try:
                 missing.remove(element)
             except ValueError:
-                place = next((place for place, other in enumerate(missing) if identical(element, other)), None)
-                if place is None:
+                index = next((index for index, other in enumerate(missing) if identical(element, other)), None)
+                if index is None:
                     unexpected.append(element)
                 else:
-                    del missing[place]
+                    del missing[index]
         if missing or unexpected:
             raise AssertionError(
                 explain(

@@ -68,7 +68,7 @@ def _match_any_order(panes: list[Pane], group: list[Any]) -> bool:
     """Return whether each expectation can be matched to a different pane."""
     if len(panes) != len(group):
         return False
-    fitting = [[place for place, pane in enumerate(panes) if _matches(pane, entry)] for entry in group]
+    fitting = [[index for index, pane in enumerate(panes) if _matches(pane, entry)] for entry in group]
     taken: dict[int, int] = {}
     return all(_is_placed(entry, fitting, taken, set()) for entry in range(len(group)))
 
@@ -82,11 +82,11 @@ def _is_placed(entry: int, fitting: Sequence[Sequence[int]], taken: dict[int, in
         taken: the expectation that each pane is matched to; it is changed.
         tried: the panes that were tried for this expectation.
     """
-    for place in sorted(fitting[entry], key=taken.__contains__):  # free ones first
-        if place not in tried:
-            tried.add(place)
-            if place not in taken or _is_placed(taken[place], fitting, taken, tried):
-                taken[place] = entry
+    for index in sorted(fitting[entry], key=taken.__contains__):  # free ones first
+        if index not in tried:
+            tried.add(index)
+            if index not in taken or _is_placed(taken[index], fitting, taken, tried):
+                taken[index] = entry
                 return True
     return False
 
@@ -120,11 +120,11 @@ def _table(panes: Sequence[Pane], expected: Sequence[Pane | Mapping[str, Any]]) 
         names += [name for name in fields if name not in names]
     names = names or ["key", "window", "value", "timing", "index"]
     lines = [f"{len(panes)} panes, {len(expected)} expected (! marks a difference)"]
-    for place in range(max(len(panes), len(expected))):
-        pane = panes[place] if place < len(panes) else None
-        expectation = expected[place] if place < len(expected) else None
+    for index in range(max(len(panes), len(expected))):
+        pane = panes[index] if index < len(panes) else None
+        expectation = expected[index] if index < len(expected) else None
         mark = " " if pane is not None and expectation is not None and _matches(pane, expectation) else "!"
-        lines.append(f"{mark} {place:3} actual   {_row(pane, names)}")
+        lines.append(f"{mark} {index:3} actual   {_row(pane, names)}")
         lines.append(f"{mark}     expected {_row(expectation, names)}")
     return "\n".join(lines)
 

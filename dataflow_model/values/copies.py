@@ -73,7 +73,7 @@ def copied(value: tuple[Any, ...], kept: tuple[type, ...] = ()) -> Copied:
     except Exception:  # noqa: BLE001 - the user's classes may raise anything
         uncopied = list(_uncopied(value, kept, opened=True))
     try:
-        shared = ", ".join(dict.fromkeys(place for _, place in uncopied))
+        shared = ", ".join(dict.fromkeys(attribute for _, attribute in uncopied))
         return Copied(_copy(value, kept, [part for part, _ in uncopied]), shared)
     except Exception as error:  # noqa: BLE001
         return Copied(value, f"an object ({type(error).__name__}: {error})")
@@ -91,19 +91,19 @@ def _copy(value: Any, kept: tuple[type, ...], parts: Iterable[Any] = ()) -> Any:
 def _uncopied(
     values: Iterable[Any],
     kept: tuple[type, ...],
-    place: str = "",
+    attribute: str = "",
     above: frozenset[int] = frozenset(),
     *,
     opened: bool = False,
 ) -> Iterator[tuple[Any, str]]:
-    """Yield what cannot be copied, with its place: attributes of the objects that users have passed, as a whole.
+    """Yield what cannot be copied, and where it is: attributes of the objects that users have passed, as a whole.
 
     Half of a copy would be of no use: a queue with the lock of another one.
 
     Args:
         values: the values to look at, also in containers.
         kept: types whose instances stay the same.
-        place: the attribute that holds the values.
+        attribute: the attribute that holds the values.
         above: the objects that hold the values, by identity.
         opened: whether the values are objects of which single attributes may be copied.
     """
@@ -113,14 +113,14 @@ def _uncopied(
         holders = above | {id(value)}
         if type(value) in _CONTAINERS:
             parts = itertools.chain.from_iterable(value.items()) if isinstance(value, dict) else value
-            yield from _uncopied(parts, kept, place, holders)
+            yield from _uncopied(parts, kept, attribute, holders)
         elif opened and _attributes(value):
             is_own = type(value).__module__.startswith(_PACKAGE)
             for name, part in _attributes(value):
-                inner = place if is_own else f"the attribute {name!r} of {type(value).__name__}"
+                inner = attribute if is_own else f"the attribute {name!r} of {type(value).__name__}"
                 yield from _uncopied([part], kept, inner, holders, opened=is_own)
         else:
-            yield value, place or f"the {type(value).__name__}"
+            yield value, attribute or f"the {type(value).__name__}"
 
 
 def _is_copied(value: Any, kept: tuple[type, ...]) -> bool:
@@ -139,7 +139,7 @@ class _Nowhere(io.RawIOBase):
 
 
 class _Copier(pickle.Pickler):
-    """Writes a copy. Objects that stay the same are put into a list, and the pickle holds their places there."""
+    """Writes a copy. Objects that stay the same are put into a list, and the pickle holds their indices there."""
 
     dispatch_table = REDUCERS
 
@@ -189,12 +189,12 @@ class _Loader(pickle.Unpickler):
             return getattr(self, global_name)
         return super().find_class(module_name, global_name)
 
-    def _kept(self, place: int) -> Any:
-        return self._same[place]
+    def _kept(self, index: int) -> Any:
+        return self._same[index]
 
-    def _with_own_cells(self, place: int) -> types.FunctionType:
+    def _with_own_cells(self, index: int) -> types.FunctionType:
         """Return a function that closes over other objects, which `_fill` adds; functions share cells as before."""
-        function: types.FunctionType = self._same[place]
+        function: types.FunctionType = self._same[index]
         cells = [
             self._cells.setdefault(id(cell), types.CellType()) if _is_full(cell) else cell
             for cell in function.__closure__ or ()
@@ -217,12 +217,12 @@ class _Loader(pickle.Unpickler):
 # What stands in a pickle for the methods of the loader.
 
 
-def _kept(place: int) -> Any:
-    raise NotImplementedError(place)
+def _kept(index: int) -> Any:
+    raise NotImplementedError(index)
 
 
-def _with_own_cells(place: int) -> Any:
-    raise NotImplementedError(place)
+def _with_own_cells(index: int) -> Any:
+    raise NotImplementedError(index)
 
 
 def _fill(function: Any, contents: list[Any]) -> None:

@@ -47,7 +47,7 @@ _MOST_DECIMAL_BITS: Final = 2048
 _DEEPEST: Final = 100
 _PLAIN: Final = frozenset({int, str, bytes, bool})
 _PLAIN_PARTS: Final = frozenset({int, str, bytes, type(None)})
-"""Types of which values may stand side by side in one place of a tuple: those of two of them are never equal."""
+"""Types of which values may occur in one field of tuples: those of two of them are never equal."""
 
 
 def encode_key(key: Any) -> bytes:
@@ -102,7 +102,7 @@ def encode_rows(kind: type[Any], parts: Iterable[tuple[Sequence[Any], Iterable[i
 
     Args:
         kind: `tuple`, or a class of named tuples.
-        parts: for each part, its different values, which are alike, and the place among them of each tuple's.
+        parts: for each part, its different values, which are alike, and the index among them of each tuple's.
 
     Example:
         >>> encoded = encode_rows(tuple, [(["UA", "AA"], [1, 0]), ([7], [0, 0])])
@@ -111,9 +111,9 @@ def encode_rows(kind: type[Any], parts: Iterable[tuple[Sequence[Any], Iterable[i
     """
     head = _encode_nested(tuple.__new__(kind), 0)
     columns = []
-    for values, places in parts:
+    for values, codes in parts:
         encoded = list(map(_sized, encode_alike(values)))
-        columns.append([encoded[place] for place in places])
+        columns.append([encoded[code] for code in codes])
     return [head + b"".join(row) for row in zip(*columns, strict=True)]
 
 

@@ -35,10 +35,10 @@ def is_named(kind: Any) -> bool:
     """
     if not isinstance(kind, type) or not is_of_main(kind):
         return False
-    place: Any = sys.modules[MAIN]
+    scope: Any = sys.modules[MAIN]
     for name in kind.__qualname__.split("."):  # `<locals>` is never found
-        place = getattr(place, name, None)
-    return place is kind
+        scope = getattr(scope, name, None)
+    return scope is kind
 
 
 def named_classes(kinds: Iterable[type]) -> dict[str, type]:
@@ -59,10 +59,10 @@ def stand_in_for_main(kinds: Mapping[str, type]) -> None:
         kind.__qualname__ = name  # cloudpickle restores only the last part
         if is_named(kind):
             continue
-        place: Any = module
+        owner: Any = module
         *scopes, last = name.split(".")
         for scope in scopes:
-            if not hasattr(place, scope):
-                setattr(place, scope, types.SimpleNamespace())
-            place = getattr(place, scope)
-        setattr(place, last, kind)
+            if not hasattr(owner, scope):
+                setattr(owner, scope, types.SimpleNamespace())
+            owner = getattr(owner, scope)
+        setattr(owner, last, kind)

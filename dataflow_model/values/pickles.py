@@ -160,13 +160,13 @@ def _cached(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
 def _is_importable(function: Any) -> bool:
     """Return whether other processes find a function in a module, under its name."""
     name = function.__module__
-    place: Any = sys.modules.get(name)
+    scope: Any = sys.modules.get(name)
     by_value = cloudpickle.list_registry_pickle_by_value()
     if name in {MAIN, SPAWNED_MAIN} or any(f"{name}.".startswith(f"{module}.") for module in by_value):
         return False
     for part in function.__qualname__.split("."):
-        place = getattr(place, part, None)
-    return place is function
+        scope = getattr(scope, part, None)
+    return scope is function
 
 
 class _NamedWherePossible(_ByValue):

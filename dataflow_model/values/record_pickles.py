@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.durable import reduced_by_name
-from dataflow_model.values.records import HASH_OF_ATTRS, by_place, fields_of, into_fields, slots_of
+from dataflow_model.values.records import HASH_OF_ATTRS, by_position, fields_of, into_fields, slots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,7 +107,7 @@ def _reducer_of(kind: type[Any]) -> Reduce | None:
 
 
 def _reducer_of_tuples(kind: type[Any], fields: tuple[str, ...]) -> Reduce | None:
-    create = _Reference(by_place, kind, fields)
+    create = _Reference(by_position, kind, fields)
     if not kind.__dictoffset__:
         return lambda record: (create, (tuple(record),))
     return lambda record: (create, (tuple(record),), vars(record) or None)

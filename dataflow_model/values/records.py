@@ -46,7 +46,7 @@ def slots_of(base: type[Any]) -> Sequence[str]:
 
 
 @functools.lru_cache(maxsize=_MOST_KINDS)
-def by_place(kind: type[Any], stored: str) -> Callable[[tuple[Any, ...]], Any]:
+def by_position(kind: type[Any], stored: str) -> Callable[[tuple[Any, ...]], Any]:
     """Return the function that creates named tuples of their stored fields.
 
     Args:

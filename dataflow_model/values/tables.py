@@ -64,8 +64,8 @@ class Table:
             """Raise an error that says how to get a table with the methods of another library."""
             raise AttributeError(explain(f"'Table' has no attribute {name!r}", hint=_INSTEAD))
 
-        def __getitem__(self, place: object) -> Any:
-            raise InvalidType(f"a Table has no items, got table[{shown(place)}]", hint=_INSTEAD)
+        def __getitem__(self, index: object) -> Any:
+            raise InvalidType(f"a Table has no items, got table[{shown(index)}]", hint=_INSTEAD)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the records as a pandas DataFrame."""

@@ -1,6 +1,6 @@
 """Context variables in pickles, which refer to them by the module in which they are defined.
 
-Python cannot pickle a `contextvars.ContextVar`. Here a variable at the top level of a module is pickled as that place,
+Python cannot pickle a `contextvars.ContextVar`. Here a variable at the top level of a module is pickled as that path,
 and one of the program's `__main__` as a variable that each process creates once.
 """
 
@@ -22,31 +22,31 @@ class ModuleVariables:
     """The context variables at the top level of the modules that are imported now."""
 
     def __init__(self) -> None:
-        self._places: dict[contextvars.ContextVar[Any], tuple[str, str]] = {}
+        self._paths: dict[contextvars.ContextVar[Any], tuple[str, str]] = {}
         for module_name, module in sorted(sys.modules.items(), key=_mains_last):
             for name, value in tuple(getattr(module, "__dict__", {}).items()):
                 if type(value) is contextvars.ContextVar:
-                    self._places.setdefault(value, (module_name, name))
+                    self._paths.setdefault(value, (module_name, name))
 
     def module_of(self, variable: contextvars.ContextVar[Any]) -> str | None:
         """Return the name of the module of a variable; `None` if it is in none."""
-        return self._places.get(variable, (None, ""))[0]
+        return self._paths.get(variable, (None, ""))[0]
 
     def reduced(self, variable: contextvars.ContextVar[Any]) -> tuple[Any, ...] | None:
         """Return what `__reduce__` returns for a variable; `None` if it is in no module.
 
         Example:
             >>> from dataflow_model.metrics import collecting
-            >>> restore, place = ModuleVariables().reduced(collecting._CURRENT)
-            >>> restore(*place) is collecting._CURRENT
+            >>> restore, path = ModuleVariables().reduced(collecting._CURRENT)
+            >>> restore(*path) is collecting._CURRENT
             True
         """
-        place = self._places.get(variable)
-        if place is None:
+        path = self._paths.get(variable)
+        if path is None:
             return None
-        module, name = place
+        module, name = path
         if module not in _MAINS:
-            return _imported, place
+            return _imported, path
         try:
             return _of_main, (name, (contextvars.Context().run(variable.get),))
         except LookupError:  # it has no default

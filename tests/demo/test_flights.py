@@ -13,7 +13,7 @@ import pytest
 from dataflow_model.demo import report
 from dataflow_model.demo.answers import (
     Answer,
-    by_place,
+    by_group,
     differences,
     fold,
     pane_differences,
@@ -49,7 +49,7 @@ def test_every_row_is_a_departure_or_cancelled_and_none_is_dropped(local_run: Ou
 
 def test_panes_are_early_then_on_time_then_late(local_run: Outcome) -> None:
     ranks = [PaneTiming.EARLY, PaneTiming.ON_TIME, PaneTiming.LATE]
-    for panes in by_place(local_run.hourly).values():
+    for panes in by_group(local_run.hourly).values():
         timings = [ranks.index(pane.pane.timing) for pane in panes]
         assert timings == sorted(timings)
         assert [pane.pane.index for pane in panes] == list(range(len(panes)))
@@ -92,7 +92,7 @@ def test_the_picture_shows_the_departures_of_one_day_in_new_york(local_run: Outc
     assert day is not None
     scene = scene_of(some_flights, day)
     assert {local(time).date() for time in scene.event_times.tolist()} == {day}
-    carrier, start, end = choose(local_run.hourly, day)[0].place
+    carrier, start, end = choose(local_run.hourly, day)[0].group
     assert end - start == HOUR
     assert int(scene.of(carrier, start, end).sum()) == fold(local_run.hourly)[carrier, start, end].count
 
@@ -116,7 +116,7 @@ def failed(outcomes: list[Outcome], path: Path) -> list[str]:
 
 def test_runs_that_agree_pass_all_checks(local_run: Outcome, some_flights: Path) -> None:
     other = attrs.evolve(local_run, name="Spark streaming")
-    folded = list({place: panes[-1] for place, panes in by_place(local_run.hourly).items()}.values())
+    folded = list({group: panes[-1] for group, panes in by_group(local_run.hourly).items()}.values())
     batch = attrs.evolve(local_run, name="Spark batch", hourly=folded)
     assert failed([local_run, batch, other], some_flights) == []
 
@@ -144,7 +144,7 @@ def test_dropped_elements_are_reported_as_a_failed_check(local_run: Outcome, som
 
 
 def test_a_run_without_early_and_late_panes_fails_the_checks(local_run: Outcome, some_flights: Path) -> None:
-    folded = list({place: panes[-1] for place, panes in by_place(local_run.hourly).items()}.values())
+    folded = list({group: panes[-1] for group, panes in by_group(local_run.hourly).items()}.values())
     on_time = [record for record in folded if record.pane.timing is PaneTiming.ON_TIME]
     assert any(
         "0.0% of the panes are early" in text

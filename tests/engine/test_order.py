@@ -368,5 +368,5 @@ INSTANTS = st.lists(st.tuples(CLOCKS, st.integers(-2, 2) | st.just(10**9)), uniq
 @given(INSTANTS, INSTANTS)
 def test_instants_are_located_by_their_index_in_a_timeline(known: list[Any], others: list[Any]) -> None:
     timeline = sorted(known)
-    places = InstantLane.of(timeline).places_of(InstantLane.of(others)).tolist()
+    places = InstantLane.of(timeline).indices_of(InstantLane.of(others)).tolist()
     assert places == [timeline.index(instant) if instant in timeline else -1 for instant in others]

@@ -9,7 +9,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.figures import FIGURES, Figure, Panel, draw, run
-from dataflow_model.figures.labels import Rectangle, Taken, place
+from dataflow_model.figures.labels import Rectangle, Taken, position_of
 from dataflow_model.figures.scene import MINUTE, scene_of
 from dataflow_model.testing import TestStream
 
@@ -140,8 +140,8 @@ def test_a_picture_of_one_window_shows_that_window_only() -> None:
 
 def test_a_label_is_moved_if_that_costs_less_than_what_it_would_cover() -> None:
     taken = [Taken(Rectangle(0, 0, 2, 2))]
-    assert place((2, 2), [(0, 0, 0), (3, 0, 1)], taken).x == 3
-    assert place((2, 2), [(0, 0, 0), (3, 0, 9)], taken).x == 0
+    assert position_of((2, 2), [(0, 0, 0), (3, 0, 1)], taken).x == 3
+    assert position_of((2, 2), [(0, 0, 0), (3, 0, 9)], taken).x == 0
 
 
 def test_a_users_figure_may_span_hours() -> None:

@@ -22,7 +22,7 @@ from dataflow_model.runners.engine.lanes.chunk import Bucket, Chunk, Instants, P
 from dataflow_model.runners.engine.lanes.order import of_row
 from dataflow_model.runners.engine.lanes.watermarks import Watermarks
 from dataflow_model.testing import strategies
-from dataflow_model.transforms.grouping.group_by import _ByPlace
+from dataflow_model.transforms.grouping.group_by import _ByPosition
 from dataflow_model.values import NO_FIRING, Window
 from tests.support.laws.examples import share_of_cases
 from tests.support.reference.grouping import GroupingEngine
@@ -46,7 +46,7 @@ MANY = int(os.environ.get("CORE_NIGHTLY_CASES", "50000"))
 PARTS = 10
 """In so many parts does `make test-all` draw `MANY` scripts."""
 FIRST, LATEST = int(dm.MIN_TIMESTAMP), int(dm.MAX_TIMESTAMP)
-BY_PLACE = _ByPlace(("total", "mean", "most"), (dm.Sum(), dm.Mean(), dm.Max()))
+BY_POSITION = _ByPosition(("total", "mean", "most"), (dm.Sum(), dm.Mean(), dm.Max()))
 COMBINERS = [
     dm.Sum(),
     dm.Sum(),
@@ -59,7 +59,7 @@ COMBINERS = [
     dm.Together(total=dm.Sum(), values=GroupFn()),
     GroupFn(),
 ]
-"""Combiners, most of which the core folds in arrays; `with_numbers` makes their elements, tuples for `BY_PLACE`."""
+"""Combiners, most of which the core folds in arrays; `with_numbers` makes their elements, tuples for `BY_POSITION`."""
 
 
 @attrs.frozen
@@ -180,7 +180,7 @@ def with_numbers(pick: Pick, instants: Sequence[Instant], combine: Any) -> list[
     make = makers[pick(["as they are", "as they are", "tenths", "tenths", "odd", "large", "larger", "mixed"])]
 
     def made(value: Any) -> Any:
-        return (make(value), value, make(value)) if combine is BY_PLACE else make(value)
+        return (make(value), value, make(value)) if combine is BY_POSITION else make(value)
 
     return [
         attrs.evolve(now, elements=tuple(attrs.evolve(element, value=made(element.value)) for element in now.elements))
@@ -259,10 +259,10 @@ def by_instant(produced: Produced, count: int) -> list[list[tuple[Any, ...]]]:
     placed = produced.outputs.get(MAIN, PlacedBundle())
     orders = placed.bundle.orders
     if isinstance(orders, PaneOrders) and orders.instants is not None:
-        in_order = list(zip(placed.places, orders, strict=True))
+        in_order = list(zip(placed.indices, orders, strict=True))
         assert in_order == sorted(in_order), "sinks do not sort these panes"
     rows: list[list[tuple[Any, ...]]] = [[] for _ in range(count)]
-    for place, row in zip(placed.places, rows_of(placed.bundle), strict=True):
+    for place, row in zip(placed.indices, rows_of(placed.bundle), strict=True):
         rows[place].append(row)
     return rows
 
@@ -337,7 +337,7 @@ def check_seeds(check: Callable[..., None], seeds: range) -> None:
         strategy = windowing_strategy(pick, [*WINDOW_FNS, *USERS], [*MORE_LEAVES, RESTLESS, BOTH])
         script = drawn_script(pick, [*STEPS, "percentile", "signal"])
         try:
-            check(pick, script, strategy, [*COMBINERS, BY_PLACE])
+            check(pick, script, strategy, [*COMBINERS, BY_POSITION])
         except BaseException as error:
             error.add_note(f"seed {seed}: {strategy}\n" + "\n".join(map(str, script.steps)))
             raise

@@ -37,7 +37,7 @@ class OwnSink(Sink):
     folder: str
     tries: int = 1
 
-    def place(self) -> str:
+    def directory(self) -> str:
         return self.folder
 
     def check(self) -> None: ...

@@ -123,7 +123,7 @@ class Scenario:
         random = np.random.default_rng(self.seed)
         planted, outages = self._plant(random), self._cut_off(random)
         counts = [random.poisson(self.rates(popularity, planted)) for popularity in self.popularity]
-        query = np.concatenate([np.full(count.sum(), place) for place, count in enumerate(counts)])
+        query = np.concatenate([np.full(count.sum(), index) for index, count in enumerate(counts)])
         second = np.concatenate([np.repeat(np.arange(self.seconds), count) for count in counts])
         asked = second + random.random(len(second))
         centre = random.choice(len(CENTRES), len(second), p=_SHARES)
@@ -159,8 +159,8 @@ class Scenario:
         for day in range(self.learning_days, self.days):
             for popularity in self.popularity:
                 kinds = [Kind.SPIKE, Kind.DIP] if random.random() < _EVEN else [Kind.DIP, Kind.SPIKE]
-                for place, kind in enumerate(kinds):
-                    start = (2 * day + place) * half + int(random.integers(0, half - _LONGEST - _GAP))
+                for index, kind in enumerate(kinds):
+                    start = (2 * day + index) * half + int(random.integers(0, half - _LONGEST - _GAP))
                     end = start + int(random.integers(_SHORTEST, _LONGEST))
                     factor = round(random.uniform(*_FACTORS[kind]), 2)
                     planted.append(Planted(popularity.query, kind, start, end, factor))

@@ -40,7 +40,7 @@ def wrong_count(values: int, columns: int) -> str:
 def certainly_bad(
     texts: RowTexts, names: list[str], columns: pa.Schema, options: CsvOptions, as_text: frozenset[str]
 ) -> Mapping[int, str]:
-    """Return the reasons of bad rows by place: of those with another number of values, and of most that do not convert.
+    """Return the reasons of bad rows by index: of those with another number of values, and of most that do not convert.
 
     A row with a quote is left out, and so is one in which a column before the bad value may have a problem too.
 
@@ -70,29 +70,29 @@ def certainly_bad(
         return {}
     if table.num_rows + len(counts) != len(chosen):
         return {}
-    reasons = {int(chosen[place]): wrong_count(count, len(names)) for place, count in counts.items()}
-    places = np.delete(chosen, list(counts))
-    is_fine = np.ones(len(places), np.bool_)  # as far as the columns before go
+    reasons = {int(chosen[index]): wrong_count(count, len(names)) for index, count in counts.items()}
+    indices = np.delete(chosen, list(counts))
+    is_fine = np.ones(len(indices), np.bool_)  # as far as the columns before go
     for field, column in zip(columns, table.columns, strict=True):
         if not is_fine.any():
             break
         values = column.combine_chunks().fill_null("")
         good, bad = _judged(values, field.type, options, is_text=field.name in as_text)
         found = np.flatnonzero(is_fine & bad)
-        for place, text in zip(places[found].tolist(), values.take(pa.array(found)).to_pylist(), strict=True):
-            reasons[place] = cannot_hold(field, text)
+        for index, text in zip(indices[found].tolist(), values.take(pa.array(found)).to_pylist(), strict=True):
+            reasons[index] = cannot_hold(field, text)
         is_fine &= good
     return reasons
 
 
 def _without(quote: str | None, texts: RowTexts) -> NDArray[np.int64]:
-    """Return the places of the rows without a quote, which are one line each."""
+    """Return the indices of the rows without a quote, which are one line each."""
     is_plain = np.ones(len(texts), np.bool_)
     if quote is not None and quote.encode() in texts.data:
         quotes = np.flatnonzero(np.frombuffer(texts.data, np.uint8) == ord(quote))
         is_plain = np.searchsorted(quotes, texts.starts) == np.searchsorted(quotes, texts.ends)
-    places: NDArray[np.int64] = np.flatnonzero(is_plain)
-    return places
+    indices: NDArray[np.int64] = np.flatnonzero(is_plain)
+    return indices
 
 
 def _judged(

@@ -46,7 +46,7 @@ def check_numbers(data: bytes, table: pa.Table, names: list[str], options: CsvOp
     if keeps_zeros:
         numeric = {field.name for field in table.schema if _is_number(field.type)}
         if numeric:
-            padded = [names[place] for place in columns_with_zeros(data, len(names), table.num_rows, options)]
+            padded = [names[index] for index in columns_with_zeros(data, len(names), table.num_rows, options)]
             padded = [name for name in padded if name in numeric]
     suspects = list(dict.fromkeys([*infinite, *padded]))
     if not suspects:
@@ -86,7 +86,7 @@ def separated_number(options: CsvOptions) -> str:
 
 
 def columns_with_zeros(data: bytes, columns: int, rows: int, options: CsvOptions) -> Sequence[int]:
-    r"""Return the places of the columns that may hold numbers with leading zeros, and perhaps some others.
+    r"""Return the indices of the columns that may hold numbers with leading zeros, and perhaps some others.
 
     Args:
         data: rows.
@@ -112,17 +112,17 @@ def columns_with_zeros(data: bytes, columns: int, rows: int, options: CsvOptions
     delimiters = np.flatnonzero(buffer == delimiter)
     if len(delimiters) != rows * (columns - 1):  # some are in quotes
         return range(columns)
-    places = np.searchsorted(delimiters, zeros) % (columns - 1)
-    found = set(np.flatnonzero(np.bincount(places, minlength=1)).tolist())
+    indices = np.searchsorted(delimiters, zeros) % (columns - 1)
+    found = set(np.flatnonzero(np.bincount(indices, minlength=1)).tolist())
     if 0 in found:  # in the last column of a row, or the first one of the next
-        doubtful = zeros[places == 0]
+        doubtful = zeros[indices == 0]
         is_last = bool(doubtful[0] and (buffer[doubtful - 1] == delimiter).all())
         found = found - {0} | ({columns - 1} if is_last else {0, columns - 1})
     return sorted(found)
 
 
 def _padded(buffer: NDArray[np.uint8], separators: list[int]) -> NDArray[np.int64]:
-    """Return the places of zeros before a digit that begin a value, perhaps behind a sign or blanks.
+    """Return the indices of zeros before a digit that begin a value, perhaps behind a sign or blanks.
 
     The first two bytes and the last one are only looked at as neighbours.
     """
@@ -138,14 +138,14 @@ def _padded(buffer: NDArray[np.uint8], separators: list[int]) -> NDArray[np.int6
         if character > _ZERO:
             is_start |= before == character
     found &= is_start
-    places: NDArray[np.int64] = np.flatnonzero(found)
+    indices: NDArray[np.int64] = np.flatnonzero(found)
     is_separator, is_mark = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
     is_separator[separators] = True
     is_mark[list(_SIGNS + _BLANKS)] = True
-    kinds = buffer[places + 1]
+    kinds = buffer[indices + 1]
     is_first = is_separator[kinds]
-    is_first[is_mark[kinds]] = is_separator[buffer[places[is_mark[kinds]]]]
-    return places[is_first]
+    is_first[is_mark[kinds]] = is_separator[buffer[indices[is_mark[kinds]]]]
+    return indices[is_first]
 
 
 def _is_number(kind: pa.DataType) -> bool:

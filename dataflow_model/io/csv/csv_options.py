@@ -236,7 +236,7 @@ class CsvOptions:
         texts = rows_in(data, self.text_format())
         if len(texts) != len(widths):
             raise ValueError("the rows are not those of the file")
-        missing = {place: len(names) - count for place, count in short.items()}
+        missing = {index: len(names) - count for index, count in short.items()}
         padded = self._read(texts.extended(missing, self.delimiter), names, conversion, note)
         widths = np.delete(widths, list(long))
         rows = np.arange(len(widths))

@@ -51,8 +51,8 @@ def parser(
     conversion = options.conversion(column_types=kinds, include_columns=columns.names)
 
     def parse(data: bytes) -> pa.Table:
-        def chosen(places: NDArray[np.int64]) -> list[str | None]:
-            return [] if chooser is None else _texts_of(chooser, data, names, options, places)
+        def chosen(indices: NDArray[np.int64]) -> list[str | None]:
+            return [] if chooser is None else _texts_of(chooser, data, names, options, indices)
 
         table = options.read(data, names, conversion)
         check_numbers(data, table, names, options, keeps_zeros=keeps_zeros)
@@ -79,7 +79,7 @@ def parser(
 
 
 def bad_rows(texts: RowTexts, names: list[str], columns: pa.Schema, options: CsvOptions) -> Mapping[int, str]:
-    """Return by place what is wrong with rows, as `problem_of_row` says it, where it is quickly found.
+    """Return by index what is wrong with rows, as `problem_of_row` says it, where it is quickly found.
 
     The arguments are those of `parser`, with the texts of the rows.
     """
@@ -172,11 +172,11 @@ def _without_null_words(texts: pa.Array, options: CsvOptions) -> pa.Array:
 
 
 def _texts_of(
-    column: str, data: bytes, names: list[str], options: CsvOptions, places: NDArray[np.int64]
+    column: str, data: bytes, names: list[str], options: CsvOptions, indices: NDArray[np.int64]
 ) -> list[str | None]:
     """Return what is written in a column in some of the rows, which its type may not keep: `-0500`, for example."""
     conversion = options.conversion(column_types={column: pa.string()}, include_columns=[column])
-    texts: list[str | None] = options.read(data, names, conversion).column(0).take(pa.array(places)).to_pylist()
+    texts: list[str | None] = options.read(data, names, conversion).column(0).take(pa.array(indices)).to_pylist()
     return texts
 
 

@@ -57,7 +57,7 @@ def csv_schema(sample: bytes, names: list[str], options: CsvOptions) -> pa.Schem
         raise ValueError(f"its first row has {counts[0]} values, but there are {len(names)} columns")
     schema = table.schema
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
-    padded = {names[place] for place in columns_with_zeros(sample, len(names), table.num_rows, options)}
+    padded = {names[index] for index in columns_with_zeros(sample, len(names), table.num_rows, options)}
     whole = [field.name for field in schema if pa.types.is_integer(field.type) and field.name in padded]
     converts = options.timestamp_formats or options.thousands is not None
     strings = [field.name for field in schema if pa.types.is_string(field.type)] if converts else []

@@ -27,7 +27,7 @@ from dataflow_model.io.text.unpacking import (
     problem_of_encoding,
     suffix_of_content,
 )
-from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_place
+from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -112,8 +112,8 @@ class CsvSource(LinesOfRows):
         schema = _csv_schema(FileVersion.of(path), sampler)
         if schema is not None:
             for name, _ in self._unread_times(schema):
-                place = schema.get_field_index(name)
-                schema = schema.set(place, pa.field(name, pa.timestamp("us")))
+                index = schema.get_field_index(name)
+                schema = schema.set(index, pa.field(name, pa.timestamp("us")))
         return schema
 
     def zone_text(self, schema: pa.Schema) -> str:
@@ -253,7 +253,7 @@ class TextSource(LinesOfRows):
 
         for texts in parts:
             for batch in parse_rows(texts, parse, LINES, explain):
-                bad = bad_place(batch.schema)
+                bad = bad_column_index(batch.schema)
                 yield batch.select([*columns.names, *([] if bad is None else [BAD_FIELD.name])])
 
 

@@ -166,7 +166,7 @@ class FileSource(ColumnSource):
         return self.partition_filter.skips if self.partition_filter.conditions else None
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def shared_paths(self) -> tuple[str, ...]:
         """The first file; if files may come and go, the directory of all."""
         root = root_of(self.paths)
         return (root if self.follow else os.path.join(root, self._files()[0]),)  # noqa: PTH118 - text is enough
@@ -702,18 +702,18 @@ class FileSource(ColumnSource):
         row = first
         for batch in batches:
             times, known = instants(batch.column(name), self.event_time_unit)
-            places = np.arange(len(times)) if known is None else np.flatnonzero(known)
-            times = times[places]
-            if before and not (len(places) and places[0] == 0):  # the row before the range has no clock
+            indices = np.arange(len(times)) if known is None else np.flatnonzero(known)
+            times = times[indices]
+            if before and not (len(indices) and indices[0] == 0):  # the row before the range has no clock
                 read = functools.partial(self._rows, origin, file_below(self.paths, origin))
                 last = last_clock_before(read, name, first, self.event_time_unit)
             if len(times):
                 steps = np.diff(times, prepend=times[0] if last is None else last)
                 if (steps < 0).any():
                     at = int(np.argmax(steps < 0))
-                    values = batch.column(name).take(pa.array(places[max(at - 1, 0) : at + 1])).to_pylist()
+                    values = batch.column(name).take(pa.array(indices[max(at - 1, 0) : at + 1])).to_pylist()
                     earlier = values[0] if at else _instant_text(last)
-                    raise self._unsorted(origin, earlier, values[-1], row + int(places[at]))
+                    raise self._unsorted(origin, earlier, values[-1], row + int(indices[at]))
                 last = int(times[-1])
             row += batch.num_rows
             if batch.num_rows > before:

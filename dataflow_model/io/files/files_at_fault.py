@@ -9,7 +9,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import encodable
-from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_place
+from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +36,7 @@ class Fault:
         """Return what is wrong with rows; `None` if one is good or has another problem, or there are less than two."""
         reasons: list[str | None] = []
         for batch in batches:
-            at = bad_place(batch.schema)
+            at = bad_column_index(batch.schema)
             if at is None or batch.column(at).null_count:
                 return None
             reasons += batch.column(at).field("reason").to_pylist()
@@ -84,7 +84,7 @@ def one_for_all(
     fault: Fault | None = None
     is_known = False
     for batch in batches:
-        at = bad_place(batch.schema)
+        at = bad_column_index(batch.schema)
         if at is not None and not is_known:
             fault, is_known = Fault.of(head()), True
         if fault is None or at is None:

@@ -29,7 +29,7 @@ _WORDS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 def bad_lines(texts: RowTexts, columns: pa.Schema, *, mixed: bool) -> Mapping[int, str]:
-    """Return by place what is wrong with rows, as `problem_of_line` says it.
+    """Return by index what is wrong with rows, as `problem_of_line` says it.
 
     Lines that look good are left out, even if they are not.
 
@@ -40,12 +40,12 @@ def bad_lines(texts: RowTexts, columns: pa.Schema, *, mixed: bool) -> Mapping[in
     """
     looks_good = [(field.name, check) for field in columns if (check := _first_look(field.type)) is not None]
     reasons: dict[int, str] = {}
-    for place, (start, end) in enumerate(zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)):
+    for index, (start, end) in enumerate(zip(texts.starts.tolist(), texts.ends.tolist(), strict=True)):
         line = texts.data[start:end]
         if not _seems_good(line, looks_good):
             reason = _problem(line, columns, mixed=mixed)
             if reason is not None:
-                reasons[place] = reason
+                reasons[index] = reason
     return reasons
 
 

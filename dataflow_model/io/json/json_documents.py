@@ -79,23 +79,23 @@ def _rows(version: FileVersion) -> tuple[RowTexts, list[int]]:
     return texts_of_document(b"".join(blocks(version, "utf-8", 0)))
 
 
-def _elements(data: bytes, place: int) -> Iterator[tuple[int, int]]:
+def _elements(data: bytes, offset: int) -> Iterator[tuple[int, int]]:
     """Yield where each row begins and ends."""
     is_in_array = False
-    while (match := _VALUE.search(data, place)) is not None:
-        token, place = match[0], match.end()
+    while (match := _VALUE.search(data, offset)) is not None:
+        token, offset = match[0], match.end()
         if token == (b"]" if is_in_array else b"["):
             is_in_array = not is_in_array
             continue
         if token in {b"{", b"["}:
-            place = _end(data, place)
-        yield match.start(), place
+            offset = _end(data, offset)
+        yield match.start(), offset
 
 
-def _end(data: bytes, place: int) -> int:
-    """Return where the value ends whose first bracket is before a place."""
+def _end(data: bytes, offset: int) -> int:
+    """Return where the value ends whose first bracket is before an offset."""
     depth = 1
-    for bracket in _BRACKET.finditer(data, place):
+    for bracket in _BRACKET.finditer(data, offset):
         depth += 1 if bracket[0] in b"[{" else -1 if bracket[0] in b"]}" else 0
         if not depth:
             return bracket.end()

@@ -149,7 +149,7 @@ def _is_read_by_arrow(kind: pa.DataType, *, has_words: bool) -> bool:
     if pa.types.is_list(kind):
         return _is_read_by_arrow(kind.value_type, has_words=has_words)
     if pa.types.is_struct(kind):
-        inner = (kind.field(place).type for place in range(kind.num_fields))
+        inner = (kind.field(index).type for index in range(kind.num_fields))
         return all(_is_read_by_arrow(of_field, has_words=has_words) for of_field in inner)
     if pa.types.is_floating(kind):
         return not has_words and not pa.types.is_float16(kind)
@@ -204,7 +204,7 @@ def _restorer(kind: pa.DataType, *, mixed: bool) -> Callable[[Any], Any]:
         key, item = of(kind.key_type), of(kind.item_type)
         restore = lambda pairs: [(key(first), item(second)) for first, second in map(_list, _list(pairs))]  # noqa: E731
     elif pa.types.is_struct(kind):
-        fields = [(kind.field(place).name, of(kind.field(place).type)) for place in range(kind.num_fields)]
+        fields = [(kind.field(index).name, of(kind.field(index).type)) for index in range(kind.num_fields)]
         restore = lambda row: {name: of_field(row.get(name)) for name, of_field in fields}  # noqa: E731
     elif pa.types.is_nested(kind):
         of_item = of(kind.value_type)

@@ -14,7 +14,7 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, encodable, shown
-from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_place
+from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -196,21 +196,21 @@ class FolderColumns:
 
     def _marks(self, batch: pa.RecordBatch, checked: Mapping[str, pa.Array]) -> pa.Array | None:
         """Return the column that marks bad rows; `None` if there are none."""
-        at = bad_place(batch.schema)
+        at = bad_column_index(batch.schema)
         reasons: dict[int, str] = {}
         if self.problem is not None:
             reasons = dict.fromkeys(range(batch.num_rows), self.problem)
         for name, value in checked.items():
-            for place, held in _others(batch.column(name), value):
+            for index, held in _others(batch.column(name), value):
                 reasons.setdefault(
-                    place, f"column {name!r} holds {shown(held)} in the file, but its folder says {self.texts[name]!r}"
+                    index, f"column {name!r} holds {shown(held)} in the file, but its folder says {self.texts[name]!r}"
                 )
         if not reasons:
             return None if at is None else batch.column(at)
         marks = [None] * batch.num_rows if at is None else batch.column(at).to_pylist()
-        for place, reason in reasons.items():
-            if marks[place] is None:
-                marks[place] = {"text": encodable(_text_of(batch.slice(place, 1))), "reason": encodable(reason)}
+        for index, reason in reasons.items():
+            if marks[index] is None:
+                marks[index] = {"text": encodable(_text_of(batch.slice(index, 1))), "reason": encodable(reason)}
         return pa.array(marks, BAD_FIELD.type)
 
 
@@ -273,7 +273,7 @@ def _misfit(field: pa.Field, text: str | None) -> str | None:
 
 
 def _others(column: pa.Array, value: pa.Array) -> Iterator[tuple[int, Any]]:
-    """Yield the places and values in a column that are neither null nor the value."""
+    """Yield the indices and values in a column that are neither null nor the value."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     for code, held in enumerate(encoded.dictionary):
         try:
@@ -281,13 +281,13 @@ def _others(column: pa.Array, value: pa.Array) -> Iterator[tuple[int, Any]]:
         except (pa.ArrowException, ValueError):
             agrees = False
         if not agrees:
-            for place, index in enumerate(encoded.indices.to_pylist()):
+            for position, index in enumerate(encoded.indices.to_pylist()):
                 if index == code:
-                    yield place, held.as_py()
+                    yield position, held.as_py()
 
 
 def _text_of(row: pa.RecordBatch) -> str:
-    at = bad_place(row.schema)
+    at = bad_column_index(row.schema)
     try:
         [values] = (row if at is None else row.remove_column(at)).to_pylist()
     except (pa.ArrowException, ValueError):  # text that is not UTF-8, a time that Python does not have

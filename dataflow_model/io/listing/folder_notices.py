@@ -95,12 +95,12 @@ def take_names(descriptor: int) -> tuple[set[str], bool]:
     with contextlib.suppress(BlockingIOError):
         while True:
             events = os.read(descriptor, _BYTES)
-            place = 0
-            while place < len(events):
-                _, mask, _, length = _HEAD.unpack_from(events, place)
-                place += _HEAD.size + length
+            offset = 0
+            while offset < len(events):
+                _, mask, _, length = _HEAD.unpack_from(events, offset)
+                offset += _HEAD.size + length
                 has_ended = has_ended or bool(mask & _ENDS)
-                names.add(os.fsdecode(events[place - length : place].rstrip(b"\0")))
+                names.add(os.fsdecode(events[offset - length : offset].rstrip(b"\0")))
     return names, has_ended
 
 

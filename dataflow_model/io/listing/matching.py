@@ -250,12 +250,12 @@ class Watch:
 
     def _matching_files(self, folder: ListedFolder, pattern: str) -> Names:
         """Return the files in a directory whose names match; the same object as before if nothing has changed."""
-        place = folder.path, pattern
-        files, matching = self._matching.get(place, (None, {}))
+        key = folder.path, pattern
+        files, matching = self._matching.get(key, (None, {}))
         if files is not folder.files:
             matches, start = re.compile(fnmatch.translate(pattern)).match, len(folder.prefix)
             matching = {name: inode for name, inode in folder.files.items() if matches(name, start)}
-            self._matching[place] = folder.files, matching
+            self._matching[key] = folder.files, matching
         return matching
 
     def _look_at(self, path: str, cut: int, *, full: bool) -> ListedFolder:
@@ -275,7 +275,7 @@ class Watch:
         """Forget the directories that this look has not reached, and their notices."""
         for path in self._folders.keys() - self._seen:
             self._noticed -= self._folders.pop(path).notices is not None
-        self._matching = {place: kept for place, kept in self._matching.items() if place[0] in self._folders}
+        self._matching = {key: kept for key, kept in self._matching.items() if key[0] in self._folders}
 
 
 def list_files(paths: tuple[str, ...], skips: Callable[[str], bool] | None = None) -> list[str]:

@@ -10,7 +10,7 @@ from dataflow_model.errors import shown
 from dataflow_model.io.parquet.parquet_types import fitted
 from dataflow_model.io.text.parsing import cannot_hold
 from dataflow_model.plan.columns.nested import with_leaves
-from dataflow_model.plan.columns.python_range import in_numbers, places_beyond
+from dataflow_model.plan.columns.python_range import in_numbers, indices_beyond
 from dataflow_model.plan.columns.rows import values_of
 from dataflow_model.plan.columns.source_columns import BAD_FIELD
 
@@ -42,17 +42,17 @@ def fitted_rows(batch: pa.RecordBatch, checked: pa.Schema, columns: pa.Schema) -
     if not bad:
         yield rows
         return
-    places = pa.array(sorted(bad), pa.int64())
-    held = {name: _values(column.take(places)) for name, column in given.items()}
+    indices = pa.array(sorted(bad), pa.int64())
+    held = {name: _values(column.take(indices)) for name, column in given.items()}
     marks: list[dict[str, str] | None] = [None] * batch.num_rows
-    for number, place in enumerate(sorted(bad)):
+    for number, index in enumerate(sorted(bad)):
         text = repr({name: values[number][0] for name, values in held.items()})
-        marks[place] = {"text": text, "reason": _reason(bad[place], *held[bad[place].name][number])}
+        marks[index] = {"text": text, "reason": _reason(bad[index], *held[bad[index].name][number])}
     yield rows.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
 
 
 def _pieces(column: pa.Array, field: pa.Field, start: int, bad: dict[int, pa.Field]) -> Iterator[pa.Array]:
-    """Yield a column with another type in pieces; values that do not fit are null, and their places are in `bad`."""
+    """Yield a column with another type in pieces; values that do not fit are null, and their indices are in `bad`."""
     if pa.types.is_nested(column.type):  # a slice of maps would still hold all their items
         column = column.take(pa.array(range(len(column)), pa.int64()))
     try:
@@ -76,10 +76,10 @@ def _reason(field: pa.Field, value: Any, is_text: bool) -> str:  # noqa: FBT001 
 def _values(column: pa.Array) -> list[tuple[Any, bool]]:
     """Return the values of a column, each with whether all text in it is UTF-8; otherwise the text is in bytes."""
     try:
-        return [(value, True) for value in values_of(in_numbers(column) if places_beyond(column) else column)]
+        return [(value, True) for value in values_of(in_numbers(column) if indices_beyond(column) else column)]
     except UnicodeDecodeError:
         if len(column) > 1:
-            return [pair for place in range(len(column)) for pair in _values(column.slice(place, 1))]
+            return [pair for index in range(len(column)) for pair in _values(column.slice(index, 1))]
         return [(fitted(column, with_leaves(column.type, _bytes))[0].as_py(), False)]
 
 

@@ -107,8 +107,8 @@ def _decimal(digits: int, scale: int) -> pa.DataType | None:
 
 
 def _widened_field(field: pa.Field, struct: pa.StructType) -> pa.DataType:
-    place = struct.get_field_index(field.name)
-    return field.type if place < 0 else widened(field.type, struct.field(place).type)
+    index = struct.get_field_index(field.name)
+    return field.type if index < 0 else widened(field.type, struct.field(index).type)
 
 
 def can_hold(kind: pa.DataType, other: pa.DataType) -> bool:
@@ -191,7 +191,7 @@ def _has_text(kind: pa.DataType) -> bool:
         return True
     if pa.types.is_map(kind):
         return _has_text(kind.key_type) or _has_text(kind.item_type)
-    return any(_has_text(kind.field(place).type) for place in range(kind.num_fields))
+    return any(_has_text(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _fitted(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -234,7 +234,7 @@ def _fitted_struct(column: pa.StructArray, kind: pa.StructType) -> pa.StructArra
 
 
 def _offsets(column: Any) -> tuple[int, pa.Array]:
-    """Return the place of the first item of lists or maps, and the places of all relative to it."""
+    """Return the index of the first item of lists or maps, and the indices of all relative to it."""
     offsets = column.offsets
     return offsets[0].as_py(), pc.call_function("subtract", [offsets, offsets[0]])
 

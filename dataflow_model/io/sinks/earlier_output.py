@@ -153,15 +153,15 @@ def _content(path: str, own: str) -> tuple[list[str], str | None]:
     folders = ["", DEAD_LETTERS]
     for folder in folders:
         for name in sorted(names_in(Path(path, folder))):
-            place = os.path.join(folder, name)  # noqa: PTH118 - a name, as the journal has it
+            relative = os.path.join(folder, name)  # noqa: PTH118 - a name, as the journal has it
             if _OURS.match(name):
                 if not own or not name.startswith(f"part-{safe_name(own)}-"):
-                    ours.append(place)
+                    ours.append(relative)
             elif folder != DEAD_LETTERS and not name.startswith(("_", ".")):
-                if Path(path, place).is_file():
-                    other = other or place
+                if Path(path, relative).is_file():
+                    other = other or relative
                 elif "=" in name:  # a partition; other folders are the business of those who made them
-                    folders.append(place)
+                    folders.append(relative)
     return ours, other
 
 

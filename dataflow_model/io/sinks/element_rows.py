@@ -80,7 +80,7 @@ def infer_schema_of_columns(columns: pa.Table, *, panes: bool = False, retractio
 def fit_batches(
     records: Sequence[Record], schema: pa.Schema, *, panes: bool, retractions: bool = False
 ) -> Iterator[tuple[pa.RecordBatch, list[int], list[Misfit]]]:
-    """Yield the records that fit the schema as columns, the records' places, and the records that do not fit.
+    """Yield the records that fit the schema as columns, the records' indices, and the records that do not fit.
 
     Each batch holds `BATCH_BYTES` at most, or a single row.
 
@@ -95,7 +95,7 @@ def fit_batches(
         retractions: whether `is_retraction` is.
     """
     columns, kept, shapeless = columns_of_values(values_of_records(records), schema)
-    misfits = [_misfit(records[place], reason) for place, reason in shapeless]
+    misfits = [_misfit(records[index], reason) for index, reason in shapeless]
     bad: dict[int, str] = {}
     made = pane_arrays(records, panes=panes, retractions=retractions) if kept else {}
     if shapeless:
@@ -110,14 +110,14 @@ def fit_batches(
     start = 0
     for batch in fitted_columns({**columns, **made}, len(kept), schema, bad):
         stop = start + batch.num_rows if schema.names else len(kept)
-        places = kept[start:stop]
+        indices = kept[start:stop]
         reasons = {row: bad[row] for row in range(start, stop) if row in bad} if bad else {}
         if reasons:
             misfits += [_misfit(records[kept[row]], reason) for row, reason in reasons.items()]
             good = [row for row in range(start, stop) if row not in reasons]
             batch = batch.take(pa.array([row - start for row in good], pa.int64()))  # noqa: PLW2901
-            places = [kept[row] for row in good]
-        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema), places, misfits
+            indices = [kept[row] for row in good]
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema), indices, misfits
         start, misfits = stop, []
 
 

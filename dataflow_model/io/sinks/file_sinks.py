@@ -133,7 +133,7 @@ class FileSink(ColumnSink):
         """Return a writer of one file, with the methods `write_batch(batch)` and `close()`."""
 
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
-        """Return by place why rows that have the right columns still cannot be written."""
+        """Return by index why rows that have the right columns still cannot be written."""
         if not self.partition_by:
             return {}
         if self.schema is None:
@@ -169,7 +169,7 @@ class FileSink(ColumnSink):
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def place(self) -> str:
+    def directory(self) -> str:
         """Return the directory: `_commits/` in it does not say which sink has published a commit."""
         return self.path
 
@@ -307,10 +307,10 @@ class ParquetSink(FileSink):
             {**super().misfits(batch)}
             | too_long
             | {
-                place: f"column {field.name!r} is {field.type} and cannot hold null in Parquet"
+                index: f"column {field.name!r} is {field.type} and cannot hold null in Parquet"
                 for column, field in zip(batch.columns, batch.schema, strict=True)
                 if "fixed_size_list" in str(field.type)
-                for place, value in enumerate(values_of(column))
+                for index, value in enumerate(values_of(column))
                 if _lacks_fixed_list(value, field.type)
             }
         )
@@ -463,8 +463,8 @@ class TextSink(FileSink):
     def misfits(self, batch: pa.RecordBatch) -> Mapping[int, str]:
         """Return the texts that contain a line break."""
         return {
-            place: "a line of text cannot hold a line break"
-            for place, text in enumerate(batch.column(0).to_pylist())
+            index: "a line of text cannot hold a line break"
+            for index, text in enumerate(batch.column(0).to_pylist())
             if "\n" in text or "\r" in text
         }
 
@@ -496,12 +496,12 @@ class _WeakFileWriter(FileSinkWriter):
 
     def __init__(self, sink: FileSink, commit_id: str, part: str) -> None:
         super().__init__(sink, commit_id, part)
-        self._place = commit_id, safe_name(part)
+        self._commit_part = commit_id, safe_name(part)
 
     def close(self) -> bytes:
         message = super().close()
-        files = self._sink.published(*self._place, pickles.load(message))
-        publish_part(self._sink.path, self._place[0], files, sync=self._sink.is_synced)
+        files = self._sink.published(*self._commit_part, pickles.load(message))
+        publish_part(self._sink.path, self._commit_part[0], files, sync=self._sink.is_synced)
         return message
 
 

@@ -86,7 +86,7 @@ def check_same_types(names: Sequence[str], schemas: Sequence[pa.Schema], label: 
 
 
 def misfits(names: Sequence[str], batch: pa.RecordBatch) -> Mapping[int, str]:
-    """Return by place why rows can be in no folder: a value would be read as another one, or its name is too long."""
+    """Return by index why rows can be in no folder: a value would be read as another one, or its name is too long."""
     reasons: dict[int, str] = {}
     for name in names:
         encoded = _texts(batch.column(name)).dictionary_encode()
@@ -97,7 +97,7 @@ def misfits(names: Sequence[str], batch: pa.RecordBatch) -> Mapping[int, str]:
         }
         if bad:
             codes = encoded.indices.to_pylist()
-            reasons |= {place: bad[code] for place, code in enumerate(codes) if code in bad}
+            reasons |= {index: bad[code] for index, code in enumerate(codes) if code in bad}
     return reasons
 
 
@@ -136,8 +136,8 @@ class PartitionedWriter:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write each row to the file of its folder."""
         rows = batch.select(self._schema.names)
-        for folder, places in self._places(batch):
-            self._writer(folder).write_batch(rows if len(places) == rows.num_rows else rows.take(places))
+        for folder, indices in self._by_folder(batch):
+            self._writer(folder).write_batch(rows if len(indices) == rows.num_rows else rows.take(indices))
 
     def close(self) -> None:
         """Close the files that are open."""
@@ -155,14 +155,14 @@ class PartitionedWriter:
         self._open.move_to_end(folder)
         return writer
 
-    def _places(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-        """Yield the folders with the places of their rows, in order."""
+    def _by_folder(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+        """Yield the folders with the indices of their rows, in order."""
         columns = {str(at): _texts(batch.column(name)) for at, name in enumerate(self._names)}
-        table = pa.table({**columns, "place": pa.array(range(batch.num_rows), pa.int64())})
-        groups = table.group_by(list(columns), use_threads=False).aggregate([("place", "list")])
-        places = groups["place_list"].combine_chunks()
+        table = pa.table({**columns, "index": pa.array(range(batch.num_rows), pa.int64())})
+        groups = table.group_by(list(columns), use_threads=False).aggregate([("index", "list")])
+        indices = groups["index_list"].combine_chunks()
         for at, texts in enumerate(zip(*(groups[name].to_pylist() for name in columns), strict=True)):
-            yield "/".join(map(folder_name, self._names, texts)), places[at].values
+            yield "/".join(map(folder_name, self._names, texts)), indices[at].values
 
 
 def _escaped(text: str) -> str:

@@ -78,21 +78,21 @@ def shown_url(url: sa.URL) -> str:
         'postgresql://ann:***@host/db?password=***&sslmode=***'
     """
     text = url.set(query={}).render_as_string(hide_password=True)
-    return text + "".join(f"{'&' if place else '?'}{name}={_HIDDEN}" for place, name in enumerate(url.query))
+    return text + "".join(f"{'&' if index else '?'}{name}={_HIDDEN}" for index, name in enumerate(url.query))
 
 
-def place_in_url(text: str) -> str:
+def location_of(text: str) -> str:
     """Return the part of a URL that says which database it is: neither the user nor options of the driver.
 
     Example:
-        >>> place_in_url("postgresql+psycopg://ann:secret@host:5432/db?sslmode=require")
+        >>> location_of("postgresql+psycopg://ann:secret@host:5432/db?sslmode=require")
         'postgresql://host:5432/db'
     """
     import sqlalchemy as sa
 
     url = sa.make_url(text)
-    place = sa.URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)
-    return place.render_as_string()
+    location = sa.URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database)
+    return location.render_as_string()
 
 
 def without_secrets(text: str, url: sa.URL) -> str:

@@ -170,8 +170,8 @@ def decimals_kept(column_type: TypeEngine[Any]) -> int | None:
     """
     if isinstance(column_type, sa.Float | sa.Double):
         return None
-    place = "scale" if isinstance(column_type, sa.Numeric) else "precision"
-    kept: int | None = getattr(column_type, place, None)
+    attribute = "scale" if isinstance(column_type, sa.Numeric) else "precision"
+    kept: int | None = getattr(column_type, attribute, None)
     return kept
 
 

@@ -12,7 +12,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.sinks.column_sinks import ColumnSink
 from dataflow_model.io.sinks.element_rows import Misfit, fit_batches, infer_schema
 from dataflow_model.io.sinks.sink_columns import checked_schema, columns_text, unified_schema
-from dataflow_model.io.tables.database_urls import checked_url, place_in_url
+from dataflow_model.io.tables.database_urls import checked_url, location_of
 from dataflow_model.io.tables.table_values import column_values, misfits_of
 from dataflow_model.plan.endpoints.outcomes import Reader
 from dataflow_model.plan.endpoints.sinks import KnownCommits, SinkWriter
@@ -126,7 +126,7 @@ class TableSink(ColumnSink):
         """Return the database, without the user and what must stay secret, the table, its keys and the columns."""
         upsert = {} if self.upsert is None else {"upsert": self.upsert}
         return upsert | {
-            "database": place_in_url(self.url),
+            "database": location_of(self.url),
             "table": self.table,
             "keys": self.keys,
             "panes": self.panes,
@@ -214,16 +214,16 @@ class TableSink(ColumnSink):
         return [message.without_nulls(store.required_columns(), store.is_null) for message in pending]
 
     def _net(self, pending: Iterable[PendingRows]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows to insert or update, and the places of the rows to delete; see `places`."""
+        """Return the rows to insert or update, and the keys of the rows to delete; see `identity`."""
         moves = [(*move, message.names) for message in pending for move in message.rows]
         moves.sort(key=lambda move: move[0])
         last: dict[tuple[Any, ...], dict[str, Any] | None] = {}
         for _, is_retraction, values, names in moves:
             row = dict(zip(names, values, strict=True))
-            place = tuple(row[name] for name in self.places)
-            last.pop(place, None)  # so that the rows stay in emission order
-            last[place] = None if is_retraction else row
-        deletes = [dict(zip(self.places, place, strict=True)) for place, row in last.items() if row is None]
+            key = tuple(row[name] for name in self.identity)
+            last.pop(key, None)  # so that the rows stay in emission order
+            last[key] = None if is_retraction else row
+        deletes = [dict(zip(self.identity, key, strict=True)) for key, row in last.items() if row is None]
         rows = [row for row in last.values() if row is not None]
         if self.keeps_newest:
             rows.sort(key=_end)
@@ -231,8 +231,8 @@ class TableSink(ColumnSink):
         return rows, deletes
 
     @property
-    def places(self) -> tuple[str, ...]:
-        """The columns that tell apart what a retraction may take back: the keys, or keys and window."""
+    def identity(self) -> tuple[str, ...]:
+        """The columns that identify the row that a retraction deletes: the keys, or keys and window."""
         return (*self.keys, *_WINDOW_COLUMNS) if self.keeps_newest else self.keys
 
     def _store(self) -> Any:
@@ -305,8 +305,8 @@ class TableSinkWriter(SinkWriter):
         return PendingRows(self._schema, names, self._rows, self._dead_letters)
 
     def _fit(self, records: Sequence[Record], schema: pa.Schema) -> None:
-        for batch, places, misfits in fit_batches(records, schema, panes=self._sink.panes):
-            self._keep(batch, [records[place] for place in places], misfits)
+        for batch, indices, misfits in fit_batches(records, schema, panes=self._sink.panes):
+            self._keep(batch, [records[index] for index in indices], misfits)
 
     def _keep(self, batch: pa.RecordBatch, records: Sequence[Record], misfits: list[Misfit]) -> None:
         columns = [column_values(column) for column in batch.columns]

@@ -152,7 +152,7 @@ class TableStore:
             commit_id: the commit.
             schema: all columns; `None` where there are dead letters only.
             upserts: whole rows.
-            deletes: the places of the rows to delete: their keys, and windows if the sink keeps the newest.
+            deletes: what identifies the rows to delete: their keys, and windows if the sink keeps the newest.
             dead_letters: the rows that did not fit.
             is_whole: whether this is the whole commit, so that repeating it changes nothing.
 
@@ -167,12 +167,12 @@ class TableStore:
                 return
             if schema is not None:
                 table = self._table(schema)
-                place = [
+                conditions = [
                     _is_same(table.c[name], sa.bindparam(f"its_{name}", type_=table.c[name].type))
-                    for name in self._sink.places
+                    for name in self._sink.identity
                 ]
-                bound_places = [{f"its_{name}": value for name, value in row.items()} for row in deletes]
-                _in_parts(connection, sa.delete(table).where(*place), bound_places)
+                bound_keys = [{f"its_{name}": value for name, value in row.items()} for row in deletes]
+                _in_parts(connection, sa.delete(table).where(*conditions), bound_keys)
                 _in_parts(connection, self._upsert(table), upserts)
             _in_parts(connection, sa.insert(self._dead_letters), dead_letters)
             if is_whole:

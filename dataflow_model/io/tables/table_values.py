@@ -23,7 +23,7 @@ def column_values(column: pa.Array) -> list[Any]:
 
 
 def misfits_of(values: Sequence[Any], field: pa.Field, *, is_key: bool) -> dict[int, str]:
-    r"""Return by place why a database cannot hold values that their column in Arrow can.
+    r"""Return by index why a database cannot hold values that their column in Arrow can.
 
     Example:
         >>> misfits_of(["UA", "A\0A"], pa.field("key", pa.string()), is_key=True)

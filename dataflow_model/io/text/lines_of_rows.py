@@ -144,10 +144,10 @@ class LinesOfRows(FileSource):
                 if not texts.is_complete and self.grows and self.line_timeout != Duration(0):
                     break  # a value may be cut
                 unclosed = set(range(1) if texts.omitted else texts.unclosed)
-                for place in range(len(texts)):
-                    text = texts.text(place, place + 1)
+                for index in range(len(texts)):
+                    text = texts.text(index, index + 1)
                     size += len(text)
-                    if place not in unclosed:
+                    if index not in unclosed:
                         rows.append(text if text.endswith((b"\n", b"\r")) else text + b"\n")
                     if len(rows) >= _SAMPLE_ROWS or size >= _SAMPLE_BYTES:
                         return rows

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataflow_model.errors import shown
 from dataflow_model.io.text.unpacking import as_in_file
 from dataflow_model.plan.columns.python_range import with_times
-from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_place
+from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,28 +39,28 @@ def parse_rows(
         parse: turns the text of some rows into columns, and raises if it cannot; see also `with_reasons`.
         columns: the columns.
         explain: says what is wrong with the text of one row, given the error of `parse`.
-        find: returns the reasons of bad rows by place, for those that it finds at once; the others are isolated.
+        find: returns the reasons of bad rows by index, for those that it finds at once; the others are isolated.
     """
     if texts.problem():
         yield from _bad_row(texts.text() + "…".encode(), texts.problem(), columns).to_batches()
         return
     pieces: list[pa.Table] = []
     start = 0
-    for place in (*texts.unclosed, len(texts)):
-        if start < place:
-            pieces.extend(_parse(texts, start, place, parse, columns, explain, find))
-        if place < len(texts):
-            pieces.append(_bad_row(texts.text(place, place + 1), "a quote is not closed", columns))
-        start = place + 1
+    for index in (*texts.unclosed, len(texts)):
+        if start < index:
+            pieces.extend(_parse(texts, start, index, parse, columns, explain, find))
+        if index < len(texts):
+            pieces.append(_bad_row(texts.text(index, index + 1), "a quote is not closed", columns))
+        start = index + 1
     yield from _joined(pieces).to_batches()
 
 
 def _joined(pieces: list[pa.Table]) -> pa.Table:
     """Return tables of rows as one, with a column of bad rows if one of them has it."""
-    if any(bad_place(piece.schema) is not None for piece in pieces):
+    if any(bad_column_index(piece.schema) is not None for piece in pieces):
         pieces = [
             piece.append_column(BAD_FIELD, pa.nulls(piece.num_rows, BAD_FIELD.type))
-            if bad_place(piece.schema) is None
+            if bad_column_index(piece.schema) is None
             else piece
             for piece in pieces
         ]
@@ -68,7 +68,7 @@ def _joined(pieces: list[pa.Table]) -> pa.Table:
 
 
 def with_reasons(table: pa.Table, reasons: Mapping[int, str]) -> pa.Table:
-    """Mark rows of a table as bad rows, by place; `parse_rows` adds their texts."""
+    """Mark rows of a table as bad rows, by index; `parse_rows` adds their texts."""
     if not reasons:
         return table
     return table.append_column(BAD_FIELD, _marks(table.num_rows, sorted(reasons), reasons, {}))
@@ -149,36 +149,36 @@ def _without_bad(
     columns: pa.Schema,
     explain: Callable[[bytes, str], str],
 ) -> pa.Table:
-    """Parse rows without the bad ones among them, whose reasons are known by place, and return all in order."""
-    places = np.array(sorted(reasons), np.int64)
-    others = np.delete(np.arange(len(texts)), places)
-    lines = [_line(texts.text(place, place + 1)) for place in places.tolist()]
-    marks = [{"text": line, "reason": reasons[place]} for line, place in zip(lines, places.tolist(), strict=True)]
+    """Parse rows without the bad ones among them, whose reasons are known by index, and return all in order."""
+    indices = np.array(sorted(reasons), np.int64)
+    others = np.delete(np.arange(len(texts)), indices)
+    lines = [_line(texts.text(index, index + 1)) for index in indices.tolist()]
+    marks = [{"text": line, "reason": reasons[index]} for line, index in zip(lines, indices.tolist(), strict=True)]
     bad = _bad_rows(marks, columns)
     rest = _parse(texts.chosen(others), 0, len(others), parse, columns, explain) if len(others) else ()
-    return _joined([*rest, bad]).take(pa.array(np.argsort(np.concatenate([others, places]))))
+    return _joined([*rest, bad]).take(pa.array(np.argsort(np.concatenate([others, indices]))))
 
 
 def _with_texts(table: pa.Table, texts: RowTexts, start: int, columns: pa.Schema) -> pa.Table:
     """Return the columns of rows that begin at `start`, with the texts of those that are marked as bad rows."""
     rows = table.select(columns.names).cast(columns)
-    bad = bad_place(table.schema)
+    bad = bad_column_index(table.schema)
     if bad is None:
         return rows
-    places = np.flatnonzero(table.column(bad).is_valid())
-    reasons = table.column(bad).take(pa.array(places)).combine_chunks().field("reason").to_pylist()
-    at = places.tolist()
-    lines = {place: _line(texts.text(start + place, start + place + 1)) for place in at}
+    indices = np.flatnonzero(table.column(bad).is_valid())
+    reasons = table.column(bad).take(pa.array(indices)).combine_chunks().field("reason").to_pylist()
+    at = indices.tolist()
+    lines = {index: _line(texts.text(start + index, start + index + 1)) for index in at}
     return rows.append_column(BAD_FIELD, _marks(len(rows), at, dict(zip(at, reasons, strict=True)), lines))
 
 
-def _marks(count: int, places: list[int], reasons: Mapping[int, str], lines: Mapping[int, str]) -> pa.Array:
-    """Return the column of bad rows for as many rows, with reasons and texts by place."""
-    marks = pa.array([{"text": lines.get(place), "reason": reasons[place]} for place in places], BAD_FIELD.type)
+def _marks(count: int, indices: list[int], reasons: Mapping[int, str], lines: Mapping[int, str]) -> pa.Array:
+    """Return the column of bad rows for as many rows, with reasons and texts by index."""
+    marks = pa.array([{"text": lines.get(index), "reason": reasons[index]} for index in indices], BAD_FIELD.type)
     numbers = np.zeros(count, np.int64)
-    numbers[places] = np.arange(len(places))
+    numbers[indices] = np.arange(len(indices))
     is_good = np.ones(count, np.bool_)
-    is_good[places] = False
+    is_good[indices] = False
     return marks.take(pa.array(numbers, mask=is_good))
 
 

@@ -73,7 +73,7 @@ class RowTexts:
         offset: the byte of the file's text at which `data` begins.
         data: the text of the rows, and perhaps empty lines between them.
         starts, ends: where each row begins and ends in `data`; its line end belongs to it.
-        unclosed: the places of the rows with a quote that is not closed.
+        unclosed: the indices of the rows with a quote that is not closed.
         is_complete: whether the rows stay the same whatever is appended to the file.
         has_gaps: whether other lines than empty ones are between the rows.
         omitted: the number of bytes that are not kept of the only row, since it is too long.
@@ -95,36 +95,36 @@ class RowTexts:
         """Return the rows `[start, stop)` of these."""
         if start == 0 and stop >= len(self):
             return self
-        places = tuple(place - start for place in self.unclosed if start <= place < stop)
-        return attrs.evolve(self, starts=self.starts[start:stop], ends=self.ends[start:stop], unclosed=places)
+        indices = tuple(index - start for index in self.unclosed if start <= index < stop)
+        return attrs.evolve(self, starts=self.starts[start:stop], ends=self.ends[start:stop], unclosed=indices)
 
-    def chosen(self, places: NDArray[np.int64]) -> Self:
-        """Return the rows at some places, in order; none of them may have a quote that is not closed."""
-        return attrs.evolve(self, starts=self.starts[places], ends=self.ends[places], unclosed=(), has_gaps=True)
+    def chosen(self, indices: NDArray[np.int64]) -> Self:
+        """Return the rows at some indices, in order; none of them may have a quote that is not closed."""
+        return attrs.evolve(self, starts=self.starts[indices], ends=self.ends[indices], unclosed=(), has_gaps=True)
 
     def text(self, start: int = 0, stop: int | None = None) -> bytes:
         """Return the text of the rows `[start, stop)` of these."""
         last = (len(self) if stop is None else stop) - 1
         if self.has_gaps:
-            places = zip(self.starts[start : last + 1].tolist(), self.ends[start : last + 1].tolist(), strict=True)
-            return b"".join(self.data[begin:end] for begin, end in places)
+            bounds = zip(self.starts[start : last + 1].tolist(), self.ends[start : last + 1].tolist(), strict=True)
+            return b"".join(self.data[begin:end] for begin, end in bounds)
         return self.data[self.starts[start] : self.ends[last]] if start <= last else b""
 
     def problem(self) -> str:
         """Return why the only row cannot be read, if it is too long; otherwise nothing."""
         return f"it has {self.size(0)} bytes, {TOO_LONG}" if self.omitted and len(self) else ""
 
-    def size(self, place: int) -> int:
+    def size(self, index: int) -> int:
         """Return the number of bytes of a row without its line end."""
         return self.omitted + len(
-            self.text(place, place + 1) if self.omitted else self.text(place, place + 1).rstrip(b"\r\n")
+            self.text(index, index + 1) if self.omitted else self.text(index, index + 1).rstrip(b"\r\n")
         )
 
     def extended(self, counts: Mapping[int, int], character: str) -> bytes:
-        """Return the text of the rows with a character added at the ends of some, by their places, as often as said."""
+        """Return the text of the rows, with a character added so many times at the ends of some, by their indices."""
         pieces, at = [], 0
-        for place, count in sorted(counts.items()):
-            end = int(self.starts[place]) + len(self.text(place, place + 1).rstrip(b"\r\n"))
+        for index, count in sorted(counts.items()):
+            end = int(self.starts[index]) + len(self.text(index, index + 1).rstrip(b"\r\n"))
             pieces += [self.data[at:end], character.encode() * count]
             at = end
         return b"".join([*pieces, self.data[at:]])
@@ -210,20 +210,20 @@ def _apart(texts: RowTexts, form: TextFormat, begun: _Begun | None = None) -> It
             yield begun.row(texts.offset + int(texts.starts[0]) + texts.size(0))
         texts = texts.part(1, len(texts))
     at = 0
-    for place in np.flatnonzero(texts.ends - texts.starts > _LONGEST).tolist():
-        if (size := texts.size(place)) <= _LONGEST:
+    for index in np.flatnonzero(texts.ends - texts.starts > _LONGEST).tolist():
+        if (size := texts.size(index)) <= _LONGEST:
             continue
-        if at < place:
-            yield texts.part(at, place)
-        begin = texts.offset + int(texts.starts[place])
-        yield _Begun.of(texts.text(place, place + 1), begin).row(begin + size)
-        at = place + 1
+        if at < index:
+            yield texts.part(at, index)
+        begin = texts.offset + int(texts.starts[index])
+        yield _Begun.of(texts.text(index, index + 1), begin).row(begin + size)
+        at = index + 1
     if at < len(texts):
         yield texts.part(at, len(texts))
 
 
 def _kept(data: bytes, limit: int, form: TextFormat) -> bytes:
-    """Return what is needed to find the end of a row that is too long, which is not before a certain place."""
+    """Return what is needed to find the end of a row that is too long, which is not before a certain offset."""
     is_needed = limit and data[limit - 1 : limit] in {form.delimiter.encode(), b"\r"}
     return _OMITTED + data[limit - 1 if is_needed else limit :]
 
@@ -241,7 +241,7 @@ def _line_end(data: bytes, form: TextFormat) -> int:
 def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tuple[RowTexts, int, int]:
     """Return the rows that certainly end within `data`.
 
-    The second value is how many bytes they and the lines between them take, and the third one the place up to which it
+    The second value is how many bytes they and the lines between them take, and the third one the offset up to which it
     is certain that no other row ends.
     """
     buffer = np.frombuffer(data, np.uint8)
@@ -272,12 +272,12 @@ def _split(data: bytes, form: TextFormat, offset: int, *, is_last: bool) -> tupl
         filled, taken = np.append(filled, data[taken:] != b"\r"), len(data)
     if not form.keeps_blank:
         starts, ends = starts[filled], ends[filled]
-    unclosed = sorted({bisect.bisect_right(starts, place) - 1 for place in quotes.unclosed if place < taken})
+    unclosed = sorted({bisect.bisect_right(starts, offset) - 1 for offset in quotes.unclosed if offset < taken})
     if form.comment and len(starts):
         is_row = buffer[starts] != ord(form.comment)
         if not is_row.all():
             numbers = np.cumsum(is_row) - 1
-            unclosed = [int(numbers[place]) for place in unclosed if is_row[place]]
+            unclosed = [int(numbers[index]) for index in unclosed if is_row[index]]
             return (
                 RowTexts(offset, data, starts[is_row], ends[is_row], tuple(unclosed), has_gaps=True),
                 taken,
@@ -326,10 +326,10 @@ def _well_formed(buffer: NDArray[np.uint8], form: TextFormat, *, is_last: bool) 
     return (quotes, limit) if edges.all() else None
 
 
-def _is_edge(buffer: NDArray[np.uint8], form: TextFormat, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask of the places that hold a delimiter or a line break, or are outside of the data."""
-    outside = (places < 0) | (places >= len(buffer))
-    values = buffer[np.where(outside, 0, places)]
+def _is_edge(buffer: NDArray[np.uint8], form: TextFormat, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask of the offsets that hold a delimiter or a line break, or are outside of the data."""
+    outside = (offsets < 0) | (offsets >= len(buffer))
+    values = buffer[np.where(outside, 0, offsets)]
     edges: NDArray[np.bool_] = outside | np.isin(values, (ord(form.delimiter), _LF, _CR))
     return edges
 
@@ -343,8 +343,8 @@ def _scanned(data: bytes, form: TextFormat, *, is_last: bool) -> _Quotes:
     edges, pattern = form.delimiter.encode() + b"\r\n", _quoted(form.delimiter, form.quote)
     unclosed: list[int] = []
     spans: list[tuple[int, int]] = []
-    place = 0
-    while (match := pattern.search(data, place)) is not None:
+    offset = 0
+    while (match := pattern.search(data, offset)) is not None:
         begin, end = match.span()
         if end == len(data) and not is_last and end - begin <= LONGEST_QUOTE:
             return _Quotes(tuple(unclosed), begin, tuple(spans))
@@ -353,10 +353,10 @@ def _scanned(data: bytes, form: TextFormat, *, is_last: bool) -> _Quotes:
         if is_closed and (not has_breaks or end == len(data) or data[end] in edges):
             if has_breaks:
                 spans.append((begin, end))
-            place = end
+            offset = end
         else:
             unclosed.append(begin)
-            place = begin + 1
+            offset = begin + 1
     return _Quotes(tuple(unclosed), len(data), tuple(spans))
 
 
@@ -397,14 +397,14 @@ def row_index(version: FileVersion, form: TextFormat) -> RowIndex:
     Raises:
         SourceError: when the file cannot be read.
     """
-    place = version.path, form
+    key = version.path, form
     with _lock:
-        indexed = _indexes.get(place)
+        indexed = _indexes.get(key)
     if indexed is None or indexed.version != version:
         indexed = _indexed(version, form, indexed)
     with _lock:
-        _indexes.pop(place, None)  # the index used least recently is deleted first
-        _indexes[place] = indexed
+        _indexes.pop(key, None)  # the index used least recently is deleted first
+        _indexes[key] = indexed
         while len(_indexes) > _INDEXES:
             del _indexes[next(iter(_indexes))]
     return indexed.index

@@ -160,7 +160,7 @@ class TimeFormat:
         return None
 
     def _padded(self, texts: pa.Array) -> NDArray[np.int64] | None:
-        """Return times whose digits and separators are all at the same places, which is fast; `None` for others."""
+        """Return times whose digits and separators are all at the same positions, which is fast; `None` for others."""
         if texts.null_count or not len(texts) or not self.directives <= _PLACES.keys():
             return None
         spans = [(name, _PLACES[name]) if name else (text, (0, len(text.encode()))) for name, text in self._tokens]
@@ -171,10 +171,10 @@ class TimeFormat:
             return None
         characters = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].reshape(len(texts), width)
         iso = np.tile(_ISO, (len(texts), 1))
-        place = 0
+        index = 0
         for (name, text), (_, (start, stop)) in zip(self._tokens, spans, strict=True):
-            part = characters[:, place : place + stop - start]
-            place += stop - start
+            part = characters[:, index : index + stop - start]
+            index += stop - start
             if name:
                 iso[:, start:stop] = part
             elif (part != np.frombuffer(text.encode(), np.uint8)).any():
@@ -195,7 +195,7 @@ def times_of(
     local: LocalTimes | None,
     chosen: Callable[[NDArray[np.int64]], Sequence[str | None]] | None = None,
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return the times that are written in one of some formats or in ISO 8601, and why some are none, by place.
+    """Return the times that are written in one of some formats or in ISO 8601, and why some are none, by index.
 
     Null stays null. Times without an offset are in the zone of `local`, which decides about those that occur twice
     there or are skipped; `chosen` is an argument of `LocalTimes.offsets`. Without a zone, they are in UTC, and a column
@@ -215,26 +215,28 @@ def times_of(
     if kind.tz is None:
         return times, {}
     valid = times.is_valid().to_numpy(zero_copy_only=False)
-    places = np.flatnonzero(valid & ~have_offsets)
-    if local is None or not len(places):
+    indices = np.flatnonzero(valid & ~have_offsets)
+    if local is None or not len(indices):
         return times.cast(pa.timestamp(kind.unit, "UTC")).cast(kind), {}
 
     def are_dates(some: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return _are_dates(texts.take(pa.array(places[some])), formats)
+        return _are_dates(texts.take(pa.array(indices[some])), formats)
 
     values = times.cast(pa.int64()).fill_null(0).to_numpy().copy()
     per_second = _PER_SECOND[kind.unit]
     offsets, problems = local.offsets(
-        values[places] // (per_second // _MICROS) if per_second > _MICROS else values[places] * (_MICROS // per_second),
-        None if chosen is None else lambda some: chosen(places[some]),
+        values[indices] // (per_second // _MICROS)
+        if per_second > _MICROS
+        else values[indices] * (_MICROS // per_second),
+        None if chosen is None else lambda some: chosen(indices[some]),
         are_dates,
     )
     shifts = offsets // _MICROS * per_second
-    instants = values[places] - shifts
-    if ((instants > values[places]) != (shifts < 0)).any():
+    instants = values[indices] - shifts
+    if ((instants > values[indices]) != (shifts < 0)).any():
         raise ValueError(f"an instant is beyond what {kind} can hold")
-    values[places] = instants
-    problems = {int(places[place]): reason for place, reason in problems.items()}
+    values[indices] = instants
+    problems = {int(indices[index]): reason for index, reason in problems.items()}
     valid[list(problems)] = False
     return pa.array(values, pa.int64(), mask=~valid).cast(pa.timestamp(kind.unit, "UTC")).cast(kind), problems
 
@@ -264,9 +266,9 @@ def _read(texts: pa.Array, unit: str, formats: Sequence[TimeFormat]) -> tuple[pa
     for form in formats:
         if len(unread):
             good, micros = form.read(texts if len(unread) == len(texts) else texts.take(pa.array(unread)))
-            places, unread = unread[good], unread[~good]
-            values[places] = pa.array(micros, pa.timestamp("us")).cast(pa.timestamp(unit)).cast(pa.int64()).to_numpy()
-            offsets[places] = form.has_offset
+            indices, unread = unread[good], unread[~good]
+            values[indices] = pa.array(micros, pa.timestamp("us")).cast(pa.timestamp(unit)).cast(pa.int64()).to_numpy()
+            offsets[indices] = form.has_offset
     if len(unread):
         values[unread], offsets[unread] = _read_iso(texts.take(pa.array(unread)), unit)
     times = pa.array(values, pa.int64(), mask=~texts.is_valid().to_numpy(zero_copy_only=False))
@@ -283,8 +285,8 @@ def _read_iso(texts: pa.Array, unit: str) -> tuple[NDArray[np.int64], NDArray[np
     offsets = pc.call_function("match_substring_regex", [texts], options).to_numpy(zero_copy_only=False)
     values = np.zeros(len(texts), np.int64)
     for kind in kinds:
-        places = np.flatnonzero(offsets == (kind.tz is not None))
-        values[places] = texts.take(pa.array(places)).cast(kind).cast(pa.int64()).to_numpy()
+        indices = np.flatnonzero(offsets == (kind.tz is not None))
+        values[indices] = texts.take(pa.array(indices)).cast(kind).cast(pa.int64()).to_numpy()
     return values, offsets
 
 

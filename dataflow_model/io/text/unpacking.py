@@ -151,8 +151,8 @@ def _plain_blocks(version: FileVersion, start: int) -> Iterator[bytes]:
 
 
 def _unpacked_blocks(version: FileVersion, encoding: str, start: int) -> Iterator[bytes]:
-    place = version, encoding
-    file = _open_files.pop(place, None)
+    key = version, encoding
+    file = _open_files.pop(key, None)
     if file is None or start < file.first:
         if file is not None:
             file.close()
@@ -167,10 +167,10 @@ def _unpacked_blocks(version: FileVersion, encoding: str, start: int) -> Iterato
         if not is_open:
             file.close()
         else:
-            other = _open_files.pop(place, None)  # of a reader that was at another place of the file
+            other = _open_files.pop(key, None)  # of a reader that was at another position of the file
             if other is not None:
                 other.close()
-            _open_files[place] = file
+            _open_files[key] = file
             with contextlib.suppress(StopIteration, KeyError, RuntimeError):  # other threads read too
                 while len(_open_files) > _MOST_OPEN:
                     _open_files.pop(next(iter(_open_files))).close()
@@ -182,7 +182,7 @@ def _close_open_files() -> None:
         _open_files.popitem()[1].close()
 
 
-if hasattr(os, "register_at_fork"):  # a fork would share the place in each file, and move it for the other process
+if hasattr(os, "register_at_fork"):  # a fork would share the position in each file, and move it for the other process
     os.register_at_fork(after_in_child=_close_open_files)
 
 

@@ -8,7 +8,7 @@ from dataflow_model.errors import PlanError
 from dataflow_model.plan.checks.record_ids import check_record_ids
 from dataflow_model.plan.checks.retractions import check_retractions
 from dataflow_model.plan.checks.side_windows import check_side_windows
-from dataflow_model.plan.checks.sink_places import check_sink_places
+from dataflow_model.plan.checks.sink_directories import check_sink_directories
 from dataflow_model.plan.checks.state_checks import check_state
 from dataflow_model.plan.logical.ahead import cut_ahead
 from dataflow_model.plan.logical.graph import outputs_of
@@ -43,7 +43,7 @@ def check(plan: Plan, *, drained: bool = False) -> None:
     check_percentiles(plan, changing_sides(plan))
     check_side_windows(plan, changing_sides(plan))
     check_record_ids(plan)
-    check_sink_places(plan)
+    check_sink_directories(plan)
     if not drained:
         _check_that_groupings_fire(plan)
         _check_that_side_inputs_appear(plan)

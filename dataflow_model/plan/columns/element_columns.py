@@ -90,11 +90,11 @@ def columns_of_values(
     columns = {}
     kept: list[int] = []
     misfits: list[tuple[int, str]] = []
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         try:
             fields = fields_of(value, whole)
         except ValueError as error:
-            misfits.append((place, str(error)))
+            misfits.append((index, str(error)))
             continue
         for name, inner in fields.items():
             if name not in columns:
@@ -103,7 +103,7 @@ def columns_of_values(
         for name, column in columns.items():
             if name not in fields:
                 column.append(MISSING)
-        kept.append(place)
+        kept.append(index)
     return columns, kept, misfits
 
 
@@ -267,7 +267,7 @@ def _columns_of_alike(values: list[Any], whole: type[Any] | None = None) -> dict
     if issubclass(kind, tuple):
         names = getattr(kind, "_fields", None)
         if names:
-            return {name: _items(values, place) for place, name in enumerate(names)}
+            return {name: _items(values, index) for index, name in enumerate(names)}
         if kind is not tuple or whole is tuple or set(map(len, values)) != {_PAIR}:
             return None
         keys, inner = _items(values, 0), _items(values, 1)
@@ -278,12 +278,12 @@ def _columns_of_alike(values: list[Any], whole: type[Any] | None = None) -> dict
     return None if _is_record(kind) else {"value": values}
 
 
-def _items(values: list[Any], place: int) -> list[Any]:
+def _items(values: list[Any], index: int) -> list[Any]:
     """Return one item of each tuple; a `zip(*values)` would make an iterator of each, which is several times slower.
 
     Rows look keys up by name as well, in Python, so their own `row[0]` is slower than that of `tuple`.
     """
-    return list(map(tuple.__getitem__, values, itertools.repeat(place)))
+    return list(map(tuple.__getitem__, values, itertools.repeat(index)))
 
 
 def _is_record(kind: type[Any]) -> bool:
@@ -335,7 +335,7 @@ def _lacks_value(array: pa.Array, field: pa.Field) -> bool:
         return True
     if pa.types.is_struct(kind):
         rows = array.drop_null()
-        return any(_lacks_value(rows.field(place), inner) for place, inner in enumerate(kind))
+        return any(_lacks_value(rows.field(index), inner) for index, inner in enumerate(kind))
     if pa.types.is_map(kind):
         return _lacks_value(array.keys, kind.key_field) or _lacks_value(array.items, kind.item_field)
     if _is_list(kind):
@@ -353,7 +353,7 @@ def _changes(values: list[Any], kind: pa.DataType) -> bool:
         return _changes(keys, kind.key_type) or _changes(items, kind.item_type)
     if pa.types.is_struct(kind):
         records = [value for value in values if isinstance(value, dict)]
-        fields = (kind.field(place) for place in range(kind.num_fields))
+        fields = (kind.field(index) for index in range(kind.num_fields))
         return any(_changes([record.get(field.name) for record in records], field.type) for field in fields)
     kinds = set(map(type, values))
     if (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)) and kind.unit != "ns" and are_foreign(kinds):
@@ -392,7 +392,7 @@ _LOSSY: Final = (
 
 
 def _fitting(values: list[Any], field: pa.Field, bad: dict[int, str], first: int) -> pa.Array:
-    """Return a column with null where a value does not fit, and say which; `first` is the place of the first value."""
+    """Return a column with null where a value does not fit, and say which; `first` is the index of the first value."""
     good: list[Any] = []
     for row, given in enumerate(values, first):
         value = None if are_foreign([type(given)]) and given != given else given  # noqa: PLR0124 - NaT, a null
@@ -453,11 +453,11 @@ def _plain(value: Any, kind: pa.DataType | None, depth: int = 0) -> Any:
         return [(_plain(key, kind.key_type, depth + 1), _plain(item, kind.item_type, depth + 1)) for key, item in pairs]
     fields = _record_fields(value)
     if fields is None and isinstance(value, tuple):
-        fields = {f"_{place}": item for place, item in enumerate(value, 1)}
+        fields = {f"_{index}": item for index, item in enumerate(value, 1)}
     if fields is not None:
         if kind is None or not pa.types.is_struct(kind):
             return {name: _plain(item, None, depth + 1) for name, item in fields.items()}
-        inner = {kind.field(place).name: kind.field(place).type for place in range(kind.num_fields)}
+        inner = {kind.field(index).name: kind.field(index).type for index in range(kind.num_fields)}
         if fields.keys() - inner.keys():
             raise ValueError(f"a value has the fields {list(fields)}, but its column has {list(inner)}")
         return {name: _plain(item, inner[name], depth + 1) for name, item in fields.items()}

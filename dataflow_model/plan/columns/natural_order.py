@@ -53,12 +53,12 @@ def original(text: str) -> str:
         return text
     zeros = [_length(code) for code in _LENGTH.findall(coded_zeros)][::-1]
     parts: list[str] = []
-    place = 0
-    while (match := _LENGTH.search(body, place)) is not None:
+    index = 0
+    while (match := _LENGTH.search(body, index)) is not None:
         stop = match.end() + _length(match[0])
-        parts += body[place : match.start()], "0" * (zeros.pop() if zeros else 0), body[match.end() : stop]
-        place = stop
-    return "".join([*parts, body[place:]])
+        parts += body[index : match.start()], "0" * (zeros.pop() if zeros else 0), body[match.end() : stop]
+        index = stop
+    return "".join([*parts, body[index:]])
 
 
 def _coded(length: int) -> str:

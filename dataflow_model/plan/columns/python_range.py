@@ -22,14 +22,14 @@ _LONGEST: Final = 999_999_999
 """The days of a `timedelta` at most."""
 
 
-def places_beyond(column: pa.Array) -> list[int]:
-    """Return the places of the values that hold a time which Python cannot hold.
+def indices_beyond(column: pa.Array) -> list[int]:
+    """Return the indices of the values that hold a time which Python cannot hold.
 
     A column of instants holds numbers in place of those outside the years 1 to 9999, so only instants that are no
     64-bit number of microseconds are beyond.
 
     Example:
-        >>> places_beyond(pa.array([0, 2**31 - 1, None], pa.int32()).cast(pa.date32()))
+        >>> indices_beyond(pa.array([0, 2**31 - 1, None], pa.int32()).cast(pa.date32()))
         [1]
     """
     if pa.types.is_timestamp(column.type):
@@ -38,7 +38,7 @@ def places_beyond(column: pa.Array) -> list[int]:
         return np.flatnonzero(_outside(column, -most, most)).tolist() if micros > 1 else []
     if not _has_beyond(column):
         return []
-    return [place for place in range(len(column)) if _has_beyond(column.take(pa.array([place])))]
+    return [index for index in range(len(column)) if _has_beyond(column.take(pa.array([index])))]
 
 
 def in_numbers(column: pa.Array) -> pa.Array:

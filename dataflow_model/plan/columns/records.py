@@ -90,11 +90,11 @@ class Records(list[Record]):
     """
 
     @overload
-    def __getitem__(self, place: SupportsIndex) -> Record: ...
+    def __getitem__(self, index: SupportsIndex) -> Record: ...
     @overload
-    def __getitem__(self, place: slice) -> Records: ...
-    def __getitem__(self, place: SupportsIndex | slice) -> Record | Records:
-        return Records(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
+    def __getitem__(self, index: slice) -> Records: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Record | Records:
+        return Records(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
 
     def __repr__(self) -> str:
         if not self:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from dataflow_model import durable
 from dataflow_model.errors import InvalidArgument, shown
 from dataflow_model.micros import EPOCH
-from dataflow_model.plan.columns.python_range import RANGE, in_numbers, places_beyond, with_times
+from dataflow_model.plan.columns.python_range import RANGE, in_numbers, indices_beyond, with_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -117,15 +117,15 @@ def kind_of(type_: Any) -> str:
 
 
 def _item_getter(names: tuple[str, ...]) -> Callable[[Any, Any], Any]:
-    places = {name: place for place, name in enumerate(names)}
+    indices = {name: index for index, name in enumerate(names)}
     get = tuple.__getitem__
 
     def __getitem__(self: Any, key: Any) -> Any:  # noqa: N807 - it becomes the row types' method
         if type(key) is str:
-            place = places.get(key)
-            if place is None:
+            index = indices.get(key)
+            if index is None:
                 raise KeyError(f"there is no column {key!r}; the columns are {', '.join(names)}")
-            return get(self, place)
+            return get(self, index)
         return get(self, key)
 
     return __getitem__
@@ -284,7 +284,7 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
 
 def _beyond(column: pa.Array) -> InvalidArgument:
     """Return the error for a column with a time that Python cannot hold."""
-    number = in_numbers(column.take(pa.array(places_beyond(column)[:1], pa.int64()))).to_pylist()
+    number = in_numbers(column.take(pa.array(indices_beyond(column)[:1], pa.int64()))).to_pylist()
     return InvalidArgument(
         f"a column of type {column.type} holds {', '.join(map(str, number))}; {RANGE}",
         hint="change the value, leave the column out, or convert it to a type of whole numbers",
@@ -293,7 +293,7 @@ def _beyond(column: pa.Array) -> InvalidArgument:
 
 def _datetimes(column: pa.Array) -> list[Any]:
     zone = column.type.tz
-    if column.type.unit in {"s", "ms"} and places_beyond(column):
+    if column.type.unit in {"s", "ms"} and indices_beyond(column):
         raise _beyond(column)
     micros = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
     numbers = micros.fill_null(0).to_numpy()
@@ -311,11 +311,11 @@ def _datetimes(column: pa.Array) -> list[Any]:
         exact = column.cast(pa.int64()).fill_null(0).to_numpy()
         finer = np.flatnonzero(exact % 1_000)
         moments = column.take(pa.array(finer)).cast(pa.timestamp("ns", "UTC" if zone else None))
-        for place, moment in zip(finer.tolist(), moments.to_pylist(), strict=True):
-            values[place] = moment
+        for index, moment in zip(finer.tolist(), moments.to_pylist(), strict=True):
+            values[index] = moment
     if column.null_count:
-        for place in np.flatnonzero(~column.is_valid().to_numpy(zero_copy_only=False)).tolist():
-            values[place] = None
+        for index in np.flatnonzero(~column.is_valid().to_numpy(zero_copy_only=False)).tolist():
+            values[index] = None
     return values
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, shown
 from dataflow_model.micros import micros_since_epoch
-from dataflow_model.plan.columns.python_range import RANGE, in_numbers, places_beyond
+from dataflow_model.plan.columns.python_range import RANGE, in_numbers, indices_beyond
 from dataflow_model.plan.columns.rows import rows_of, values_of
 from dataflow_model.plan.columns.time_units import in_micros
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -195,7 +195,7 @@ def split_columns(
     """
     reasons: dict[int, str | None] = {}
     texts: dict[int, str] = {}
-    bad_column = bad_place(batch.schema)
+    bad_column = bad_column_index(batch.schema)
     if bad_column is not None:
         marks = batch.column(bad_column)
         marked = np.flatnonzero(marks.is_valid()).tolist()
@@ -217,36 +217,36 @@ def split_columns(
         if known is not None:
             _explain_missing(reasons, batch, event_time, known, "event time")
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        for place in places_beyond(column):
-            [number] = _held(column.slice(place, 1))
-            reasons.setdefault(place, f"column {field.name!r} is {field.type} and holds {shown(number)}; {RANGE}")
+        for index in indices_beyond(column):
+            [number] = _held(column.slice(index, 1))
+            reasons.setdefault(index, f"column {field.name!r} is {field.type} and holds {shown(number)}; {RANGE}")
     if not reasons:
         return Columns(batch, event_times, clock)
-    places = sorted(reasons)
+    indices = sorted(reasons)
     valid = np.ones(batch.num_rows, np.bool_)
-    valid[places] = False
+    valid[indices] = False
     held: dict[int, str | dict[str, Any]] = {**texts}
-    parsed = [place for place in places if place not in texts]
+    parsed = [index for index in indices if index not in texts]
     if parsed:
         columns = list(map(_held, batch.take(pa.array(parsed, pa.int64())).columns))
-        for place, values in zip(parsed, zip(*columns, strict=True), strict=True):
-            held[place] = dict(zip(batch.schema.names, values, strict=True))
+        for index, values in zip(parsed, zip(*columns, strict=True), strict=True):
+            held[index] = dict(zip(batch.schema.names, values, strict=True))
     is_clocked = clock is not None and clock_from < batch.num_rows
-    clocks = clock[places].tolist() if clock is not None and is_clocked else itertools.repeat(None, len(places))
+    clocks = clock[indices].tolist() if clock is not None and is_clocked else itertools.repeat(None, len(indices))
     bad = tuple(
-        BadRow(place, held[place], reason, at)
-        for place, at in zip(places, clocks, strict=True)
-        if (reason := reasons[place]) is not None
+        BadRow(index, held[index], reason, at)
+        for index, at in zip(indices, clocks, strict=True)
+        if (reason := reasons[index]) is not None
     )
     return Columns(batch, event_times, clock, valid, bad, clock_from)
 
 
-def bad_place(schema: pa.Schema) -> int | None:
-    """Return the place of the column of bad rows in a batch or a table, `None` if it has none.
+def bad_column_index(schema: pa.Schema) -> int | None:
+    """Return the index of the column of bad rows in a batch or a table, `None` if it has none.
 
     Example:
-        >>> bad_place(pa.schema([("a", pa.int64()), BAD_FIELD])), bad_place(pa.schema([("__bad__", pa.int64())]))
-        (1, None)
+        >>> bad_column_index(pa.schema([("a", pa.int64()), BAD_FIELD]))
+        1
     """
     last = len(schema) - 1
     return last if last >= 0 and schema.field(last).equals(BAD_FIELD, check_metadata=True) else None
@@ -280,11 +280,11 @@ def decode_columns(columns: Columns) -> DecodedRows:
 def _explain_missing(
     reasons: dict[int, str | None], batch: pa.RecordBatch, column: str, known: NDArray[np.bool_], time_name: str
 ) -> None:
-    for place in np.flatnonzero(~known).tolist():
-        if place in reasons:
+    for index in np.flatnonzero(~known).tolist():
+        if index in reasons:
             continue
-        [value] = _held(batch.column(column).slice(place, 1))
-        reasons[place] = (
+        [value] = _held(batch.column(column).slice(index, 1))
+        reasons[index] = (
             f"column {column!r} holds {value!r}, which is not an instant: the row has no {time_name}"
             if value is not None
             else f"column {column!r} is null: the row has no {time_name}"
@@ -293,7 +293,7 @@ def _explain_missing(
 
 def _held(column: pa.Array) -> list[Any]:
     """Return the values of a column, as numbers if one of them is a time that Python cannot hold."""
-    return values_of(in_numbers(column) if places_beyond(column) else column)
+    return values_of(in_numbers(column) if indices_beyond(column) else column)
 
 
 def _carried_forward(clock: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -317,10 +317,10 @@ def _parse_text(column: pa.Array) -> pa.Array:
 def _parsed(column: pa.Array, parse: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
     times = np.zeros(len(column), np.int64)
     known = np.zeros(len(column), np.bool_)
-    for place, value in enumerate(column):
+    for index, value in enumerate(column):
         micros = parse(value) if value.is_valid else None
         if micros is not None and _MIN < micros < _MAX:
-            times[place], known[place] = micros, True
+            times[index], known[index] = micros, True
     return times, None if known.all() else known
 
 

@@ -125,7 +125,7 @@ def _arrow_type(hint: Any, within: tuple[Any, ...]) -> pa.DataType | None:
         inner = _arrow_type(arguments[0], within)
         return None if inner is None else pa.list_(inner)
     if origin is tuple and arguments:
-        return _struct({f"_{place}": argument for place, argument in enumerate(arguments, 1)}, within)
+        return _struct({f"_{index}": argument for index, argument in enumerate(arguments, 1)}, within)
     if origin is dict:
         key, value = (_arrow_type(argument, within) for argument in arguments)
         return None if key is None or value is None else pa.map_(key, value)

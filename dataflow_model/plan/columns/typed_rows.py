@@ -160,8 +160,8 @@ def _maker(kind: type[Any]) -> Callable[[Any], Any]:
 def _record(kind: type[Any]) -> Callable[[Any], Any]:
     """Return the function from the values of the fields, in order, to a record."""
     fields = fields_of(kind) or {}
-    steps = [(place, _checked(hint, f"{kind.__name__}.{name}")) for place, (name, hint) in enumerate(fields.items())]
-    needed = [(place, step) for (place, step), hint in zip(steps, fields.values(), strict=True) if _changes(hint)]
+    steps = [(index, _checked(hint, f"{kind.__name__}.{name}")) for index, (name, hint) in enumerate(fields.items())]
+    needed = [(index, step) for (index, step), hint in zip(steps, fields.values(), strict=True) if _changes(hint)]
     arguments = list(fields) if typing.is_typeddict(kind) else _argument_names(kind)
 
     def convert(values: Any) -> Any:
@@ -169,8 +169,8 @@ def _record(kind: type[Any]) -> Callable[[Any], Any]:
             values = [step(value) for (_, step), value in zip(steps, values, strict=True)]
         elif needed:
             values = list(values)
-            for place, step in needed:
-                values[place] = step(values[place])
+            for index, step in needed:
+                values[index] = step(values[index])
         if arguments is None:
             return kind(*values)
         return kind(**dict(zip(arguments, values, strict=True)))

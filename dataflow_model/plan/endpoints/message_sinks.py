@@ -50,7 +50,7 @@ class MessageSink(Sink):
     """A sink whose records are sent to the driver in the commit messages."""
 
     def check(self) -> None:
-        """Do nothing, since there is no place to write to."""
+        """Do nothing, since there is nothing to write to."""
 
     def open(self, commit_id: str, task_id: str) -> SinkWriter:
         """Return a writer that keeps the records."""

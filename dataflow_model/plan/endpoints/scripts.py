@@ -103,14 +103,14 @@ def events_of(steps: Iterable[Step]) -> Iterator[tuple[int, Step]]:
 
     Example:
         >>> steps = [AddStep((("a", EventTime(1)), ("b", EventTime(2)))), WatermarkStep(EventTime(3))]
-        >>> [(place, type(step).__name__) for place, step in events_of(steps)]
+        >>> [(index, type(step).__name__) for index, step in events_of(steps)]
         [(0, 'AddStep'), (0, 'AddStep'), (1, 'WatermarkStep')]
     """
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if isinstance(step, AddStep):
-            yield from ((place, AddStep((element,))) for element in step.elements)
+            yield from ((index, AddStep((element,))) for element in step.elements)
         else:
-            yield place, step
+            yield index, step
 
 
 def watermark_after(steps: Iterable[Step], percentiles: Sequence[float]) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -36,12 +36,12 @@ class Fence:
     run_id: str
     sequencer: int
 
-    def refusal(self, newer: int, place: str, who: str = "") -> SupersededRun:
+    def refusal(self, newer: int, where: str, who: str = "") -> SupersededRun:
         """Return the error for a run that finds a newer sequencer than its own.
 
         Args:
             newer: the newer sequencer.
-            place: where it was found.
+            where: where it was found.
             who: a description of the newer run.
 
         Example:
@@ -52,7 +52,7 @@ class Fence:
         """
         return SupersededRun(
             f"run {self.run_id}, started at {format_instant(self.sequencer)}, may no longer write:\n"
-            f"{place} was taken over at {format_instant(newer)} by a newer start of the run{who}",
+            f"{where} was taken over at {format_instant(newer)} by a newer start of the run{who}",
             hint="end this process and let the newer one continue, or stop the newer one and start this pipeline again",
         )
 
@@ -70,7 +70,7 @@ class KnownCommits(NamedTuple):
 
 
 class SinkWriter(abc.ABC):
-    """Writes one task's records to a place where readers do not see them yet.
+    """Writes one task's records where readers do not see them yet.
 
     Attributes:
         takes_columns: whether runners may call `write_columns`; a subclass that defines it sets this.
@@ -119,7 +119,7 @@ class Sink(abc.ABC):
     once. The messages are then either the same ones (from a host that recorded them and rolls the commit forward) or
     those of tasks that ran again and wrote the same records again (on Spark). A commit id identifies one micro-batch of
     one run, as it was planned by one start of the run; a later start that repeats or publishes it keeps its id. Another
-    run that writes to the same place needs its own ids, or its output counts as already published.
+    run that writes to the same location needs its own ids, or its output counts as already published.
 
     Attributes:
         panes: whether window and pane are written as columns too.
@@ -183,23 +183,23 @@ class Sink(abc.ABC):
         del message
         return None
 
-    def place(self) -> str | None:
+    def directory(self) -> str | None:
         """Return the directory to which no other sink of the pipeline may write, or `None`.
 
-        All sinks of a run commit under the same ids. A sink that decides only by its place whether a commit has been
-        published would take another sink's commit there for its own.
+        All sinks of a run commit under the same ids. A sink that decides only by its directory whether a commit has
+        been published would take another sink's commit there for its own.
         """
         return None
 
     def destination(self) -> Mapping[str, object]:
         """Return the options that decide where the output goes and in which form, by name.
 
-        A stream records their `repr`s, and is rejected if one has changed when it is resumed: the old place would keep
-        its output, and the new one would get only the rest. They are shown in errors, so leave out passwords. By
-        default, they are the place and `panes`.
+        A stream records their `repr`s, and is rejected if one has changed when it is resumed: the old location would
+        keep its output, and the new one would get only the rest. They are shown in errors, so leave out passwords. By
+        default, they are the directory and `panes`.
         """
-        place = self.place()
-        return {"panes": self.panes} if place is None else {"path": place, "panes": self.panes}
+        directory = self.directory()
+        return {"panes": self.panes} if directory is None else {"path": directory, "panes": self.panes}
 
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
         """Return the counts of the tasks of one commit, such as `rows` and `dead_letters`, for the metrics."""

@@ -190,7 +190,7 @@ class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on ho
         return None
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def shared_paths(self) -> tuple[str, ...]:
         """Paths that workers must be able to read, which Spark's executors are asked for when a run starts."""
         return ()
 
@@ -355,11 +355,11 @@ def check_positions(label: str, origin: str, start: int, stop: int, positions: N
     earlier = np.concatenate([[start - 1], positions[:-1]])
     wrong = np.flatnonzero((positions <= earlier) | (positions >= stop))
     if len(wrong):
-        place = wrong[0]
-        after = "first" if place == 0 else f"after {earlier[place]}"
+        index = wrong[0]
+        after = "first" if index == 0 else f"after {earlier[index]}"
         raise SourceError(
             f"{label!r} was asked for positions {start} to {stop - 1} of {origin}, each once, but read position "
-            f"{positions[place]} {after}",
+            f"{positions[index]} {after}",
             hint="let `read` of the source yield each row once, in the order of the positions",
         )
 

@@ -34,13 +34,13 @@ class KernelForm:
 
     Attributes:
         kernels: each kernel; see `CombineFn.kernel`.
-        row: the type of the output, a tuple with a place for each kernel; `None` for the plain output of a single one.
-        by_place: whether an element is a tuple with an input for each kernel, rather than the input of all.
+        row: the type of the output, a tuple with a field for each kernel; `None` for the plain output of a single one.
+        by_position: whether an element is a tuple with an input for each kernel, rather than the input of all.
     """
 
     kernels: tuple[Kernel, ...]
     row: type[tuple[Any, ...]] | None = None
-    by_place: bool = False
+    by_position: bool = False
 
     @property
     def counts(self) -> bool:
@@ -136,7 +136,7 @@ class CombineFn(Generic[InputT, AccumT, OutputT]):
         return type(self).__name__
 
     def named_parts(self) -> Sequence[tuple[str, str]]:
-        """Return the name and the kind of each part of the accumulator, if it has a place for each of several parts.
+        """Return the name and the kind of each part of the accumulator, if it consists of several parts.
 
         The arguments that decide what the accumulator keeps are parts too, with their values as kinds.
         """
@@ -260,7 +260,7 @@ class GroupFn(CombineFn[Any, list[Any], list[Any]]):
     """The combiner of a plain grouping: a pane's value is the list of its elements, in order of arrival.
 
     Args:
-        inputs: if the elements say by its place from which of several inputs they are, the names of the inputs.
+        inputs: if the elements say by its index from which of several inputs they are, the names of the inputs.
     """
 
     def __init__(self, inputs: Sequence[str] = ()) -> None:

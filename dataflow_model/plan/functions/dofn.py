@@ -405,7 +405,7 @@ class SplitFn(DoFn):
             pairs: the pairs.
             times: their event times, in microseconds.
             record_hashes: returns a hash in `[0, 2**32)` of each pair's record id, if they have ids.
-            coded_keys: returns the different keys, and the place among them of each pair's key; `None` if telling the
+            coded_keys: returns the different keys, and the index among them of each pair's key; `None` if telling the
                 keys apart takes longer than looking at each pair.
         """
 

@@ -89,7 +89,7 @@ def requested_by(function: Callable[..., Any], specs: Mapping[str, Any] | None =
     return requests
 
 
-def filled_by_place(function: Callable[..., Any], args: Iterable[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def filled_by_position(function: Callable[..., Any], args: Iterable[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return how to pass further positional arguments: by name if the runner fills a parameter before one of them.
 
     Raises:
@@ -97,8 +97,8 @@ def filled_by_place(function: Callable[..., Any], args: Iterable[Any]) -> tuple[
 
     Example:
         >>> from dataflow_model.plan.functions.dofn import DoFn
-        >>> filled_by_place(lambda x, factor: x, [10]), filled_by_place(lambda x, at=DoFn.TimestampParam, by=1: x, [10])
-        (((10,), {}), ((), {'by': 10}))
+        >>> filled_by_position(lambda x, at=DoFn.TimestampParam, by=1: x, [10])
+        ((), {'by': 10})
     """
     values = tuple(args)
     further = [p for p in _parameters(function)[1:] if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -180,9 +180,9 @@ def metadata_of(
 
 def _takes_two(parameters: Sequence[inspect.Parameter]) -> bool:
     """Return whether a function takes two values by position, as one written for the parts of pairs does."""
-    by_place = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     needed = [parameter.kind for parameter in parameters if parameter.default is parameter.empty]
-    return len(needed) == 2 and by_place.issuperset(needed)  # noqa: PLR2004 - a key and a value
+    return len(needed) == 2 and positional.issuperset(needed)  # noqa: PLR2004 - a key and a value
 
 
 def _is_filled(parameter: inspect.Parameter) -> bool:

@@ -42,8 +42,8 @@ class _Spec:
     """What specs have in common: they take no name, since they are called as the attribute that holds them."""
 
     __slots__ = ()
-    _places: ClassVar[int] = 0
-    """How many arguments have a place; the others are named."""
+    _positional: ClassVar[int] = 0
+    """How many arguments are positional; the others are named."""
     _written: ClassVar[str] = ""
     """The arguments, as a hint shows them."""
 
@@ -53,7 +53,7 @@ class _Spec:
             """Reject Beam's arguments, a name and a coder."""
             beams = [value for argument, value in kwargs.items() if argument in _BEAMS_ARGUMENTS]
             args = (*args, *beams)
-            if beams or len(args) > cls._places:
+            if beams or len(args) > cls._positional:
                 name = args[0] if isinstance(args[0], str) and args[0].isidentifier() else "state"
                 given = ", ".join(map(repr, args))
                 domains = [f"dm.{domain}" for domain in args if isinstance(domain, TimeDomain)]
@@ -231,7 +231,7 @@ class CombiningStateSpec(StateSpec):
         Hint: pass dm.Sum()
     """
 
-    _places = 1
+    _positional = 1
     _written = "dm.Sum()"
     combine: CombineFn[Any, Any, Any] = attrs.field(converter=_as_combiner)
 
@@ -264,7 +264,7 @@ class TimerSpec(_Spec):
         Hint: use dm.TimerSpec(dm.TimeDomain.EVENT_TIME)
     """
 
-    _places = 1
+    _positional = 1
     _written = "dm.TimeDomain.EVENT_TIME"
     domain: TimeDomain = TimeDomain.EVENT_TIME
 

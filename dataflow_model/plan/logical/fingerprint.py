@@ -197,16 +197,16 @@ def stable_repr(value: object) -> str:
 def _parts(line: str) -> list[str]:
     """Return what a line says, part by part."""
     parts, depth, quote, start = [], 0, "", 0
-    for place, sign in enumerate(line):
+    for index, sign in enumerate(line):
         if quote or sign in "'\"":
             quote = sign if not quote else "" if sign == quote else quote
         elif sign in "([{":
             depth += 1
         elif sign in ")]}":
             depth -= 1
-        elif depth == 0 and line.startswith(", ", place):
-            parts.append(line[start:place])
-            start = place + 2
+        elif depth == 0 and line.startswith(", ", index):
+            parts.append(line[start:index])
+            start = index + 2
     parts.append(line[start:])
     grouping = _GROUPING.fullmatch(parts[0])
     if grouping is not None and len(parts) >= _OF_A_GROUPING:

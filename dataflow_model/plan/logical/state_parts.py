@@ -1,6 +1,6 @@
 """The parts of a transform's state, where it has one for each of several combiners or inputs.
 
-State stores such parts by their place, so a pipeline that has them in another order would take one for another. The
+State stores such parts by their index, so a pipeline that has them in another order would take one for another. The
 arguments of a combiner that decide what it keeps are parts too.
 """
 
@@ -63,7 +63,7 @@ def parts_of_state(staged: StagedPlan) -> dict[str, Parts]:
 def change_of_parts(before: Parts, after: Parts) -> str | None:
     """Return how parts differ, if state with the former cannot continue as state with the latter; otherwise `None`.
 
-    Parts keep their places, but may be renamed. Inputs may be added behind the others. A side input is the same if one
+    Parts keep their indices, but may be renamed. Inputs may be added behind the others. A side input is the same if one
     of its producers is.
 
     Example:
@@ -71,12 +71,12 @@ def change_of_parts(before: Parts, after: Parts) -> str | None:
         >>> change_of_parts([["a", "Sum"], ["b", "Sum"]], [["b", "Sum"], ["a", "Sum"]])
         'was: a=Sum, b=Sum; it is: b=Sum, a=Sum'
     """
-    places = {name: place for place, (name, *_) in enumerate(before) if name}
+    indices = {name: index for index, (name, *_) in enumerate(before) if name}
     fits = (
         len(before) <= len(after)
         and all(_is_same(*pair) for pair in zip(before, after, strict=False))
         and all(kind.startswith(_INPUT) for _, kind, *_ in after[len(before) :])
-        and all(places.get(name, place) == place for place, (name, *_) in enumerate(after))
+        and all(indices.get(name, index) == index for index, (name, *_) in enumerate(after))
     )
     return None if fits else f"was: {_text(before)}; it is: {_text(after)}"
 

@@ -21,11 +21,11 @@ class _Hints:
     def find_spec(fullname: str, path: Sequence[str] | None = None, target: object = None) -> Any:
         """Raise `ModuleNotFoundError` with a hint if there is one; a module is never found here."""
         del path, target
-        place, _, name = fullname.rpartition(".")
-        if place.partition(".")[0] != _ROOT or (hint := hint_in_package(place, name)) is None:
+        module, _, name = fullname.rpartition(".")
+        if module.partition(".")[0] != _ROOT or (hint := hint_in_package(module, name)) is None:
             return
-        # Without the name of the module: `from place import name` would take the error for its own and replace it.
-        raise ModuleNotFoundError(explain(f"{place!r} has no {name!r} to import", hint=hint))
+        # Without the name of the module: `from package import name` would take the error for its own and replace it.
+        raise ModuleNotFoundError(explain(f"{module!r} has no {name!r} to import", hint=hint))
 
 
 def explain_imports() -> None:

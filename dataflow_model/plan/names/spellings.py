@@ -350,7 +350,7 @@ SPELLINGS: Final[Mapping[str, Mapping[str, str]]] = {
 """The hints, by the object on which a name is looked up and the name that it does not have."""
 
 
-def hint_in_package(place: str, name: str) -> str | None:
+def hint_in_package(module: str, name: str) -> str | None:
     """Return what to write for a name or a module that a module of the package does not have, if it is known.
 
     Example:
@@ -360,7 +360,7 @@ def hint_in_package(place: str, name: str) -> str | None:
         >>> hint_in_package("dataflow_model.io", "ParDo")
         'use dm.ParDo'
     """
-    if hint := SPELLINGS.get(place, {}).get(name) or SPELLINGS[_ROOT].get(name):
+    if hint := SPELLINGS.get(module, {}).get(name) or SPELLINGS[_ROOT].get(name):
         return hint
     if name in getattr(sys.modules.get(_ROOT), "__all__", ()):
         return f"use dm.{name}"

@@ -56,15 +56,15 @@ def with_own_objects(staged: StagedPlan) -> StagedPlan:
 
 def _with_own_objects(*nodes: Node) -> dict[str, Any]:
     """Return the nodes of a transform, by label, with copies of what they hold of the user's."""
-    places = [(node, name) for node in nodes for name in _names_of(node)]
-    values = tuple(getattr(_owner(node), name) for node, name in places)
+    fields = [(node, name) for node in nodes for name in _names_of(node)]
+    values = tuple(getattr(_owner(node), name) for node, name in fields)
     copies, shared = copied(values, (SideInput,))
     if shared and is_observed():
         LOG.warning("%r: %s cannot be copied, and is shared by all runs in this process", nodes[0].label, shared)
     if copies is values:
         return {node.label: node for node in nodes}
     changes: dict[str, dict[str, Any]] = {node.label: {} for node in nodes}
-    for (node, name), copy in zip(places, copies, strict=True):
+    for (node, name), copy in zip(fields, copies, strict=True):
         changes[node.label][name] = copy
     return {node.label: _changed(node, changes[node.label]) for node in nodes}
 

@@ -139,6 +139,6 @@ def check_file_system(folder: pathlib.Path, path: str, mounts: pathlib.Path = MO
     if mount.is_network:
         raise SinkError(
             f"the checkpoint directory {path!r} is on a network file system ({mount.kind}, mounted at "
-            f"{str(mount.place)!r}), on which no lock keeps two machines from going on with the same run",
+            f"{str(mount.path)!r}), on which no lock keeps two machines from going on with the same run",
             hint="pass a directory on a local disk as checkpoint=",
         )

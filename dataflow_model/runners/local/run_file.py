@@ -280,8 +280,8 @@ class ShardStore:
 
     def get_head(self) -> bytes | None:
         """Return the head."""
-        place = (self.depth, self.shard)
-        return _only(self.file.execute("SELECT head FROM heads WHERE depth = ? AND shard = ?", place))
+        key = (self.depth, self.shard)
+        return _only(self.file.execute("SELECT head FROM heads WHERE depth = ? AND shard = ?", key))
 
     def put_head(self, head: bytes) -> None:
         """Replace the head."""

@@ -2,7 +2,7 @@
 
 The order of a micro-batch:
 
-1. its output is written to a place where readers do not see it, and synced to disk;
+1. its output is written where readers do not see it, and synced to disk;
 2. one SQLite transaction commits the state, the offset and the pending output of the sinks;
 3. the sinks publish, and sync;
 4. the progress is written, and the next transaction marks the commit as published;

@@ -89,7 +89,7 @@ def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tu
     """
     staged = cut_into_stages(plan, changing_sides(plan))
     check_trust(options.checkpoint, is_trusted=options.trust_checkpoint)
-    Checkpoint.check_place(options.checkpoint, HOST)
+    Checkpoint.check_path(options.checkpoint, HOST)
     lock = RunLock.of(options.checkpoint, HOST)
     with contextlib.ExitStack() as undone:
         undone.callback(lock.release)

@@ -156,18 +156,18 @@ def inspect(
         ('finished', 1, 'grouping of Create with Sum under Gl')
     """
     path = checkpoint_path(checkpoint)
-    place = pathlib.Path(path).absolute()
-    if not place.is_dir():
+    folder = pathlib.Path(path).absolute()
+    if not folder.is_dir():
         raise nothing_there(path)
     check_trust(path, is_trusted=trusts(trust_checkpoint))
     record = record_of(path)
-    is_local = (place / HOST).exists()
-    progress = read_progress(str(common_part(place)))
+    is_local = (folder / HOST).exists()
+    progress = read_progress(str(common_part(folder)))
     most, notes = _keys_to_list(keys, progress)
     read = _read_local if is_local else _read_on_spark
-    found = read(place, record, most)
-    requests = common_part(place) / "requests"
-    process = who_is_running(place)
+    found = read(folder, record, most)
+    requests = common_part(folder) / "requests"
+    process = who_is_running(folder)
     is_over = found.offset is not None and bool(found.offset["last"])
     state = "drained" if is_drained(requests) else "running" if process else "finished" if is_over else "stopped"
     return Inspection(
@@ -198,8 +198,8 @@ def record_of(path: str) -> RunRecord:
         CheckpointMismatch: if there is none, or one in another format.
         StateCorruption: if it is missing or damaged.
     """
-    place = pathlib.Path(path).absolute()
-    record = Checkpoint.check_place(path, HOST if (place / HOST).exists() else spark_logs.HOST)
+    folder = pathlib.Path(path).absolute()
+    record = Checkpoint.check_path(path, HOST if (folder / HOST).exists() else spark_logs.HOST)
     if record is None:
         raise nothing_there(path)
     return record
@@ -218,12 +218,12 @@ def nothing_there(path: str) -> CheckpointMismatch:
     )
 
 
-def who_is_running(place: pathlib.Path) -> str | None:
+def who_is_running(folder: pathlib.Path) -> str | None:
     """Return the process in which the run of a checkpoint is running; `None` if it is not.
 
     Its mark says so. The lock of a run in process is not tried, since a run that starts at that moment would fail.
     """
-    return who_runs(str(common_part(place)))
+    return who_runs(str(common_part(folder)))
 
 
 @attrs.frozen
@@ -246,8 +246,8 @@ def _keys_to_list(keys: int | None, progress: Mapping[str, Any]) -> tuple[int, l
     return 0, [f"the state of {size:,} bytes was not read; ask for its largest keys: dataflow-model inspect --keys 5"]
 
 
-def _read_local(place: pathlib.Path, record: RunRecord, most: int) -> _Found:
-    file = RunFile.read_only(str(place / HOST))
+def _read_local(folder: pathlib.Path, record: RunRecord, most: int) -> _Found:
+    file = RunFile.read_only(str(folder / HOST))
     if file is None:
         return _Found()
     with contextlib.closing(file), file.snapshot():
@@ -269,8 +269,8 @@ def _shards(file: RunFile, record: RunRecord) -> Iterator[ShardFound]:
     return (read_shard(record, ids, shard, file.store(depth, shard)) for depth, shard in file.shards())
 
 
-def _read_on_spark(place: pathlib.Path, _: RunRecord, most: int) -> _Found:
-    host_part = str(place / spark_logs.HOST)
+def _read_on_spark(folder: pathlib.Path, _: RunRecord, most: int) -> _Found:
+    host_part = str(folder / spark_logs.HOST)
     batch = spark_logs.last_committed(host_part)
     notes = ["the largest keys are in Spark's own state store, which only Spark can read"] if most else []
     if batch is None:

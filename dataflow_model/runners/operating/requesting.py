@@ -60,10 +60,10 @@ def drain(checkpoint: str | os.PathLike[str], *, wait: bool = True, timeout: flo
         Hint: pass the directory that a run uses as checkpoint=
     """
     path, requests = _requests_of(checkpoint)
-    place = pathlib.Path(path).absolute()
+    folder = pathlib.Path(path).absolute()
     if is_drained(requests):
         return True
-    if wait and who_is_running(place) is None:
+    if wait and who_is_running(folder) is None:
         raise InvalidArgument(
             f"a run can be drained while it is running, but that in {path!r} is stopped",
             hint="start it again, and drain it then; or request it now, and it drains when it starts: "
@@ -73,7 +73,7 @@ def drain(checkpoint: str | os.PathLike[str], *, wait: bool = True, timeout: flo
         request_drain(requests)
     deadline = None if timeout is None else time.monotonic() + timeout
     while wait and (deadline is None or time.monotonic() < deadline):
-        is_running = who_is_running(place) is not None
+        is_running = who_is_running(folder) is not None
         if is_drained(requests):  # looked at after that, since a run is drained before it ends
             return True
         if not is_running:

@@ -336,11 +336,11 @@ def _seconds(timeout: DurationLike | None) -> float | None:
 
 
 def _kind(sink: Sink) -> str:
-    """Describe a sink and the place to which it writes, as the user wrote its transform."""
+    """Describe a sink and the directory to which it writes, as the user wrote its transform."""
     if sink.keeps_records:
         return sink.describe().partition("(")[0]
-    name, place = type(sink).__name__.removesuffix("Sink"), sink.place()
-    return name if place is None else f"{name} in {place}"
+    name, directory = type(sink).__name__.removesuffix("Sink"), sink.directory()
+    return name if directory is None else f"{name} in {directory}"
 
 
 def _way_to(node: Write) -> str:

@@ -141,8 +141,8 @@ def progress_table(board: Board) -> Group:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for place, heading in enumerate(board.headings):
-        table.add_column(heading, justify="right" if place else "left", no_wrap=True, overflow="ellipsis")
+    for index, heading in enumerate(board.headings):
+        table.add_column(heading, justify="right" if index else "left", no_wrap=True, overflow="ellipsis")
     for row in board.rows:
         table.add_row(*map(cell_text, row))
     # As the caption of the table it would be as narrow as the table, and its last word would stand alone on a line.

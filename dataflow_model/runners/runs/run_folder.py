@@ -57,12 +57,12 @@ class RunFolder:
 
 @contextlib.contextmanager
 def working_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yield the path of a new folder beside another place; what the `with` block leaves there is removed.
+    """Yield the path of a new folder beside another path; what the `with` block leaves there is removed.
 
-    What a killed process has left is removed by the next one that works on the same place.
+    What a killed process has left is removed by the next one that works on the same path.
 
     Args:
-        target: the place, under whose name the folder may appear when it is complete.
+        target: the path under whose name the folder may appear when it is complete.
     """
     remove_abandoned(target.parent, f".{target.name}.")
     fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")

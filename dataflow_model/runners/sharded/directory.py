@@ -94,7 +94,7 @@ class Checkpoint:
         return offset
 
     @staticmethod
-    def check_place(path: str, host: str) -> RunRecord | None:
+    def check_path(path: str, host: str) -> RunRecord | None:
         """Return the record of the run in a directory, or `None` if no run has started; nothing is written.
 
         Args:
@@ -105,19 +105,19 @@ class Checkpoint:
             CheckpointMismatch: if the checkpoint is not ours, or belongs to another host, whose state differs in form.
             StateCorruption: if the record of a run that has started is missing or damaged.
         """
-        place = pathlib.Path(path).absolute()
-        record = RunRecord.read(str(common_part(place)))
+        folder = pathlib.Path(path).absolute()
+        record = RunRecord.read(str(common_part(folder)))
         if record is None:
-            if _has_started(place):
-                raise corrupt(repr(str(common_part(place) / "run.json")), "it is missing")
-            if any((place / name).exists() for name in _NOT_OURS):
+            if _has_started(folder):
+                raise corrupt(repr(str(common_part(folder) / "run.json")), "it is missing")
+            if any((folder / name).exists() for name in _NOT_OURS):
                 raise CheckpointMismatch(
                     f"{path!r} contains a checkpoint that was not written by dataflow_model",
                     hint="pass a separate directory as checkpoint=",
                 )
             return None
         for other, runner in _HOSTS.items():
-            if other != host and (place / other).exists():
+            if other != host and (folder / other).exists():
                 raise CheckpointMismatch(
                     f"the run in {path!r} was made by {runner}, and this is {_HOSTS[host]}",
                     hint="continue with that runner; or stop the run, carry its state over, and start with the new "
@@ -143,7 +143,7 @@ class Checkpoint:
             StateCorruption: if a part of it is missing or damaged.
             SinkError: if the directory cannot be written.
         """
-        before = cls.check_place(path, host)
+        before = cls.check_path(path, host)
         checkpoint = cls(pathlib.Path(path).absolute(), RunRecord.of(staged, shards), host)
         check_present(checkpoint.common_part, read_progress(checkpoint.common_part).get(WRITTEN, ()))
         if before is None:

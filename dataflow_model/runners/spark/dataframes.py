@@ -257,8 +257,8 @@ class _Partition:
             times = np.array([bundle.times[row] for row in indices], np.int64)
             self._observers[name].take(ticks, times, NamedRows([bundle.values[row] for row in indices]))
 
-    def _orders(self, batch: pa.RecordBatch, places: list[int]) -> list[Order]:
-        """Return the orders of the rows at `places`, by the columns that the user names, else by position.
+    def _orders(self, batch: pa.RecordBatch, indices: list[int]) -> list[Order]:
+        """Return the orders of the rows at `indices`, by the columns that the user names, else by position.
 
         A row whose sequence is null, as it may be in a bad row, is ordered by its position in the partition too.
         Timestamps are taken in UTC: a batch has them in the zone of the session, in which instants may have the same
@@ -268,15 +268,15 @@ class _Partition:
         names: str | list[str] = name_of_origin(self._label, self._origin)
         if source.origin is not None:
             column = values_of(batch.column(source.origin))
-            names = [name_of_origin(self._label, column[place]) for place in places]
-        numbers: list[Any] = [self._row + place for place in places]
+            names = [name_of_origin(self._label, column[index]) for index in indices]
+        numbers: list[Any] = [self._row + index for index in indices]
         if source.sequence is not None:
             kind, column = batch.schema.field(source.sequence).type, values_of(batch.column(source.sequence))
             if not any(is_number(kind) for is_number in _NUMBERS):
                 numbers = list(map(Unnumbered, numbers))
             numbers = [
-                number if column[place] is None else column[place]
-                for number, place in zip(numbers, places, strict=True)
+                number if column[index] is None else column[index]
+                for number, index in zip(numbers, indices, strict=True)
             ]
         return of_rows(names, numbers)
 
@@ -286,11 +286,11 @@ class _Partition:
         if self._writer is not None:
             yield from pack_arrivals(self._task, arrivals, writer=self._writer)
             return
-        places: dict[str, list[At]] = {}
+        instants: dict[str, list[At]] = {}
         for cut, arrived in arrivals.items():
             known = isinstance(self._program.staged.plan[cut], Write) or self._is_replayed
-            places[cut] = [(tick, 0) for tick in arrived.produced] if known else [NOW] * len(arrived)
-        yield from pack_arrivals(self._task, arrivals, places)
+            instants[cut] = [(tick, 0) for tick in arrived.produced] if known else [NOW] * len(arrived)
+        yield from pack_arrivals(self._task, arrivals, instants)
 
 
 def _micros(column: pa.Array) -> int:

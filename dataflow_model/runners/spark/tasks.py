@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.tasks.program import PackedProgram, Program
 
 CACHE: Final = ProcessCache()
-"""The cache of this Python process; Spark has no other place to keep anything between tasks."""
+"""The cache of this Python process; Spark offers no other way to keep anything between tasks."""
 
 
 @attrs.frozen

@@ -302,8 +302,8 @@ class _Checked:
     def _check_subtracting(self, inputs: Sequence[Any]) -> None:
         if not self.fn.can_subtract or not inputs:
             return
-        for place, value in enumerate(inputs):
-            rest = [*inputs[:place], *inputs[place + 1 :]]
+        for index, value in enumerate(inputs):
+            rest = [*inputs[:index], *inputs[index + 1 :]]
             accumulator = self.fn.subtract_input(self.added(inputs), copy.deepcopy(value))
             rule = f"must reverse adding {value!r} when it is subtracted"
             self.equal(self.output(self.added(rest)), self.output(accumulator), rule)

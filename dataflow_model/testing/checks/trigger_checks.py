@@ -274,7 +274,7 @@ def _prove_in_pipeline(
     def pipeline(elements: Any) -> Any:
         return elements | Window.into(strategy) | CombinePerKey(combine)
 
-    data = [(("k", value), 4 * place) for place, value in enumerate([*values, *values][:6])]
+    data = [(("k", value), 4 * index) for index, value in enumerate([*values, *values][:6])]
     try:
         prove(pipeline, data, examples=_RUNS)
     except LawBroken as broken:

@@ -110,16 +110,16 @@ class Grounds:
 
     def _ends(self, fn: WindowFn, value: Any, at: EventTime) -> set[int]:
         """Return the ends of an element's windows; the same at each call, as hypothesis requires."""
-        place = (id(fn), repr(value), int(at))
-        if place not in self._known:
+        key = (id(fn), repr(value), int(at))
+        if key not in self._known:
             state = random.getstate()  # hypothesis warns about functions that draw random numbers
             try:
-                self._known[place] = {int(window.end) for window in fn.assign(at, value)}
+                self._known[key] = {int(window.end) for window in fn.assign(at, value)}
             except Exception:  # noqa: BLE001 - it may need fields that the element has only later
-                self._known[place] = set()
+                self._known[key] = set()
             finally:
                 random.setstate(state)
-        return self._known[place]
+        return self._known[key]
 
 
 def cases_of(data: Any, grounds: Grounds) -> st.SearchStrategy[Case]:
@@ -144,8 +144,8 @@ def cases_of(data: Any, grounds: Grounds) -> st.SearchStrategy[Case]:
             raise InvalidArgument(
                 "proving a pipeline needs data, got none", hint="pass a few pairs of a value and its event time"
             )
-        places = st.lists(st.sampled_from(range(len(elements))), unique=True, max_size=_MOST_ELEMENTS)
-        arrivals = places.map(lambda order: [elements[place] for place in order])
+        orders = st.lists(st.sampled_from(range(len(elements))), unique=True, max_size=_MOST_ELEMENTS)
+        arrivals = orders.map(lambda order: [elements[index] for index in order])
     return _cases(arrivals, grounds)
 
 
@@ -183,8 +183,8 @@ def _cases(arrivals: st.SearchStrategy[list[Element]], grounds: Grounds) -> st.S
         may_drop = draw(st.integers(0, 3)) == 3  # noqa: PLR2004
         script = TestStream()
         position = _Position(grounds.watermarks(elements), grounds)
-        for place, element in enumerate(elements):
-            left = None if may_drop else min(int(at) for _, at in elements[place:])
+        for index, element in enumerate(elements):
+            left = None if may_drop else min(int(at) for _, at in elements[index:])
             script = position.step(draw, script, left).bundle([element])
         for _ in range(draw(st.integers(0, 2)) if elements else 0):
             script = position.step(draw, script, None)

@@ -29,7 +29,7 @@ BALANCE = "law 6, balance"
 PANES = "law 7, panes"
 ON_TIME = "law 9, nothing on time is late downstream"
 
-Place = tuple[bytes, "Window"]
+Cell = tuple[bytes, "Window"]
 _LATER = {PaneTiming.ON_TIME, PaneTiming.LATE}
 
 
@@ -52,15 +52,15 @@ def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed, *, 
         values = [(record.value[0], record.window, record.value[1]) for record in panes if not record.is_retraction]
         taken = [(record.value[0], record.window, record.value[1]) for record in panes if record.is_retraction]
         left, missing = difference(values, taken)
-        emptied = emptied_places(node, stream, batch)
+        emptied = emptied_cells(node, stream, batch)
         left = [entry for entry in left if (encode_key(entry[0]), entry[1]) not in emptied]
         _compare(problem, left, answer.values(), also=missing)
     elif node.strategy.accumulates:
         last = _answer(panes)
-        emptied = emptied_places(node, stream, batch)
-        last = {place: entry for place, entry in last.items() if place not in emptied}
+        emptied = emptied_cells(node, stream, batch)
+        last = {cell: entry for cell, entry in last.items() if cell not in emptied}
         if node.strategy.merges:  # windows that merged later have emitted panes too
-            last = {place: entry for place, entry in last.items() if place in answer}
+            last = {cell: entry for cell, entry in last.items() if cell in answer}
         _compare(problem, last.values(), answer.values())
     if node.label in stream.traces and _same_sequence(node, stream):
         merged = _merged(node, stream.traces[node.label], answer)
@@ -72,12 +72,12 @@ def check_fold(node: GroupByKeyAndWindow, stream: Observed, batch: Observed, *, 
             )
 
 
-def emptied_places(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> set[Place]:
-    """Return the places whose elements were all retracted, where a forced pane has the value of no elements."""
+def emptied_cells(node: GroupByKeyAndWindow, stream: Observed, batch: Observed) -> set[Cell]:
+    """Return the cells whose elements were all retracted, where a forced pane has the value of no elements."""
     answer = _answer(batch.panes[node.label])
     empty_output = node.combine.extract_output(node.combine.create_accumulator())
-    last = {_place(pane): pane.value[1] for pane in stream.panes[node.label] if not pane.is_retraction}
-    return {place for place, value in last.items() if place not in answer and same(value, empty_output)}
+    last = {_cell(pane): pane.value[1] for pane in stream.panes[node.label] if not pane.is_retraction}
+    return {cell for cell, value in last.items() if cell not in answer and same(value, empty_output)}
 
 
 def check_same_values(stream: Sequence[Record], batch: Sequence[Record], subject: str = "the output") -> None:
@@ -132,9 +132,9 @@ def _reopens(node: GroupByKeyAndWindow) -> bool:
 
 def _lives(panes: Iterable[Record]) -> list[list[Record]]:
     """Return the panes of each life of each window, that are no retractions: a life begins with index 0."""
-    lives: defaultdict[Place, list[list[Record]]] = defaultdict(list)
+    lives: defaultdict[Cell, list[list[Record]]] = defaultdict(list)
     for pane in panes:
-        of_window = lives[_place(pane)]
+        of_window = lives[_cell(pane)]
         if pane.pane.index == 0 or not of_window:
             of_window.append([])
         of_window[-1].append(pane)
@@ -184,19 +184,19 @@ def check_balance(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> None:
     """
     if not node.strategy.retracting:
         return
-    live: dict[Place, Any] = {}
+    live: dict[Cell, Any] = {}
     for pane in panes:
-        place = _place(pane)
+        cell = _cell(pane)
         if pane.is_retraction:
             problem = (
                 None
-                if place in live and same(live.pop(place), pane.value[1])
+                if cell in live and same(live.pop(cell), pane.value[1])
                 else "retracts a value that was not emitted"
             )
         else:
             is_reopened = _reopens(node) and pane.pane.index == 0
-            problem = "adds a second value to its window" if place in live and not is_reopened else None
-            live[place] = pane.value[1]
+            problem = "adds a second value to its window" if cell in live and not is_reopened else None
+            live[cell] = pane.value[1]
         if problem:
             rows = pane_rows(panes)
             raise Broken(
@@ -212,10 +212,10 @@ def check_pane_sequence(node: GroupByKeyAndWindow, panes: Sequence[Record]) -> N
 
     A window that is reopened has a single pane then, which is late and the last.
     """
-    of_window: defaultdict[Place, list[Record]] = defaultdict(list)
+    of_window: defaultdict[Cell, list[Record]] = defaultdict(list)
     for pane in panes:
         if not pane.is_retraction:
-            of_window[_place(pane)].append(pane)
+            of_window[_cell(pane)].append(pane)
     for window_panes in of_window.values():
         first, *further = _lives(window_panes) if _reopens(node) else [window_panes]
         problem = _wrong_sequence(first) or ("a reopened window has other panes" if _wrong_lives(further) else None)
@@ -257,7 +257,7 @@ def check_on_time(node: GroupByKeyAndWindow, micro_batches: Sequence[MicroBatch]
 
 def _wrong_sequence(panes: Sequence[Record]) -> str | None:
     timings = [pane.pane.timing for pane in panes]
-    passed = next((place for place, timing in enumerate(timings) if timing in _LATER), len(timings))
+    passed = next((index for index, timing in enumerate(timings) if timing in _LATER), len(timings))
     if [pane.pane.index for pane in panes] != list(range(len(panes))):
         return "the pane indices do not count up from 0"
     if timings.count(PaneTiming.ON_TIME) > 1:
@@ -288,32 +288,32 @@ def pane_rows(panes: Iterable[Record]) -> list[Any]:
     ]
 
 
-def _answer(panes: Sequence[Record]) -> dict[Place, tuple[Any, Window, Any]]:
+def _answer(panes: Sequence[Record]) -> dict[Cell, tuple[Any, Window, Any]]:
     """Return the last value of each key and window."""
-    return {_place(pane): (pane.value[0], pane.window, pane.value[1]) for pane in panes}
+    return {_cell(pane): (pane.value[0], pane.window, pane.value[1]) for pane in panes}
 
 
-def _merged(node: GroupByKeyAndWindow, traces: Sequence[Record], answer: dict[Place, Any]) -> list[Any] | None:
+def _merged(node: GroupByKeyAndWindow, traces: Sequence[Record], answer: dict[Cell, Any]) -> list[Any] | None:
     """Merge the accumulators of discarding panes, in the windows of the batch answer.
 
     Returns `None` if a window is in none of these, since `merge` shortens windows: it is unknown which elements moved.
     """
-    accumulators: defaultdict[Place, list[Any]] = defaultdict(list)
-    places: dict[Place, tuple[Any, Window]] = {}
+    accumulators: defaultdict[Cell, list[Any]] = defaultdict(list)
+    cells: dict[Cell, tuple[Any, Window]] = {}
     for pane in traces:
-        encoded, window = _place(pane)
+        encoded, window = _cell(pane)
         if (encoded, window) not in answer and node.strategy.merges:
             homes = [home for key, home in answer if key == encoded and _contains(home, window)]
             if not homes and any(key == encoded and _contains(window, home) for key, home in answer):
                 return None
             # It merged later; into a window with the same fields of the user's, unless `merge` changes these.
             window = next((home for home in homes if _within(home, window) == window), homes[0] if homes else window)
-        places[encoded, window] = (pane.value[0], window)
+        cells[encoded, window] = (pane.value[0], window)
         accumulators[encoded, window].append(pane.value[1].accumulator)
     combine = node.combine
     return [
-        (*places[place], combine.extract_output(combine.merge_accumulators(parts)))
-        for place, parts in accumulators.items()
+        (*cells[cell], combine.extract_output(combine.merge_accumulators(parts)))
+        for cell, parts in accumulators.items()
     ]
 
 
@@ -334,10 +334,10 @@ def _same_sequence(node: GroupByKeyAndWindow, stream: Observed) -> bool:
 
 
 def _where(pane: Record) -> tuple[Any, ...]:
-    return (*_place(pane), pane.pane.index, pane.pane.timing)
+    return (*_cell(pane), pane.pane.index, pane.pane.timing)
 
 
-def _place(pane: Record) -> Place:
+def _cell(pane: Record) -> Cell:
     return encode_key(pane.value[0]), pane.window
 
 

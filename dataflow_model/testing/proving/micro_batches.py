@@ -204,7 +204,7 @@ class MicroBatches(InProcess[MemoryStore]):
         if turn in self._schedule.crashes:
             durable = self.stores
             reached = itertools.islice(durable.items(), self._schedule.crashes[turn])
-            self.stores = {place: store.copied() for place, store in reached}
+            self.stores = {shard: store.copied() for shard, store in reached}
             self.run_stages(end["batch"], sent)
             self.stores = durable
         self.commit(end, self.run_stages(end["batch"], sent))

@@ -223,7 +223,7 @@ def _check_batch(subject: Subject, script: TestStream, runner: Runner, stream: O
     for node in groupings:
         laws.check_fold(node, stream, batch)
     nearest = nearest_groupings(plan, result)
-    if nearest and all(node.strategy.retracting and not laws.emptied_places(node, stream, batch) for node in nearest):
+    if nearest and all(node.strategy.retracting and not laws.emptied_cells(node, stream, batch) for node in nearest):
         laws.check_net_values(stream.result, batch.result)
     at_the_end = _running(lambda: subject.run_to_the_end(script, runner))
     if not at_the_end.dropped_anything():

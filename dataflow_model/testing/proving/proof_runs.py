@@ -181,7 +181,7 @@ class Subject:
 def groupings_of(plan: Plan) -> list[GroupByKeyAndWindow]:
     """Return a plan's groupings in order, but for those of the parts of hot keys.
 
-    An element's part follows from its place in its source, so it may be another one in other bundles, with the same
+    An element's part follows from its position in its source, so it may be another one in other bundles, with the same
     total.
     """
     return [node for node in plan.nodes if isinstance(node, GroupByKeyAndWindow) and not _is_of_parts(plan, node)]

@@ -53,10 +53,10 @@ _CODES: Final = (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"))
 def mermaid(boxes: Sequence[Box], lines: Sequence[Line]) -> str:
     """Return boxes and lines as the text of a Mermaid flow chart."""
     text = ["flowchart LR"]
-    for place, box in enumerate(boxes):
+    for index, box in enumerate(boxes):
         before, behind = SHAPES[box.kind]
         detail = "".join(f"<br/>{_quoted(line)}" for line in box.detail.splitlines())
-        text.append(f"  n{place}{before}{_quoted(box.label)}{detail}{behind}")
+        text.append(f"  n{index}{before}{_quoted(box.label)}{detail}{behind}")
     text += [f"  n{line.start} {_arrow(line.stream)} n{line.end}" for line in lines]
     return "\n".join(text)
 

@@ -55,9 +55,9 @@ def pipeline_graph(plan: Plan) -> tuple[list[Box], list[Line]]:
                 windows = f"\n{node.strategy.window_fn!r}" if isinstance(node, AssignWindows) and node.assigns else ""
                 box = Box(node.label, Kind.FUSED, f"fused into stage {' and '.join(map(str, into))}{windows}")
         boxes.append(box)
-    places = {node.label: place for place, node in enumerate(plan.nodes)}
+    indices = {node.label: index for index, node in enumerate(plan.nodes)}
     lines = [
-        Line(places[ref.label], places[node.label], _name(node, ref)) for node in plan.nodes for ref in node.inputs
+        Line(indices[ref.label], indices[node.label], _name(node, ref)) for node in plan.nodes for ref in node.inputs
     ]
     return boxes, list(dict.fromkeys(lines))
 

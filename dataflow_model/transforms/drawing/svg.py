@@ -135,7 +135,7 @@ def svg(name: str, boxes: Sequence[Box], lines: Sequence[Line]) -> str:
     _find_layers(spots, lines)
     routes = [_route(spots[line.start], spots[line.end], line.stream) for line in lines]
     layers = _ordered(spots, routes)
-    width = _place(layers)
+    width = _arrange(layers)
     height = _TITLE + max(sum(spot.height + _GAP for spot in layer) for layer in layers) + _MARGIN
     drawn = [_box(spot) for spot in spots]
     drawn += [_line(route, line.stream) for route, line in zip(routes, lines, strict=True)]
@@ -183,7 +183,7 @@ def _ordered(spots: Sequence[_Spot], routes: Sequence[list[_Spot]]) -> list[list
     return layers
 
 
-def _place(layers: Sequence[list[_Spot]]) -> float:
+def _arrange(layers: Sequence[list[_Spot]]) -> float:
     """Set the position of each spot; return the total width."""
     tallest = max(sum(spot.height + _GAP for spot in layer) for layer in layers)
     x = _MARGIN

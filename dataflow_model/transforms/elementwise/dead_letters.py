@@ -38,7 +38,7 @@ class WithDeadLetters(tuple[ResultT, PCollection[DeadLetter]]):  # noqa: SLOT001
         (True, True, True)
     """
 
-    _places: dict[str, int]
+    _indices: dict[str, int]
 
     def __new__(
         cls, good: ResultT, bad: PCollection[DeadLetter], *, main_tag: str = "good", tag: str = "bad"
@@ -52,7 +52,7 @@ class WithDeadLetters(tuple[ResultT, PCollection[DeadLetter]]):  # noqa: SLOT001
             tag: another name of the dead letters.
         """
         pair = super().__new__(cls, (good, bad))
-        pair._places = {"good": 0, "bad": 1, main_tag: 0, tag: 1}
+        pair._indices = {"good": 0, "bad": 1, main_tag: 0, tag: 1}
         return pair
 
     @property
@@ -71,11 +71,11 @@ class WithDeadLetters(tuple[ResultT, PCollection[DeadLetter]]):  # noqa: SLOT001
 
         def __getattr__(self, name: str) -> Any:
             """Return the part that has this tag."""
-            if (place := self.__dict__.get("_places", {}).get(name)) is None:
-                text = f"there is no output {name!r}; the outputs are {list(self._places)}"
+            if (index := self.__dict__.get("_indices", {}).get(name)) is None:
+                text = f"there is no output {name!r}; the outputs are {list(self._indices)}"
                 hint = "unpack the pair: good, bad = …; of several good outputs, use those of good"
                 raise AttributeError(explain(text, hint=hint), name=None, obj=None)
-            return self[place]
+            return self[index]
 
 
 def check_tags(tag: str, main_tag: object) -> None:

@@ -11,7 +11,7 @@ from dataflow_model.arguments import calls_explained, nonnegative_duration
 from dataflow_model.errors import InvalidArgument, InvalidType, refuse_async
 from dataflow_model.plan.functions.declaration import check_callbacks, check_declared, declaration_of
 from dataflow_model.plan.functions.dofn import CallableDoFn, DeadLetter, DoFn, FilterFn, FlatMapFn, MapFn
-from dataflow_model.plan.functions.parameters import filled_by_place, metadata_of, requested_by
+from dataflow_model.plan.functions.parameters import filled_by_position, metadata_of, requested_by
 from dataflow_model.plan.functions.typevars import ElementT, InputT, OutputT, ResultT
 from dataflow_model.plan.logical import nodes
 from dataflow_model.time import Duration
@@ -110,7 +110,7 @@ class ParDo(PTransform[PCollection[InputT], ResultT], Generic[InputT, ResultT]):
         _check_retractable(fn.retractable, f"`retractable` of {type(fn).__name__}")
         check_named_percentiles(fn.watermark_percentiles, f"`watermark_percentiles` of {type(fn).__name__}")
         self.fn: DoFn = fn
-        self.args, by_name = filled_by_place(fn.user_function(), args)
+        self.args, by_name = filled_by_position(fn.user_function(), args)
         self.kwargs: Mapping[str, Any] = {**by_name, **kwargs}
         _check_arguments(fn, fn.user_function(), self.args, self.kwargs)
         if fn.takes_elements and fn.takes_batches:

@@ -111,7 +111,7 @@ class Partition(PTransform):
         pipeline = pcoll.pipeline
         label = pipeline.scope
         typehints.check_first_parameter(self.fn, pcoll.element_type, label)
-        tags = tuple(str(place) for place in range(self.n))
+        tags = tuple(str(index) for index in range(self.n))
         node = nodes.ParDo(
             label=label,
             input=pcoll.ref,
@@ -141,14 +141,14 @@ class _PartitionFn(CallableDoFn):
 
     def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any]:
         n = args[0]
-        place = self.fn(element, *args, **kwargs)
+        partition = self.fn(element, *args, **kwargs)
         try:
-            number = operator.index(place)
+            number = operator.index(partition)
         except TypeError:  # no whole number
             number = -1
         if not 0 <= number < n:
             raise InvalidArgument(
-                f"a partition must be a whole number in [0, {n}), got {place!r}",
+                f"a partition must be a whole number in [0, {n}), got {partition!r}",
                 hint="return the number of a partition, such as number % n; for text, zlib.crc32(text.encode()) % n is "
                 "the same in every process, which hash(text) % n is not",
             )
@@ -181,9 +181,9 @@ class Reshuffle(PTransform):
 def _once_each(inputs: list[PCollection]) -> list[PCollection]:
     """Return the inputs with a copy in place of each repetition, since a node reads each collection only once."""
     seen: set[nodes.Ref] = set()
-    for place, member in enumerate(inputs):
+    for index, member in enumerate(inputs):
         if member.ref in seen:
-            inputs[place] = member | f"input {place + 1}" >> Map(_same).with_output_types(member.element_type)
+            inputs[index] = member | f"input {index + 1}" >> Map(_same).with_output_types(member.element_type)
         seen.add(member.ref)
     return inputs
 

@@ -184,32 +184,32 @@ class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
         """Count the element in its bucket."""
         number = self._number(element)
         if number == number:  # noqa: PLR0124 - NaN
-            place = _place(number)
-            accumulator[place] = self._both(accumulator.get(place), _Bucket(1, element, element))
+            index = _index(number)
+            accumulator[index] = self._both(accumulator.get(index), _Bucket(1, element, element))
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[_Buckets]) -> _Buckets:
         """Put the buckets together."""
         merged: _Buckets = {}
         for accumulator in accumulators:
-            for place, bucket in accumulator.items():
-                merged[place] = self._both(merged.get(place), bucket)
+            for index, bucket in accumulator.items():
+                merged[index] = self._both(merged.get(index), bucket)
         return merged
 
     def extract_output(self, accumulator: _Buckets) -> list[Any]:
         """Return the elements at the ranks."""
-        buckets = [accumulator[place] for place in sorted(accumulator, reverse=self.reverse)]
+        buckets = [accumulator[index] for index in sorted(accumulator, reverse=self.reverse)]
         if not buckets:
             return []
         ends = list(itertools.accumulate(bucket.count for bucket in buckets))
         total, parts = ends[-1], self.num_quantiles - 1
         ranks = [0, *((part * total - 1) // parts for part in range(1, parts)), total - 1]
-        quantiles, place = [], 0
+        quantiles, index = [], 0
         for rank in ranks:
-            while ends[place] <= max(rank, 0):
-                place += 1
-            before = ends[place] - buckets[place].count
-            quantiles.append(self._at(buckets[place], max(rank, 0) - before))
+            while ends[index] <= max(rank, 0):
+                index += 1
+            before = ends[index] - buckets[index].count
+            quantiles.append(self._at(buckets[index], max(rank, 0) - before))
         return quantiles
 
     def output_type(self, value_type: Any) -> Any:
@@ -247,17 +247,17 @@ class ApproximateQuantiles(Combiner[Any, _Buckets, list[Any]]):
         )
 
 
-def _place(number: Any) -> int:
-    """Return the place of a number's bucket: the greater the number, the greater the place."""
+def _index(number: Any) -> int:
+    """Return the index of a number's bucket: the greater the number, the greater the index."""
     try:
         size = abs(float(number))
     except OverflowError:  # an int beyond the floats
         size = math.inf
     if math.isinf(size):
-        place = _INFINITE
+        index = _INFINITE
     elif size == 0.0:
-        place = 0
+        index = 0
     else:
         mantissa, exponent = math.frexp(size)
-        place = (exponent - _LEAST_EXPONENT) * _STEPS + int((2 * mantissa - 1) * _STEPS)
-    return place if number > 0 else -place
+        index = (exponent - _LEAST_EXPONENT) * _STEPS + int((2 * mantissa - 1) * _STEPS)
+    return index if number > 0 else -index

@@ -197,10 +197,10 @@ class _Shard:
         if self.shards == 1:
             return 0, element
         try:
-            place = hash_of(element)
+            hashed = hash_of(element)
         except KeyEncodingError:
-            place = zlib.crc32(pickle.dumps(element, protocol=_PICKLE_PROTOCOL))
-        return place % self.shards, element
+            hashed = zlib.crc32(pickle.dumps(element, protocol=_PICKLE_PROTOCOL))
+        return hashed % self.shards, element
 
 
 class _Batches(DoFn):

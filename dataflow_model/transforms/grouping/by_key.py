@@ -97,7 +97,7 @@ class GroupByKey(PTransform):
         return grouped
 
     def _of_inputs(self, names: Iterable[str]) -> Self:
-        """Return a grouping of values `(place, value)`, where `place` is the number of the input."""
+        """Return a grouping of values `(index, value)`, where `index` is the number of the input."""
         return self._but(_inputs=tuple(names))
 
 

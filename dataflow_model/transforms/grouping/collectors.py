@@ -97,14 +97,14 @@ class Top(Combiner[Any, list[Any], list[Any]]):
         ranks = elements if self.key is None else [self.key(element) for element in elements]
         try:
             if any(map(operator.ne, ranks, ranks)):  # only NaN is not itself
-                places = choose(self.n, range(len(ranks)), list(map(self._after_numbers, ranks)).__getitem__)
+                indices = choose(self.n, range(len(ranks)), list(map(self._after_numbers, ranks)).__getitem__)
             elif ranks is elements:
                 return choose(self.n, elements)
             else:
-                places = choose(self.n, range(len(ranks)), ranks.__getitem__)
+                indices = choose(self.n, range(len(ranks)), ranks.__getitem__)
         except TypeError as error:
             raise _not_comparable(elements, ranks, error) from error
-        return [elements[place] for place in places]
+        return [elements[index] for index in indices]
 
     def _after_numbers(self, rank: Any) -> tuple[bool, Any]:
         """Return a sort key that puts ranks that are NaN after all others."""
@@ -114,11 +114,11 @@ class Top(Combiner[Any, list[Any], list[Any]]):
 def _not_comparable(elements: list[Any], ranks: list[Any], error: TypeError) -> InvalidType:
     """Return the error for elements that cannot be compared; it names the first one of another type."""
     kinds = [type(rank) for rank in ranks]
-    other = next((place for place, kind in enumerate(kinds) if kind is not kinds[0]), len(kinds) - 1)
+    other = next((index for index, kind in enumerate(kinds) if kind is not kinds[0]), len(kinds) - 1)
     by_key = "" if ranks is elements else f", whose keys are {shown(ranks[0])} and {shown(ranks[other])}"
     hint = "pass a key to compare by, such as dm.Top(3, key=str), or convert the elements to one type first"
     if None in ranks:
-        hint = "leave such elements out before with dm.Filter(…), or let the key give None a place: "
+        hint = "leave such elements out before with dm.Filter(…), or let the key order None: "
         hint += "key=lambda element: (element.delay is not None, element.delay)"
     return InvalidType(
         f"Top compares elements, and cannot compare {shown(elements[0])} with {shown(elements[other])}{by_key}: "

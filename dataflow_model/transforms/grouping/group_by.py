@@ -72,8 +72,8 @@ class GroupBy(PTransform):
 
     def __init__(self, *fields: str | Callable[[Any], Any], **expressions: str | Callable[[Any], Any]) -> None:
         named: dict[str, str | Callable[[Any], Any]] = {}
-        for place, field in enumerate(fields):
-            unnamed = "key" if len(fields) == 1 else f"key{place}"
+        for index, field in enumerate(fields):
+            unnamed = "key" if len(fields) == 1 else f"key{index}"
             _add(named, field if isinstance(field, str) else unnamed, field)
         for name, expression in expressions.items():
             _add(named, name, expression)
@@ -199,10 +199,10 @@ class GroupBy(PTransform):
         grouped, records = keyed | combining.with_dropped_output(tag)
         return grouped | "rows" >> self._rows(kinds, row, label), restored(records, value_alone)
 
-    def _combined(self) -> tuple[_Key, _ByPlace]:
+    def _combined(self) -> tuple[_Key, _ByPosition]:
         """Return the function of the values of an element, and the combiner of these."""
         fields, combiners = zip(*self._aggregates.values(), strict=True)
-        return _Key(fields, tuple), _ByPlace(tuple(self._aggregates), combiners)
+        return _Key(fields, tuple), _ByPosition(tuple(self._aggregates), combiners)
 
     def _with_dead_letters(self, pcoll: PCollection, tag: str) -> Any:
         """Return the rows of the elements that all aggregates take, and the dead letters."""
@@ -334,22 +334,22 @@ class _Row:
         return self.made(*((key,) if self.plain else key), *values)
 
 
-class _ByPlace(SideBySide, CombineFn[Any, tuple[Any, ...], tuple[Any, ...]]):
-    """Runs a combiner over each place of tuples.
+class _ByPosition(SideBySide, CombineFn[Any, tuple[Any, ...], tuple[Any, ...]]):
+    """Runs a combiner over each field of tuples.
 
     Source: Beam's `TupleCombineFn`.
     """
 
     def add_input(self, accumulator: tuple[Any, ...], element: tuple[Any, ...]) -> tuple[Any, ...]:
-        places = zip(self.parts, accumulator, element, strict=True)
-        return tuple([part.add_input(own, value) for part, own, value in places])
+        indices = zip(self.parts, accumulator, element, strict=True)
+        return tuple([part.add_input(own, value) for part, own, value in indices])
 
     def subtract_input(self, accumulator: tuple[Any, ...], element: tuple[Any, ...]) -> tuple[Any, ...]:
-        places = zip(self.parts, accumulator, element, strict=True)
-        return tuple([part.subtract_input(own, value) for part, own, value in places])
+        indices = zip(self.parts, accumulator, element, strict=True)
+        return tuple([part.subtract_input(own, value) for part, own, value in indices])
 
     def kernel_form(self) -> KernelForm | None:
-        return self.side_by_side(tuple, by_place=True)
+        return self.side_by_side(tuple, by_position=True)
 
     def title(self) -> str:
         return ", ".join(part.title() for part in self.parts)

@@ -316,8 +316,8 @@ class HashedParts(SplitFn):
 
     Attributes:
         fanout: the number of parts of a key, or a function from a key to it.
-        by_record: whether the part follows from the record's place in its source. Otherwise it follows from the value
-            and its event time, which a retraction repeats.
+        by_record: whether the part follows from the record's position in its source. Otherwise it follows from the
+            value and its event time, which a retraction repeats.
     """
 
     fanout: int | Callable[[Any], int]
@@ -340,9 +340,9 @@ class HashedParts(SplitFn):
         if isinstance(self.fanout, int):
             return hashes % self.fanout
         if coded_keys is not None:
-            keys, places = coded_keys()
+            keys, codes = coded_keys()
             with contextlib.suppress(Exception):  # which is raised again below, for the first pair with the key
-                return hashes % np.array([self._fanout_of(key) for key in keys], np.int64)[places]
+                return hashes % np.array([self._fanout_of(key) for key in keys], np.int64)[codes]
         return (hashed % self._fanout_of(pair[0]) for pair, hashed in zip(pairs, hashes.tolist(), strict=True))
 
     def _fanout_of(self, key: Any) -> int:

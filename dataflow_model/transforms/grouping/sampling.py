@@ -78,34 +78,36 @@ class Sample(Combiner[Any, _Held, list[Any]]):
 
     def add_input(self, accumulator: _Held, element: Any) -> _Held:
         """Count the element; if there are too many, drop those with the greatest hashes."""
-        place = hash_of(element, self.seed)
-        kept, count = accumulator.get(place, (element, 0))
-        accumulator[place] = _either(kept, element) if count else element, count + 1
+        hashed = hash_of(element, self.seed)
+        kept, count = accumulator.get(hashed, (element, 0))
+        accumulator[hashed] = _either(kept, element) if count else element, count + 1
         return accumulator if len(accumulator) <= 2 * self._distinct else self._least(accumulator)
 
     def merge_accumulators(self, accumulators: Iterable[_Held]) -> _Held:
         """Add the counts up."""
         merged: _Held = {}
         for accumulator in accumulators:
-            for place, (element, count) in accumulator.items():
-                kept, before = merged.get(place, (element, 0))
-                merged[place] = _either(kept, element) if before else element, before + count
+            for hashed, (element, count) in accumulator.items():
+                kept, before = merged.get(hashed, (element, 0))
+                merged[hashed] = _either(kept, element) if before else element, before + count
         return self._least(merged)
 
     def extract_output(self, accumulator: _Held) -> list[Any]:
         """Draw."""
         drawn: list[Any] = []
         held = self._least(accumulator)
-        queue = [(next(ranks), place, ranks) for place, (_, count) in held.items() for ranks in [_ranks(place, count)]]
+        queue = [
+            (next(ranks), hashed, ranks) for hashed, (_, count) in held.items() for ranks in [_ranks(hashed, count)]
+        ]
         heapq.heapify(queue)
         while queue and len(drawn) < self.n:
-            _, place, ranks = queue[0]
-            drawn.append(held[place][0])
+            _, hashed, ranks = queue[0]
+            drawn.append(held[hashed][0])
             following = next(ranks, None)
             if following is None:
                 heapq.heappop(queue)
             else:
-                heapq.heapreplace(queue, (following, place, ranks))
+                heapq.heapreplace(queue, (following, hashed, ranks))
         return drawn
 
     def output_type(self, value_type: Any) -> Any:
@@ -117,7 +119,7 @@ class Sample(Combiner[Any, _Held, list[Any]]):
         return max(self.n, _FEWEST)
 
     def _least(self, accumulator: _Held) -> _Held:
-        return {place: accumulator[place] for place in heapq.nsmallest(self._distinct, accumulator)}
+        return {hashed: accumulator[hashed] for hashed in heapq.nsmallest(self._distinct, accumulator)}
 
 
 def _either(left: Any, right: Any) -> Any:
@@ -125,13 +127,13 @@ def _either(left: Any, right: Any) -> Any:
     return left if left is right else max(left, right, key=repr)
 
 
-def _ranks(place: int, count: int) -> Iterator[float]:
+def _ranks(hashed: int, count: int) -> Iterator[float]:
     """Yield the ranks of equal elements in ascending order: one random number in [0, 1] per element.
 
     The rank of a single element is its hash, so that of distinct elements those with the least hashes are drawn.
     """
-    rank, drawn = 0.0, place / SPACE
+    rank, drawn = 0.0, hashed / SPACE
     for left in range(count, 0, -1):
         rank = 1 - (1 - rank) * (1 - drawn) ** (1 / left)
         yield rank
-        drawn = hash_of((place, left)) / SPACE
+        drawn = hash_of((hashed, left)) / SPACE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SideBySide(WrappingFn[Any, tuple[Any, ...], Any]):
-    """Several combiners in one grouping: the accumulator and the output have a place for each.
+    """Several combiners in one grouping: the accumulator and the output have a field for each.
 
     Subclasses define `add_input` and `subtract_input`, which decide what each combiner gets of an input.
 
@@ -58,16 +58,16 @@ class SideBySide(WrappingFn[Any, tuple[Any, ...], Any]):
         """Whether every combiner can subtract an input."""
         return all(part.can_subtract for part in self.parts)
 
-    def side_by_side(self, row: type[tuple[Any, ...]], *, by_place: bool) -> KernelForm | None:
+    def side_by_side(self, row: type[tuple[Any, ...]], *, by_position: bool) -> KernelForm | None:
         """Return how the combiners are computed from kernels; `None` if one of them is not a plain kernel.
 
         Args:
             row: the type of the output.
-            by_place: whether an element has an input for each combiner.
+            by_position: whether an element has an input for each combiner.
         """
         forms = [part.kernel_form() for part in self.parts]
         kernels = [kernel for form in forms if form is not None and form.row is None for kernel in form.kernels]
-        return KernelForm(tuple(kernels), row, by_place) if len(kernels) == len(forms) else None
+        return KernelForm(tuple(kernels), row, by_position) if len(kernels) == len(forms) else None
 
 
 @calls_explained({EXTRA: "name each result, as in dm.Together(count=dm.Count(), mean=dm.Mean())"})
@@ -116,7 +116,7 @@ class Together(SideBySide, Combiner[Any, tuple[Any, ...], Any]):
 
     def kernel_form(self) -> KernelForm | None:
         """Return how the combiners are computed from kernels."""
-        return self.side_by_side(self._row, by_place=False) if type(self) is Together else None
+        return self.side_by_side(self._row, by_position=False) if type(self) is Together else None
 
     def output_type(self, value_type: Any) -> Any:
         """Return rows with the types of the combiners' outputs, as far as these are known."""

@@ -115,10 +115,10 @@ class CoGroupByKey(PTransform):
             common_strategy(collections, collections[0].pipeline.scope)  # named here by the labels of the inputs
             typehints.check_common_keys([member.element_type for member in collections], collections[0].pipeline.scope)
         marked = []
-        for place, ((name, member), label) in enumerate(zip(members.items(), _labels(members), strict=True)):
+        for index, ((name, member), label) in enumerate(zip(members.items(), _labels(members), strict=True)):
             typehints.check_pairs(member.element_type, f"{member.pipeline.scope}/{name}")
             key, _ = typehints.pair_types(member.element_type)
-            marking = Map(_Mark(place)).with_output_types(typehints.tuple_of(key, tuple[int, Any]))
+            marking = Map(_Mark(index)).with_output_types(typehints.tuple_of(key, tuple[int, Any]))
             marked.append(member | label >> marking)
         sort_out = _SortOut(tuple(members) if named else None, len(members))
         grouping = GroupByKey()._of_inputs(map(repr, members))  # noqa: SLF001 - for this transform
@@ -133,25 +133,25 @@ def _labels(names: Iterable[Hashable]) -> list[str]:
     """Return a label for each input: its name, unless another input or transform of the grouping has that label."""
     labels: list[str] = []
     taken = {"", *_LABELS}
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         label = str(name).strip() and str(name)
         while label in taken:
-            label = f"{label} (input {place})".strip()
+            label = f"{label} (input {index})".strip()
         taken.add(label)
         labels.append(label)
     return labels
 
 
 class _Mark:
-    """Turns `(key, value)` into `(key, (place, value))`."""
+    """Turns `(key, value)` into `(key, (index, value))`."""
 
-    def __init__(self, place: int) -> None:
-        self.place = place
-        self.__name__ = f"input {place}"
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.__name__ = f"input {index}"
 
     def __call__(self, pair: tuple[Any, Any]) -> tuple[Any, tuple[int, Any]]:
         key, value = as_pair(pair, "CoGroupByKey")
-        return key, (self.place, value)
+        return key, (self.index, value)
 
 
 @attrs.frozen(eq=False)
@@ -161,8 +161,8 @@ class _OfInput:
     names: tuple[Hashable, ...]
 
     def __call__(self, record: Dropped) -> Dropped:
-        key, (place, value) = record.element
-        return attrs.evolve(record, element=(key, value), input=self.names[place])
+        key, (index, value) = record.element
+        return attrs.evolve(record, element=(key, value), input=self.names[index])
 
 
 class _SortOut:
@@ -178,6 +178,6 @@ class _SortOut:
     def __call__(self, grouped: tuple[Any, list[tuple[int, Any]]]) -> Any:
         key, marked = grouped
         lists: list[list[Any]] = [[] for _ in range(self.inputs)]
-        for place, value in marked:
-            lists[place].append(value)
+        for index, value in marked:
+            lists[index].append(value)
         return key, (tuple(lists) if self.names is None else dict(zip(self.names, lists, strict=True)))

@@ -107,23 +107,23 @@ class KeptSide:
 
     def add(self, time: int, value: Any, *, matched: bool) -> None:
         """Add an element after those with the same event time."""
-        place = bisect_right(self.times, time)
-        self.times.insert(place, time)
-        self.values.insert(place, value)
-        self.matched.insert(place, matched)
+        index = bisect_right(self.times, time)
+        self.times.insert(index, time)
+        self.values.insert(index, value)
+        self.matched.insert(index, matched)
         if not matched:
             insort(self.alone, time)
 
     def between(self, first: int, last: int) -> range:
-        """Return the places of the elements with event times from `first` to `last`."""
+        """Return the indices of the elements with event times from `first` to `last`."""
         return range(bisect_left(self.times, first), bisect_right(self.times, last))
 
-    def match(self, places: range) -> None:
-        """Record that the elements at some places have had a partner."""
-        for place in places:
-            if not self.matched[place]:
-                self.matched[place] = True
-                del self.alone[bisect_left(self.alone, self.times[place])]
+    def match(self, indices: range) -> None:
+        """Record that the elements at some indices have had a partner."""
+        for index in indices:
+            if not self.matched[index]:
+                self.matched[index] = True
+                del self.alone[bisect_left(self.alone, self.times[index])]
 
     def drop(self, count: int) -> None:
         """Remove the first elements."""
@@ -172,10 +172,10 @@ class JoinWithin(BoundedLatenessFn):
         sides = kept.read() or (KeptSide(), KeptSide())
         others = sides[not is_right]
         partners = others.between(*self.distance.partners(time, is_right=is_right))
-        for place in partners:
-            other = others.values[place]
+        for index in partners:
+            other = others.values[index]
             pair = (other, value) if is_right else (value, other)
-            yield TimestampedValue((key, pair), EventTime(max(others.times[place], time)))
+            yield TimestampedValue((key, pair), EventTime(max(others.times[index], time)))
         others.match(partners)
         before = self._first_expiry(sides)
         sides[is_right].add(time, value, matched=bool(partners))

@@ -80,15 +80,15 @@ def _source(code: types.CodeType) -> str | None:
     if tree is None:
         return None
     body = {(start, column) for start, _, column, _ in code.co_positions() if start is not None}
-    places = [
+    spans = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno and _arguments(node) == _names(code)
     ]
-    holding = [node for node in places if _starts(node.body) & body]
+    holding = [node for node in spans if _starts(node.body) & body]
     if holding:  # the inner one of nested lambdas
         return ast.unparse(max(holding, key=lambda node: (node.body.lineno, node.body.col_offset)))
-    texts = {ast.unparse(node) for node in places}
+    texts = {ast.unparse(node) for node in spans}
     return texts.pop() if len(texts) == 1 else None
 
 

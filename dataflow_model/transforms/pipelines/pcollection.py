@@ -129,8 +129,8 @@ class PCollection(Generic[ElementT_co]):
         def __len__(self) -> int:
             raise self._without_elements("counted by len()")
 
-        def __getitem__(self, place: Any) -> Any:
-            raise self._without_elements(f"indexed by {shown(place)}")
+        def __getitem__(self, index: Any) -> Any:
+            raise self._without_elements(f"indexed by {shown(index)}")
 
         def __contains__(self, element: Any) -> bool:
             raise self._without_elements(f"searched for {shown(element)}")
@@ -149,8 +149,8 @@ class PCollection(Generic[ElementT_co]):
             raise unknown(type(self).__name__, name, self)
 
     def __repr__(self) -> str:
-        place = self.ref.label if self.ref.tag == "main" else f"{self.ref.label}[{self.ref.tag}]"
-        return f"PCollection({place!r}, element_type={type_name(self.element_type)})"
+        name = self.ref.label if self.ref.tag == "main" else f"{self.ref.label}[{self.ref.tag}]"
+        return f"PCollection({name!r}, element_type={type_name(self.element_type)})"
 
 
 class PBegin:

@@ -142,7 +142,7 @@ class Pipeline:
             raise
         finally:
             self._scope.pop()
-        if transform._output_type is not None and isinstance(result, PCollection):  # noqa: SLF001 - set for this place
+        if transform._output_type is not None and isinstance(result, PCollection):  # noqa: SLF001 - set for this use
             return PCollection(self, result.ref, transform._output_type, result.strategy)  # noqa: SLF001
         return result
 

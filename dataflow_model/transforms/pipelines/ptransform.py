@@ -67,7 +67,7 @@ class PTransform(Generic[InputT_contra, OutputT_co]):
     def label_by_code(self) -> str | None:
         """Return the label for a second use in one scope without a label: the name, and the user's code in brackets.
 
-        It depends only on the code of that function, not on its place in the file. It is `None` if the transform
+        It depends only on the code of that function, not on its position in the file. It is `None` if the transform
         contains no user code that distinguishes its uses; such a transform needs a label.
 
         Example:

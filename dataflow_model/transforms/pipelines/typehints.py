@@ -48,7 +48,7 @@ def type_of_values(values: Sequence[Any], *, depth: int = 2) -> Any:
         return Any
     if kinds == [tuple] and depth > 0 and len(sizes := {len(value) for value in values}) == 1:
         (size,) = sizes
-        columns = [type_of_values([value[place] for value in values], depth=depth - 1) for place in range(size)]
+        columns = [type_of_values([value[index] for value in values], depth=depth - 1) for index in range(size)]
         return tuple_of(*columns) if columns else tuple
     return either([None if kind is types.NoneType else kind for kind in kinds])
 
@@ -205,8 +205,8 @@ def check_pairs(element_type: Any, label: str) -> None:
 def check_common_keys(element_types: Sequence[Any], label: str) -> None:
     """Raise `InvalidType` if no key of a collection can ever equal a key of the other collections in the group."""
     keys = [pair_types(element_type)[0] for element_type in element_types]
-    for place, key in enumerate(keys):
-        others = [*keys[:place], *keys[place + 1 :]]
+    for index, key in enumerate(keys):
+        others = [*keys[:index], *keys[index + 1 :]]
         if others and all(clashes(key, other) and clashes(other, key) for other in others):
             raise InvalidType(
                 f"{label!r} joins by keys, but no key of type {type_name(key)} equals one of type "

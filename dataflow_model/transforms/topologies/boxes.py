@@ -19,13 +19,13 @@ def boxes_and_lines(topology: Topology) -> tuple[list[Box], list[Line]]:
     boxes = [Box(part.label, Kind.INJECTOR) for part in topology.injected]
     boxes += [Box(part.label, Kind.COMPUTATION) for part in topology.added]
     boxes += [Box(part.label, Kind.SINK) for part in topology.sunk]
-    places = {box.label: place for place, box in enumerate(boxes)}
+    indices = {box.label: index for index, box in enumerate(boxes)}
     taken = takers(topology)
     lines = []
     for stream, labels in makers(topology).items():
-        ends = [places[label] for label in taken.get(stream, ())]
+        ends = [indices[label] for label in taken.get(stream, ())]
         if not ends:
             ends = [len(boxes)]
             boxes.append(Box(Kind.NOBODY.value, Kind.NOBODY))
-        lines += [Line(places[label], end, stream) for label in labels for end in ends]
+        lines += [Line(indices[label], end, stream) for label in labels for end in ends]
     return boxes, lines

@@ -125,7 +125,7 @@ def _cycle(waiting: list[Added]) -> str:
         )
         path.append((current, stream))
         current = maker
-    start = next(place for place, (before, _) in enumerate(path) if before is current)
+    start = next(index for index, (before, _) in enumerate(path) if before is current)
     steps = [f" -{stream}-> {taker.label}" for taker, stream in reversed(path[start:])]
     return current.label + "".join(steps)
 

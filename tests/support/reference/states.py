@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dataflow_model.runners.engine.core.cells import HAD_ON_TIME, HAS_CLOSED, PENDING_ON_TIME, REOPENED, TIMED
-from dataflow_model.runners.engine.core.columns import leading, places_in_rows
+from dataflow_model.runners.engine.core.columns import indices_in_rows, leading
 from dataflow_model.runners.engine.core.operations import (
     CLOCK_LINE,
     DONE,
@@ -198,7 +198,7 @@ def _cells_of(
         return values
 
     def rows_by_slot(of: Any, width: int) -> list[list[int]]:
-        rows: list[list[int]] = np.asarray(of)[places_in_rows(slots, cells.width, width)].tolist()
+        rows: list[list[int]] = np.asarray(of)[indices_in_rows(slots, cells.width, width)].tolist()
         return rows
 
     columns = zip(
@@ -319,7 +319,9 @@ def restore(core: CoreGrouping, trees: TreeColumns, states: Mapping[int, KeyStat
         (cells.counters, cells.counts, counters),
         (cells.deadlines, cells.waits, deadlines),
     ):
-        np.asarray(of)[places_in_rows(rows, cells.width, width)] = np.array(numbers, np.int64).reshape(len(rows), width)
+        np.asarray(of)[indices_in_rows(rows, cells.width, width)] = np.array(numbers, np.int64).reshape(
+            len(rows), width
+        )
     for slot, memory in zip(slots, memories, strict=True):
         machine.trees.memory.update({(slot, place): remembered for place, remembered in memory.items()})
     if core.users is not None:

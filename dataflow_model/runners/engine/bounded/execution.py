@@ -245,7 +245,7 @@ def records_at_sink(
     """
     placed = (arrived or PlacedBundle()).in_order()
     rows, _ = windows_apart(placed.bundle.windows)
-    places = array_of(placed.places if isinstance(rows, range) else taken(placed.places, rows))
+    places = array_of(placed.indices if isinstance(rows, range) else taken(placed.indices, rows))
     sizes = np.array([*np.bincount(places), *(len(part) for _, part in panes)], np.int64)
     if len(sizes):
         count_received_bundles(label, sizes)

@@ -145,7 +145,7 @@ def cut_up(whole: InputChunk, size: Size, signals: deque[str], how_far: HowFar |
         how_far: takes which part of the elements the chunks have had, when the next one is asked for.
     """
     timeline = whole.timeline
-    places = {cut: array_of(placed.places) for cut, placed in whole.arrivals.items()}
+    places = {cut: array_of(placed.indices) for cut, placed in whole.arrivals.items()}
     counts = sum((np.bincount(at, minlength=len(timeline)) for at in places.values()), np.zeros(len(timeline), int))
     until = np.cumsum(counts)
     start = 0
@@ -230,7 +230,7 @@ def _script_instants(
 
 
 def _step_of(event: ScriptEvent) -> tuple[str, int]:
-    return event.label, event.place
+    return event.label, event.index
 
 
 def _by_event(staged: StagedPlan, arrivals: Arrivals) -> dict[int, Arrivals]:

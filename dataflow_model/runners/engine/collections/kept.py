@@ -52,9 +52,9 @@ class Course:
 
     def reached(self, at: InstantLane, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the low watermark at some instants, and `count` percentiles in columns."""
-        places = np.searchsorted(self.at.numbers(), at.numbers(), side="right")
+        indices = np.searchsorted(self.at.numbers(), at.numbers(), side="right")
         first = WatermarkLane.standing(MIN_WATERMARKS, 1)
-        reached = WatermarkLane.joined([first, self.watermarks]).taken(places)
+        reached = WatermarkLane.joined([first, self.watermarks]).taken(indices)
         return reached.low, reached.further(count)
 
 

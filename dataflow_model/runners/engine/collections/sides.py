@@ -121,23 +121,23 @@ class HeldWindows:
     def add(self, window: Window) -> None:
         """Add a window that is not held."""
         starts, windows = self._like(window)
-        place = bisect_right(starts, _start_of(window))
-        starts.insert(place, _start_of(window))
-        windows.insert(place, window)
+        index = bisect_right(starts, _start_of(window))
+        starts.insert(index, _start_of(window))
+        windows.insert(index, window)
 
     def remove(self, window: Window) -> None:
         """Remove a window that is held."""
         starts, windows = self._like(window)
-        place = windows.index(window, bisect_left(starts, _start_of(window)))
-        del starts[place], windows[place]
+        index = windows.index(window, bisect_left(starts, _start_of(window)))
+        del starts[index], windows[index]
 
     def around(self, at: EventTime) -> Iterator[Window]:
         """Yield the windows that contain an instant, and perhaps others."""
         for bits, (starts, windows) in self._by_length.items():
-            place = bisect_right(starts, int(at)) - 1
-            while place >= 0 and starts[place] > int(at) - (1 << bits):
-                yield windows[place]
-                place -= 1
+            index = bisect_right(starts, int(at)) - 1
+            while index >= 0 and starts[index] > int(at) - (1 << bits):
+                yield windows[index]
+                index -= 1
 
     def _like(self, window: Window) -> tuple[list[int], list[Window]]:
         """Return the starts and the windows of similar length, whose numbers of microseconds have as many bits."""

@@ -16,9 +16,9 @@ cdef class ByteTable:
 
     @cython.locals(row=int64_t)
     cpdef object peek(self, bytes encoded)
-    @cython.locals(wanted=list, known=list, parts=list, rows=list, ends=int64_t[::1], first=int64_t, place=int64_t, row=int64_t, count=int64_t, end=int64_t)
+    @cython.locals(wanted=list, known=list, parts=list, rows=list, ends=int64_t[::1], first=int64_t, index=int64_t, row=int64_t, count=int64_t, end=int64_t)
     cpdef tuple joined(self, object keys)
-    @cython.locals(seen=int64_t, last=int64_t, place=int64_t, row=int64_t, begin=int64_t, at=int64_t)
+    @cython.locals(seen=int64_t, last=int64_t, index=int64_t, row=int64_t, begin=int64_t, at=int64_t)
     cpdef void fetch(self, list keys, int64_t first) except *
     cpdef int64_t bucket(self, int64_t hashed) noexcept
     cpdef int64_t after(self, int64_t row) noexcept
@@ -30,7 +30,7 @@ cdef class ByteTable:
     cpdef list copies(self, list rows, int64_t part)
     @cython.locals(total=int64_t, row=int64_t, target=bytearray, data=uint8_t[::1], copied=uint8_t[::1], to=int64_t, begin=int64_t, length=int64_t, at=int64_t)
     cpdef bytearray copied(self, list rows, int64_t part)
-    @cython.locals(keys=list, place=int64_t, is_large=cython.bint)
+    @cython.locals(keys=list, index=int64_t, is_large=cython.bint)
     cpdef put(self, object entries)
     @cython.locals(row=int64_t, length=int64_t, size=int64_t, before=int64_t)
     cpdef put_one(self, bytes encoded, bytes entry)

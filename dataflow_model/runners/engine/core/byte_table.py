@@ -94,10 +94,10 @@ class ByteTable:
         for first in range(0, len(wanted), _AT_ONCE):
             self.fetch(wanted, first)
             rows: list[int] = []
-            for place in range(first, min(first + _AT_ONCE, len(wanted))):
-                row = self.find(wanted[place])
+            for index in range(first, min(first + _AT_ONCE, len(wanted))):
+                row = self.find(wanted[index])
                 if self.index[row] >= 0:
-                    known.append(wanted[place])
+                    known.append(wanted[index])
                     rows.append(row)
                     end += self.index[row + _ENTRY]
                     ends[count] = end
@@ -116,10 +116,10 @@ class ByteTable:
         """Read the memory that the next lookups need, so that many cache misses overlap."""
         seen = 0
         last = min(first + _AT_ONCE, len(keys))
-        for place in range(first, last):
-            seen += self.index[self.bucket(hash(keys[place]))]
-        for place in range(first, last):
-            row = self.bucket(hash(keys[place]))
+        for index in range(first, last):
+            seen += self.index[self.bucket(hash(keys[index]))]
+        for index in range(first, last):
+            row = self.bucket(hash(keys[index]))
             if self.index[row] >= 0:
                 begin = self.index[row + _BEGIN]
                 for at in range(begin, begin + self.index[row + _KEY] + self.index[row + _ENTRY], _LINE):
@@ -185,9 +185,9 @@ class ByteTable:
     def put(self, entries: Mapping[bytes, bytes]) -> None:
         """Set several entries."""
         keys = list(entries)
-        for place, (encoded, entry) in enumerate(entries.items()):
-            if place % _AT_ONCE == 0:
-                self.fetch(keys, place)
+        for index, (encoded, entry) in enumerate(entries.items()):
+            if index % _AT_ONCE == 0:
+                self.fetch(keys, index)
             is_large = len(encoded) + len(entry) > _MOST
             if is_large or encoded in self.large:
                 self.pop(encoded)

@@ -39,7 +39,7 @@ class CurrentCall:
         held: the earliest event time at which the user's holds held the watermark before the call; `None` without any.
         freed: the earliest hold that was released in this event, such as that of the timer that fires.
         has_set_timer: whether the function has set an event-time timer.
-        row: the place of the element in its bundle.
+        row: the row of the element in its bundle.
         pane: the pane of the element, for its outputs.
         produced, is_retraction: see `Arrived`.
         timer_tag, fired_at: the tag of the timer that fires, and the instant to which it was set.
@@ -239,7 +239,7 @@ class ElementLoop:
         Args:
             inbox: the elements.
             open_windows: the `OpenWindow`s of each element.
-            retractions: by place, the elements that are retractions.
+            retractions: by row, the elements that are retractions.
             reached: the event time up to which everything is processed.
             times: measures how long the keys take; `None` if that is not wanted.
             watermark_follows: whether the watermark follows the event times of the elements, as in a bounded job.

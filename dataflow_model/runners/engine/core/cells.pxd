@@ -26,24 +26,24 @@ cdef class CellTable:
     cpdef int64_t bucket(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
     @cython.locals(slot=int64_t, is_key=cython.bint)
     cpdef int64_t find(self, int64_t key, int64_t start, int64_t end, int64_t kind) noexcept
-    @cython.locals(count=int64_t, place=int64_t, key=int64_t, bucket=int64_t)
+    @cython.locals(count=int64_t, index=int64_t, key=int64_t, bucket=int64_t)
     cpdef int64_t find_ahead(self, int64_t[::1] keys, int64_t[::1] starts, int64_t[::1] ends, int64_t[::1] kinds, int64_t first) except -1
-    @cython.locals(seen=int64_t, place=int64_t, at=int64_t, end=int64_t)
+    @cython.locals(seen=int64_t, index=int64_t, at=int64_t, end=int64_t)
     cpdef void read_ahead(self, int64_t[::1] slots, int64_t first, int64_t last) noexcept
-    @cython.locals(seen=int64_t, place=int64_t, slot=int64_t, key=int64_t)
+    @cython.locals(seen=int64_t, index=int64_t, slot=int64_t, key=int64_t)
     cpdef void close_ahead(self, int64_t[::1] slots, int64_t first, int64_t last) noexcept
     @cython.locals(slot=int64_t, row=int64_t, at=int64_t, head=int64_t)
     cpdef int64_t open(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
-    @cython.locals(count=int64_t, first=int64_t, last=int64_t, place=int64_t)
+    @cython.locals(count=int64_t, first=int64_t, last=int64_t, index=int64_t)
     cpdef int open_all(self, int64_t[::1] keys, int64_t[::1] starts, int64_t[::1] ends, int64_t[::1] kinds, int64_t[::1] slots) except -1
     @cython.locals(key=int64_t, head=int64_t, other=int64_t)
     cpdef void close(self, int64_t slot) noexcept
-    @cython.locals(place=int64_t)
+    @cython.locals(index=int64_t)
     cpdef void recycle(self) noexcept
-    @cython.locals(place=int64_t, key=int64_t)
+    @cython.locals(index=int64_t, key=int64_t)
     cpdef void clear(self) noexcept
     cpdef void touch(self, int64_t key) noexcept
-    @cython.locals(place=int64_t)
+    @cython.locals(index=int64_t)
     cpdef void forget_touched(self) noexcept
     @cython.locals(key=int64_t, start=int64_t, before=int64_t, after=int64_t)
     cpdef int link(self, int64_t slot) except -1

@@ -27,15 +27,15 @@ _MANY_STEPS: Final = 64
 _LINE: Final = 8
 """A line of the processor's cache holds this many numbers."""
 COLUMNS: Final = {
-    name: place
-    for place, name in enumerate(
+    name: index
+    for index, name in enumerate(
         (
             *("key", "start", "end", "kind", "chain", "flags", "pending", "elements", "earliest", "latest", "hold_at"),
             *("index", "on_time_index", "standing", "after", "before"),
         )
     )
 }
-"""The places of the columns with one number for each slot in a row."""
+"""The indices of the columns with one number for each slot in a row."""
 
 
 class CellTable:
@@ -142,22 +142,22 @@ class CellTable:
         depend on one another overlap.
         """
         count = min(_AT_ONCE, len(keys) - first)
-        for place in range(count):
-            key = keys[first + place]
+        for index in range(count):
+            key = keys[first + index]
             if self.linked:
-                self.ahead[place] = self.last_of_key[key]
+                self.ahead[index] = self.last_of_key[key]
             else:
-                bucket = self.bucket(key, starts[first + place], ends[first + place], kinds[first + place])
-                self.ahead[place] = self.heads[bucket]
+                bucket = self.bucket(key, starts[first + index], ends[first + index], kinds[first + index])
+                self.ahead[index] = self.heads[bucket]
         self.read_ahead(self.ahead, 0, count)
         return count
 
     def read_ahead(self, slots: array[int], first: int, last: int) -> None:
         """Read the rows of several slots, so that waits for memory overlap; −1 stands for no slot."""
         seen = self.seen
-        for place in range(first, last):
-            if slots[place] >= 0:
-                at = slots[place] * self.width
+        for index in range(first, last):
+            if slots[index] >= 0:
+                at = slots[index] * self.width
                 end = at + self.width
                 while at < end:
                     seen ^= self.rows[at]
@@ -168,8 +168,8 @@ class CellTable:
         """Read also the memory that `close` needs for several slots."""
         self.read_ahead(slots, first, last)
         seen = self.seen
-        for place in range(first, last):
-            slot = slots[place]
+        for index in range(first, last):
+            slot = slots[index]
             key = self.key[slot]
             if key >= 0:
                 seen ^= self.heads[self.bucket(key, self.start[slot], self.end[slot], self.kind[slot])]
@@ -215,10 +215,10 @@ class CellTable:
         self.reserve(count)
         for first in range(0, count, _AT_ONCE):
             last = min(first + _AT_ONCE, count)
-            for place in range(first, last):  # reads what `open` will read, so that many cache misses overlap
-                slots[place] = self.heads[self.bucket(keys[place], starts[place], ends[place], kinds[place])]
-            for place in range(first, last):
-                slots[place] = self.open(keys[place], starts[place], ends[place], kinds[place])
+            for index in range(first, last):  # reads what `open` will read, so that many cache misses overlap
+                slots[index] = self.heads[self.bucket(keys[index], starts[index], ends[index], kinds[index])]
+            for index in range(first, last):
+                slots[index] = self.open(keys[index], starts[index], ends[index], kinds[index])
 
     def close(self, slot: int) -> None:
         """Free a slot; it can be reused after `recycle`."""
@@ -243,16 +243,16 @@ class CellTable:
 
     def recycle(self) -> None:
         """Make the closed slots available again; call this when nothing refers to them any more."""
-        for place in range(self.freed_count):
-            self.free[self.free_count] = self.freed[place]
+        for index in range(self.freed_count):
+            self.free[self.free_count] = self.freed[index]
             self.free_count += 1
         self.freed_count = 0
 
     def clear(self) -> None:
         """Free all slots at once, and forget all keys; the columns keep their length."""
         self.used = self.live = self.free_count = self.freed_count = self.touched_count = 0
-        for place in range(len(self.heads)):
-            self.heads[place] = _NONE
+        for index in range(len(self.heads)):
+            self.heads[index] = _NONE
         for key in range(len(self.cells_of_key)):
             self.cells_of_key[key] = self.is_touched[key] = 0
             self.first_of_key[key] = self.last_of_key[key] = _NONE
@@ -269,8 +269,8 @@ class CellTable:
 
     def forget_touched(self) -> None:
         """Start recording changes from scratch."""
-        for place in range(self.touched_count):
-            self.is_touched[self.touched[place]] = 0
+        for index in range(self.touched_count):
+            self.is_touched[self.touched[index]] = 0
         self.touched_count = 0
 
     # A key's windows in order of time ------------------------------------------------------------------------------

@@ -64,12 +64,12 @@ def strided(values: array[int], first: int, step: int) -> array[int]:
     return view  # type: ignore[no-any-return]
 
 
-def places_in_rows(rows: NDArray[np.int64], step: int, width: int) -> NDArray[np.int64]:
-    """Return for each row the places of its first `width` numbers, if a row begins at every `step`-th place.
+def indices_in_rows(rows: NDArray[np.int64], step: int, width: int) -> NDArray[np.int64]:
+    """Return for each row the indices of its first `width` numbers, if a row begins at every `step`-th number.
 
     Example:
-        >>> places_in_rows(np.array([0, 2]), 5, 2).tolist()
+        >>> indices_in_rows(np.array([0, 2]), 5, 2).tolist()
         [[0, 1], [10, 11]]
     """
-    places: NDArray[np.int64] = rows[:, np.newaxis] * step + np.arange(width)
-    return places
+    indices: NDArray[np.int64] = rows[:, np.newaxis] * step + np.arange(width)
+    return indices

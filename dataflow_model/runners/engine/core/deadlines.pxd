@@ -17,11 +17,11 @@ cdef class DeadlineQueue:
     cpdef int64_t pop_until(self, int64_t until) except -1
     @cython.locals(entry=int64_t)
     cpdef int64_t entry(self) except -1
-    @cython.locals(mixed=uint64_t, place=int64_t, number=int64_t)
+    @cython.locals(mixed=uint64_t, index=int64_t, number=int64_t)
     cpdef int64_t list_of(self, int64_t time) except -1
-    @cython.locals(place=int64_t, number=int64_t, above=int64_t)
+    @cython.locals(index=int64_t, number=int64_t, above=int64_t)
     cpdef int64_t add_list(self, int64_t time) except -1
-    @cython.locals(size=int64_t, unused=int64_t, time=int64_t, number=int64_t, place=int64_t, below=int64_t)
+    @cython.locals(size=int64_t, unused=int64_t, time=int64_t, number=int64_t, index=int64_t, below=int64_t)
     cpdef void remove_first(self) noexcept
     @cython.locals(size=int64_t, number=int64_t)
     cpdef int grow(self) except -1

@@ -99,7 +99,7 @@ class DeadlineQueue:
         return count
 
     def entry(self) -> int:
-        """Return the place of a new entry."""
+        """Return the index of a new entry."""
         entry = self.free
         if entry >= 0:
             self.free = self.following[entry]
@@ -117,28 +117,28 @@ class DeadlineQueue:
         """Return the number of a list for a deadline, which is one that was used recently or a new one."""
         mixed = time
         mixed *= 668265263
-        place = (mixed >> 29) & (_RECENT - 1)
-        number = self.recent[place]
+        index = (mixed >> 29) & (_RECENT - 1)
+        number = self.recent[index]
         if self.first_of[number] < 0 or self.time_of[number] != time:
-            number = self.recent[place] = self.add_list(time)
+            number = self.recent[index] = self.add_list(time)
         return number
 
     def add_list(self, time: int) -> int:
         """Add a list, which is still empty, to the heap."""
-        place = self.lists
-        if place == len(self.times):
+        index = self.lists
+        if index == len(self.times):
             self.grow()
-        number = self.numbers[place]
+        number = self.numbers[index]
         self.time_of[number] = time
         self.lists += 1
-        while place > 0:
-            above = (place - 1) >> 1
+        while index > 0:
+            above = (index - 1) >> 1
             if self.times[above] <= time:
                 break
-            self.times[place], self.numbers[place] = self.times[above], self.numbers[above]
-            place = above
-        self.times[place] = time
-        self.numbers[place] = number
+            self.times[index], self.numbers[index] = self.times[above], self.numbers[above]
+            index = above
+        self.times[index] = time
+        self.numbers[index] = number
         return number
 
     def remove_first(self) -> None:
@@ -146,19 +146,19 @@ class DeadlineQueue:
         self.lists -= 1
         size, unused = self.lists, self.numbers[0]
         time, number = self.times[size], self.numbers[size]
-        place = 0
+        index = 0
         while True:
-            below = 2 * place + 1
+            below = 2 * index + 1
             if below >= size:
                 break
             if below + 1 < size and self.times[below + 1] < self.times[below]:
                 below += 1
             if self.times[below] >= time:
                 break
-            self.times[place], self.numbers[place] = self.times[below], self.numbers[below]
-            place = below
-        self.times[place] = time
-        self.numbers[place] = number
+            self.times[index], self.numbers[index] = self.times[below], self.numbers[below]
+            index = below
+        self.times[index] = time
+        self.numbers[index] = number
         self.numbers[size] = unused
 
     def grow(self) -> None:

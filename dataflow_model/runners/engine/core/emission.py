@@ -51,7 +51,7 @@ class Emission:
         log, panes, causes: what has happened since the logs were last cleared.
         events: the number of the event in the total order.
         phase, at: the cause of the next panes, as in `order.Order`.
-        cause: its place in `causes`; −1 before its first pane.
+        cause: its index in `causes`; −1 before its first pane.
         number: the number of its next emission.
         instant: the instant of the chunk.
         cleared_by_trigger: the number of elements cleared because a trigger requested it.
@@ -224,7 +224,7 @@ class Emission:
         return self.merging.is_earlier(panes.kind[entry], panes.kind[other], panes.start[entry], panes.end[entry])
 
     def appended(self, slot: int, produced: int, named: int) -> int:
-        """Return the place of a new pane of the current cause."""
+        """Return the index of a new pane of the current cause."""
         if self.cause < 0:
             causes, table = self.causes, self.cells
             self.cause = causes.open()

@@ -13,9 +13,9 @@ cdef class PythonFold:
     cdef public dict _accumulators, _standing
     cdef public int64_t _folded
 
-    @cython.locals(accumulators=dict, kinds=int64_t[::1], slots=int64_t[::1], arguments=int64_t[::1], place=int64_t, kind=int64_t, slot=object)
+    @cython.locals(accumulators=dict, kinds=int64_t[::1], slots=int64_t[::1], arguments=int64_t[::1], index=int64_t, kind=int64_t, slot=object)
     cpdef fold(self, OperationLog log, values, int64_t panes)
-    @cython.locals(kinds=int64_t[::1], slots=int64_t[::1], arguments=int64_t[::1], place=int64_t, sources=list)
+    @cython.locals(kinds=int64_t[::1], slots=int64_t[::1], arguments=int64_t[::1], index=int64_t, sources=list)
     cpdef int64_t merge(self, OperationLog log, int64_t begin) except -1
     cpdef fold_one(self, int64_t kind, int64_t slot, int64_t argument, values)
     cpdef accumulator(self, int64_t slot)

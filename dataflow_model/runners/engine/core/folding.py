@@ -43,7 +43,7 @@ class PythonFold:
         combine: the combiner.
 
     Attributes:
-        failed: the place in the log of the operation for which the combiner has raised an exception; −1 if it has not.
+        failed: the index in the log of the operation for which the combiner has raised an exception; −1 if it has not.
         emitted: the value of each pane since `begin`.
     """
 
@@ -71,35 +71,35 @@ class PythonFold:
         self.emitted.extend([None] * (panes - len(self.emitted)))
         accumulators, add_input, create = self._accumulators, self._combine.add_input, self._combine.create_accumulator
         kinds, slots, arguments = log.kind, log.slot, log.argument
-        place = self._folded
+        index = self._folded
         try:
-            while place < log.count:
-                kind = kinds[place]
+            while index < log.count:
+                kind = kinds[index]
                 if kind == _ADD:  # nearly all are
-                    slot = slots[place]
+                    slot = slots[index]
                     accumulator = accumulators[slot] if slot in accumulators else create()
-                    accumulators[slot] = add_input(accumulator, values[arguments[place]])
-                    place += 1
+                    accumulators[slot] = add_input(accumulator, values[arguments[index]])
+                    index += 1
                 elif kind == _MERGE:
-                    place = self.merge(log, place)
+                    index = self.merge(log, index)
                 else:
-                    self.fold_one(kind, slots[place], arguments[place], values)
-                    place += 1
+                    self.fold_one(kind, slots[index], arguments[index], values)
+                    index += 1
         except BaseException:
-            self.failed = place
+            self.failed = index
             raise
-        self._folded = place
+        self._folded = index
 
     def merge(self, log: OperationLog, begin: int) -> int:
-        """Merge accumulators into one slot; return the place in the log after the merges into it."""
+        """Merge accumulators into one slot; return the index in the log after the merges into it."""
         kinds, slots, arguments = log.kind, log.slot, log.argument
-        place, sources = begin, []
-        while place < log.count and kinds[place] == _MERGE and slots[place] == slots[begin]:
-            sources.append(self.accumulator(arguments[place]))
-            self._accumulators.pop(arguments[place], None)
-            place += 1
+        index, sources = begin, []
+        while index < log.count and kinds[index] == _MERGE and slots[index] == slots[begin]:
+            sources.append(self.accumulator(arguments[index]))
+            self._accumulators.pop(arguments[index], None)
+            index += 1
         self._accumulators[slots[begin]] = self._combine.merge_accumulators(sources)
-        return place
+        return index
 
     def fold_one(self, kind: int, slot: int, argument: int, values: Sequence[Any]) -> None:
         """Fold an operation that neither adds nor merges."""

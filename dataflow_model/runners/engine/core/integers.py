@@ -42,18 +42,18 @@ class IntegerNumbers:
         mixed ^= mixed >> 29
         return mixed & (self.capacity - 1)
 
-    def place(self, integer: int) -> int:
-        """Return the place of an integer, or the free place for it."""
-        place = self.bucket(integer)
-        while self.numbers[place] >= 0 and self.integers[place] != integer:
-            place = (place + 1) & (self.capacity - 1)
-        return place
+    def slot_of(self, integer: int) -> int:
+        """Return the slot of an integer, or the free slot for it."""
+        slot = self.bucket(integer)
+        while self.numbers[slot] >= 0 and self.integers[slot] != integer:
+            slot = (slot + 1) & (self.capacity - 1)
+        return slot
 
     def find(self, integers: Sequence[int], output: array[int]) -> int:
         """Write the number of each integer to `output`, −1 where it has none; return how many have none."""
         missing = 0
         for row in range(len(integers)):
-            number = self.numbers[self.place(integers[row])]
+            number = self.numbers[self.slot_of(integers[row])]
             output[row] = number
             missing += number < 0
         return missing
@@ -62,10 +62,10 @@ class IntegerNumbers:
         """Set the number of an integer."""
         if 2 * self.count >= self.capacity:
             self.grow()
-        place = self.place(integer)
-        self.count += self.numbers[place] < 0
-        self.integers[place] = integer
-        self.numbers[place] = number
+        slot = self.slot_of(integer)
+        self.count += self.numbers[slot] < 0
+        self.integers[slot] = integer
+        self.numbers[slot] = number
 
     def put_all(self, integers: Sequence[int], numbers: Sequence[int]) -> None:
         """Set the numbers of several integers."""
@@ -74,28 +74,28 @@ class IntegerNumbers:
 
     def remove(self, integer: int) -> None:
         """Remove an integer that has a number, and move those behind it that it kept from their buckets."""
-        free = self.place(integer)
+        free = self.slot_of(integer)
         self.count -= 1
-        place = free
+        slot = free
         while True:
-            place = (place + 1) & (self.capacity - 1)
-            if self.numbers[place] < 0:
+            slot = (slot + 1) & (self.capacity - 1)
+            if self.numbers[slot] < 0:
                 break
-            bucket = self.bucket(self.integers[place])
-            if (place - bucket) & (self.capacity - 1) >= (place - free) & (self.capacity - 1):
-                self.integers[free] = self.integers[place]
-                self.numbers[free] = self.numbers[place]
-                free = place
+            bucket = self.bucket(self.integers[slot])
+            if (slot - bucket) & (self.capacity - 1) >= (slot - free) & (self.capacity - 1):
+                self.integers[free] = self.integers[slot]
+                self.numbers[free] = self.numbers[slot]
+                free = slot
         self.numbers[free] = _NONE
 
     def grow(self) -> None:
-        """Double the number of places."""
+        """Double the number of slots."""
         integers, numbers, before = self.integers, self.numbers, self.capacity
         self.capacity = 2 * before
         self.integers = column(self.capacity)
         self.numbers = column(self.capacity, _NONE)
         for row in range(before):
             if numbers[row] >= 0:
-                place = self.place(integers[row])
-                self.integers[place] = integers[row]
-                self.numbers[place] = numbers[row]
+                slot = self.slot_of(integers[row])
+                self.integers[slot] = integers[row]
+                self.numbers[slot] = numbers[row]

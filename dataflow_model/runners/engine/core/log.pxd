@@ -7,22 +7,22 @@ cdef int64_t _FIRST_CAPACITY
 cdef class OperationLog:
     cdef public int64_t count
     cdef public int64_t[::1] kind, slot, argument
-    @cython.locals(place=int64_t)
+    @cython.locals(index=int64_t)
     cpdef int add(self, int64_t kind, int64_t slot, int64_t argument) except -1
 
 @cython.final
 cdef class PaneLog:
     cdef public int64_t count
     cdef public int64_t[::1] cause, number, emission, key, start, end, kind, index, on_time_index, flags, time, produced
-    @cython.locals(place=int64_t, size=int64_t)
+    @cython.locals(index=int64_t, size=int64_t)
     cpdef int64_t open(self) except -1
-    cpdef void copy(self, int64_t place, PaneLog other, int64_t source) noexcept
+    cpdef void copy(self, int64_t index, PaneLog other, int64_t source) noexcept
 
 @cython.final
 cdef class CauseLog:
     cdef public int64_t count
     cdef public int64_t[::1] event, instant, watermark, phase, at, key, start, end, kind
-    @cython.locals(place=int64_t, size=int64_t)
+    @cython.locals(index=int64_t, size=int64_t)
     cpdef int64_t open(self) except -1
 
 @cython.final
@@ -32,8 +32,8 @@ cdef class StandingTable:
     cdef public int64_t free_count, freed_count
     @cython.locals(entry=int64_t)
     cpdef int64_t open(self) except -1
-    @cython.locals(place=int64_t)
+    @cython.locals(index=int64_t)
     cpdef int open_all(self, int64_t[::1] entries) except -1
     cpdef void close(self, int64_t entry) noexcept
-    @cython.locals(place=int64_t)
+    @cython.locals(index=int64_t)
     cpdef void recycle(self) noexcept

@@ -27,15 +27,15 @@ class OperationLog:
 
     def add(self, kind: int, slot: int, argument: int) -> None:
         """Add one operation."""
-        place = self.count
-        if place == len(self.kind):
-            self.kind = lengthened(self.kind, 2 * place)
-            self.slot = lengthened(self.slot, 2 * place)
-            self.argument = lengthened(self.argument, 2 * place)
-        self.kind[place] = kind
-        self.slot[place] = slot
-        self.argument[place] = argument
-        self.count = place + 1
+        index = self.count
+        if index == len(self.kind):
+            self.kind = lengthened(self.kind, 2 * index)
+            self.slot = lengthened(self.slot, 2 * index)
+            self.argument = lengthened(self.argument, 2 * index)
+        self.kind[index] = kind
+        self.slot[index] = slot
+        self.argument[index] = argument
+        self.count = index + 1
 
 
 class PaneLog:
@@ -43,7 +43,7 @@ class PaneLog:
 
     Attributes:
         count: the number of panes; the columns may be longer.
-        cause: the place of the cause in the `CauseLog`.
+        cause: the index of the cause in the `CauseLog`.
         number: the number of the emission within its cause.
         emission: for a retraction and the pane that replaces the retracted value, the number that identifies the
             firing; −1 otherwise.
@@ -70,10 +70,10 @@ class PaneLog:
         self.produced: array[int] = column(size)
 
     def open(self) -> int:
-        """Return the place of a new pane, which the caller fills in."""
-        place = self.count
-        if place == len(self.cause):
-            size = 2 * place
+        """Return the index of a new pane, which the caller fills in."""
+        index = self.count
+        if index == len(self.cause):
+            size = 2 * index
             self.cause = lengthened(self.cause, size)
             self.number = lengthened(self.number, size)
             self.emission = lengthened(self.emission, size)
@@ -86,19 +86,19 @@ class PaneLog:
             self.flags = lengthened(self.flags, size)
             self.time = lengthened(self.time, size)
             self.produced = lengthened(self.produced, size)
-        self.count = place + 1
-        return place
+        self.count = index + 1
+        return index
 
-    def copy(self, place: int, other: PaneLog, source: int) -> None:
+    def copy(self, index: int, other: PaneLog, source: int) -> None:
         """Copy key, window, info and event time from a pane of another log."""
-        self.key[place] = other.key[source]
-        self.start[place] = other.start[source]
-        self.end[place] = other.end[source]
-        self.kind[place] = other.kind[source]
-        self.index[place] = other.index[source]
-        self.on_time_index[place] = other.on_time_index[source]
-        self.flags[place] = other.flags[source]
-        self.time[place] = other.time[source]
+        self.key[index] = other.key[source]
+        self.start[index] = other.start[source]
+        self.end[index] = other.end[source]
+        self.kind[index] = other.kind[source]
+        self.index[index] = other.index[source]
+        self.on_time_index[index] = other.on_time_index[source]
+        self.flags[index] = other.flags[source]
+        self.time[index] = other.time[source]
 
 
 class CauseLog:
@@ -107,7 +107,7 @@ class CauseLog:
     Attributes:
         count: the number of causes; the columns may be longer.
         event: the number of the event; the causes within one event are sorted afterwards.
-        instant: the place of the event's instant in the chunk.
+        instant: the index of the event's instant in the chunk.
         watermark: the watermark of the input at the event.
         phase: the phase of the instant, as in `order.Order`.
         at: the row of the element, or the deadline of the timer.
@@ -127,10 +127,10 @@ class CauseLog:
         self.kind: array[int] = column(_FIRST_CAPACITY)
 
     def open(self) -> int:
-        """Return the place of a new cause, which the caller fills in."""
-        place = self.count
-        if place == len(self.event):
-            size = 2 * place
+        """Return the index of a new cause, which the caller fills in."""
+        index = self.count
+        if index == len(self.event):
+            size = 2 * index
             self.event = lengthened(self.event, size)
             self.instant = lengthened(self.instant, size)
             self.watermark = lengthened(self.watermark, size)
@@ -140,8 +140,8 @@ class CauseLog:
             self.start = lengthened(self.start, size)
             self.end = lengthened(self.end, size)
             self.kind = lengthened(self.kind, size)
-        self.count = place + 1
-        return place
+        self.count = index + 1
+        return index
 
 
 class StandingTable:
@@ -175,9 +175,9 @@ class StandingTable:
         return entry
 
     def open_all(self, entries: array[int]) -> None:
-        """Write new entries to all places of `entries`."""
-        for place in range(len(entries)):
-            entries[place] = self.open()
+        """Write new entries to all indices of `entries`."""
+        for index in range(len(entries)):
+            entries[index] = self.open()
 
     def close(self, entry: int) -> None:
         """Free an entry; it can be reused after `recycle`."""
@@ -186,7 +186,7 @@ class StandingTable:
 
     def recycle(self) -> None:
         """Make the freed entries available again; call this when nothing refers to them any more."""
-        for place in range(self.freed_count):
-            self.free[self.free_count] = self.freed[place]
+        for index in range(self.freed_count):
+            self.free[self.free_count] = self.freed[index]
             self.free_count += 1
         self.freed_count = 0

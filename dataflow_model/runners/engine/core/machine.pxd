@@ -30,9 +30,9 @@ cdef class GroupingMachine:
     cdef public int64_t possible_splits
     cdef public object merging
 
-    @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], place=int64_t, read=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
+    @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], ends=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], rows=int64_t[::1], replaces=int64_t[::1], clocks=int64_t[::1], watermarks=int64_t[::1], closes=int64_t[::1], until=int64_t[::1], signalled_until=int64_t[::1], index=int64_t, read=int64_t, signal=int64_t, instant=int64_t, last_row=int64_t, row=int64_t, moved=cython.bint)
     cpdef run(self, object elements, int64_t[::1] replaced, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
-    @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], bounds=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], place=int64_t, row=int64_t)
+    @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], bounds=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], index=int64_t, row=int64_t)
     cpdef run_by_key(self, object elements, int64_t[::1] replaced, object rows, object values, bint ends)
     @cython.locals(line=int64_t)
     cpdef int follow(self, int64_t watermark) except -1
@@ -41,12 +41,12 @@ cdef class GroupingMachine:
     cpdef recycle(self)
     cpdef dict counts(self)
 
-    @cython.locals(table=CellTable, first=int64_t, slot=int64_t, on_time=cython.bint, place=int64_t)
+    @cython.locals(table=CellTable, first=int64_t, slot=int64_t, on_time=cython.bint, index=int64_t)
     cpdef void element(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time, int64_t replaces) except *
     @cython.locals(table=CellTable, slot=int64_t)
     cpdef void retraction(self, int64_t row, int64_t key, int64_t start, int64_t end, int64_t kind, int64_t time) except *
     cpdef int drop(self, int64_t row, int64_t reason, int64_t start, int64_t end, int64_t kind) except -1
-    @cython.locals(place=int64_t)
+    @cython.locals(index=int64_t)
     cpdef int drop_replaced(self, int64_t first, int64_t start, int64_t end, int64_t kind) except -1
     cpdef void react(self, int64_t slot, int64_t result) except *
     cpdef void catch_up_changed(self, int64_t slot) except *
@@ -63,17 +63,17 @@ cdef class GroupingMachine:
 
     @cython.locals(table=CellTable, slot=int64_t, first=int64_t, last=int64_t, count=int64_t)
     cpdef int64_t merged(self, int64_t key, int64_t start, int64_t end, int64_t kind) except -2
-    @cython.locals(table=CellTable, target=int64_t, last=int64_t, pending=int64_t, elements=int64_t, flags=int64_t, standing=int64_t, place=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
+    @cython.locals(table=CellTable, target=int64_t, last=int64_t, pending=int64_t, elements=int64_t, flags=int64_t, standing=int64_t, index=int64_t, slot=int64_t, entry=int64_t, following=int64_t)
     cpdef int64_t merge_cells(self, int64_t count, int64_t key, int64_t start, int64_t end, int64_t kind) except -1
 
     cpdef int advance_clock(self, int64_t time) except -1
-    @cython.locals(schedule=Schedule, place=int64_t, slot=int64_t, at=int64_t, result=int64_t)
+    @cython.locals(schedule=Schedule, index=int64_t, slot=int64_t, at=int64_t, result=int64_t)
     cpdef int run_clock(self, int64_t until, int64_t phase) except -1
     @cython.locals(number=int64_t, percentile=int64_t, line=int64_t, reached=int64_t, moved=cython.bint)
     cpdef bint reach(self, object percentiles, int64_t watermark) except -1
-    @cython.locals(schedule=Schedule, previous=int64_t, line=int64_t, place=int64_t, slot=int64_t, result=int64_t)
+    @cython.locals(schedule=Schedule, previous=int64_t, line=int64_t, index=int64_t, slot=int64_t, result=int64_t)
     cpdef int advance_watermark(self, int64_t watermark) except -1
-    @cython.locals(schedule=Schedule, place=int64_t)
+    @cython.locals(schedule=Schedule, index=int64_t)
     cpdef int run_reopened(self) except -1
     @cython.locals(table=CellTable, end=int64_t, fired=cython.bint, owes=cython.bint, passing=cython.bint, expiring=cython.bint, forced=cython.bint)
     cpdef bint watermark_reaches(self, int64_t slot, int64_t previous, int64_t result) except -1
@@ -83,5 +83,5 @@ cdef class GroupingMachine:
     cpdef int signal(self, int64_t name) except -1
 
     cpdef int restored(self, int64_t slot) except -1
-    @cython.locals(place=int64_t)
+    @cython.locals(index=int64_t)
     cpdef int restore_all(self, int64_t[::1] slots) except -1

@@ -143,7 +143,7 @@ class GroupingMachine:
         self.trees.values = values
         self.replaced, self.replaced_at = replaced, 0
         emission = self.emission
-        place = signal = read = 0
+        index = signal = read = 0
         for instant in range(len(clocks)):
             emission.instant = instant
             self.advance_clock(clocks[instant])
@@ -151,21 +151,21 @@ class GroupingMachine:
                 self.signal(signals[signal])
                 signal += 1
             last_row = -1
-            while place < until[instant]:
-                if place == read:
-                    read += self.cells.find_ahead(keys, starts, ends, kinds, place)
-                row = rows[place]
+            while index < until[instant]:
+                if index == read:
+                    read += self.cells.find_ahead(keys, starts, ends, kinds, index)
+                row = rows[index]
                 if row != last_row:
                     emission.next_event(_ELEMENT)
                     emission.begin(_ELEMENT, row)
                     last_row = row
-                if replaces[place] < 0:
-                    self.retraction(row, keys[place], starts[place], ends[place], kinds[place], times[place])
+                if replaces[index] < 0:
+                    self.retraction(row, keys[index], starts[index], ends[index], kinds[index], times[index])
                 else:
                     self.element(
-                        row, keys[place], starts[place], ends[place], kinds[place], times[place], replaces[place]
+                        row, keys[index], starts[index], ends[index], kinds[index], times[index], replaces[index]
                     )
-                place += 1
+                index += 1
             reached = [percentile[instant] for percentile in further]
             moved = self.reach(reached, watermarks[instant]) if reached else False
             if moved or watermarks[instant] > self.watermark:
@@ -194,7 +194,7 @@ class GroupingMachine:
         self.replaced, self.replaced_at = replaced, 0
         self.schedule.holds_back = False
         emission = self.emission
-        place = 0
+        index = 0
         for row in range(len(at)):
             if begins[row]:
                 if row > 0:
@@ -204,22 +204,22 @@ class GroupingMachine:
             self.follow(at[row])
             emission.next_event(_ELEMENT)
             emission.begin(_ELEMENT, row)
-            while place < until[row]:
-                if replaces[place] < 0:
+            while index < until[row]:
+                if replaces[index] < 0:
                     self.retraction(
-                        numbers[place], keys[place], starts[place], bounds[place], kinds[place], times[place]
+                        numbers[index], keys[index], starts[index], bounds[index], kinds[index], times[index]
                     )
                 else:
                     self.element(
-                        numbers[place],
-                        keys[place],
-                        starts[place],
-                        bounds[place],
-                        kinds[place],
-                        times[place],
-                        replaces[place],
+                        numbers[index],
+                        keys[index],
+                        starts[index],
+                        bounds[index],
+                        kinds[index],
+                        times[index],
+                        replaces[index],
                     )
-                place += 1
+                index += 1
         if len(at) and ends:
             self.follow(self.infinity)
 
@@ -277,8 +277,8 @@ class GroupingMachine:
         if self.merges and table.start[slot] == start and self.watermark > self.schedule.expiry(start):
             self.possible_splits += 1  # an expired window may have reached beyond `start`, and would have merged
         on_time = self.watermark < table.end[slot]
-        for place in range(first, first + replaces):
-            self.log.add(_EXCHANGE, slot, self.replaced[place])
+        for index in range(first, first + replaces):
+            self.log.add(_EXCHANGE, slot, self.replaced[index])
             self.take_out(slot, on_time)
         self.log.add(_ADD, slot, row)
         self.incorporate(slot, time, on_time)
@@ -306,8 +306,8 @@ class GroupingMachine:
 
     def drop_replaced(self, first: int, start: int, end: int, kind: int) -> None:
         """Drop the retracted elements that a dropped element replaces, the first of which is given."""
-        for place in range(first, self.replaced_at):
-            self.drop(self.replaced[place], _RETRACTION, start, end, kind)
+        for index in range(first, self.replaced_at):
+            self.drop(self.replaced[index], _RETRACTION, start, end, kind)
 
     def react(self, slot: int, result: int) -> None:
         """Act on the result of a cell's tree after its contents have changed."""
@@ -419,8 +419,8 @@ class GroupingMachine:
         pending = elements = flags = 0
         last = end
         standing = _NONE
-        for place in range(count):
-            slot = self.sources[place]
+        for index in range(count):
+            slot = self.sources[index]
             last = max(last, table.end[slot])
             pending += table.pending[slot]
             elements += table.elements[slot]
@@ -443,12 +443,12 @@ class GroupingMachine:
         table.elements[target] = elements
         table.flags[target] = flags
         table.standing[target] = standing
-        for place in range(count - 1, -1, -1):
-            self.log.add(_MERGE, target, self.sources[place])
+        for index in range(count - 1, -1, -1):
+            self.log.add(_MERGE, target, self.sources[index])
         self.merger.merge(target, self.sources, count)
-        for place in range(count):
-            self.trees.forget(self.sources[place])
-            table.close(self.sources[place])
+        for index in range(count):
+            self.trees.forget(self.sources[index])
+            table.close(self.sources[index])
         table.link(target)
         table.pending[target] = pending
         self.rebounded = True
@@ -469,8 +469,8 @@ class GroupingMachine:
         schedule.collected_count = 0
         schedule.collect(_CLOCK_LINE, until)
         self.emission.next_event(phase)
-        for place in range(schedule.collected_count):
-            slot = schedule.collected[place]
+        for index in range(schedule.collected_count):
+            slot = schedule.collected[index]
             self.cells.flags[slot] &= ~_COLLECTED
             result = self.trees.due(slot, True, until)
             at = self.trees.fired_at[0]
@@ -505,10 +505,10 @@ class GroupingMachine:
                 schedule.collect(line, self.trees.now[line])
         if self.watermark > previous:
             self.run_reopened()
-        for place in range(schedule.collected_count):
-            if place % _AT_ONCE == 0:
-                self.cells.close_ahead(schedule.collected, place, min(place + _AT_ONCE, schedule.collected_count))
-            slot = schedule.collected[place]
+        for index in range(schedule.collected_count):
+            if index % _AT_ONCE == 0:
+                self.cells.close_ahead(schedule.collected, index, min(index + _AT_ONCE, schedule.collected_count))
+            slot = schedule.collected[index]
             self.cells.flags[slot] &= ~_COLLECTED
             result = self.trees.due(slot, False, 0)
             self.emission.begin(
@@ -520,9 +520,9 @@ class GroupingMachine:
     def run_reopened(self) -> None:
         """Emit the panes of the windows that late elements have reopened."""
         schedule = self.schedule
-        for place in range(schedule.reopened_count):
+        for index in range(schedule.reopened_count):
             self.emission.begin(_WATERMARK, self.minus_infinity)
-            self.emission.emit_reopened(schedule.reopened[place], self.clock)
+            self.emission.emit_reopened(schedule.reopened[index], self.clock)
         schedule.reopened_count = 0
 
     def watermark_reaches(self, slot: int, previous: int, result: int) -> bool:
@@ -579,5 +579,5 @@ class GroupingMachine:
 
     def restore_all(self, slots: array[int]) -> None:
         """Register several cells, see `restored`."""
-        for place in range(len(slots)):
-            self.restored(slots[place])
+        for index in range(len(slots)):
+            self.restored(slots[index])

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def from_rows(rows: array[int], width: int, slots: array[int], places: array[int], columns: array[int]) -> None:
+def from_rows(rows: array[int], width: int, slots: array[int], indices: array[int], columns: array[int]) -> None:
     """Copy numbers from rows into columns.
 
     Args:
         rows: the rows, one after the other.
         width: the length of a row.
         slots: the numbers of the rows to copy from.
-        places: where the numbers of each column are in a row.
+        indices: where the numbers of each column are in a row.
         columns: receives the columns.
 
     Example:
@@ -32,11 +32,11 @@ def from_rows(rows: array[int], width: int, slots: array[int], places: array[int
     count = len(slots)
     for row in range(count):
         first = slots[row] * width
-        for column in range(len(places)):
-            columns[column * count + row] = rows[first + places[column]]
+        for column in range(len(indices)):
+            columns[column * count + row] = rows[first + indices[column]]
 
 
-def to_rows(rows: array[int], width: int, slots: array[int], places: array[int], columns: array[int]) -> None:
+def to_rows(rows: array[int], width: int, slots: array[int], indices: array[int], columns: array[int]) -> None:
     """Copy columns into rows; see `from_rows`.
 
     Example:
@@ -49,8 +49,8 @@ def to_rows(rows: array[int], width: int, slots: array[int], places: array[int],
     count = len(slots)
     for row in range(count):
         first = slots[row] * width
-        for column in range(len(places)):
-            rows[first + places[column]] = columns[column * count + row]
+        for column in range(len(indices)):
+            rows[first + indices[column]] = columns[column * count + row]
 
 
 def read_packed(packed: bytes, begins: array[int], counts: array[int], sizes: array[int], columns: array[int]) -> None:
@@ -91,28 +91,28 @@ def read_packed(packed: bytes, begins: array[int], counts: array[int], sizes: ar
             row += 1
 
 
-def copy_parts(source: bytes, bounds: array[int], target: bytearray, places: array[int]) -> None:
-    """Copy parts of bytes to different places, and move each place behind its part.
+def copy_parts(source: bytes, bounds: array[int], target: bytearray, offsets: array[int]) -> None:
+    """Copy parts of bytes to different offsets, and move each offset behind its part.
 
     Args:
         source: the bytes.
         bounds: where each part begins, and where the last one ends.
         target: receives the parts.
-        places: where each part is copied to.
+        offsets: where each part is copied to.
 
     Example:
         >>> from array import array
-        >>> target, places = bytearray(5), array("q", [3, 0])
-        >>> copy_parts(b"abcde", array("q", [0, 2, 5]), target, places)
-        >>> target, places.tolist()
+        >>> target, offsets = bytearray(5), array("q", [3, 0])
+        >>> copy_parts(b"abcde", array("q", [0, 2, 5]), target, offsets)
+        >>> target, offsets.tolist()
         (bytearray(b'cdeab'), [5, 3])
     """
-    for part in range(len(places)):
-        to = places[part]
+    for part in range(len(offsets)):
+        to = offsets[part]
         for byte in range(bounds[part], bounds[part + 1]):
             target[to] = source[byte]
             to += 1
-        places[part] = to
+        offsets[part] = to
 
 
 def divided(source: bytes, begins: array[int], ends: array[int]) -> list[bytes]:

@@ -57,7 +57,7 @@ SET: Final = 1
 MET: Final = 2
 """Places whose condition has been met since their parent last fired."""
 
-# Why elements are dropped; the numbers are places of `grouping.keyed.DROP_REASONS`.
+# Why elements are dropped; the numbers are indices of `grouping.keyed.DROP_REASONS`.
 DROPPED_LATE: Final = 0
 DROPPED_CLOSED: Final = 1
 DROPPED_RETRACTION: Final = 2

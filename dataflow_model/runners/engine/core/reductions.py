@@ -25,13 +25,13 @@ def add_up(log: OperationLog, begin: int, sums: Any, values: Any, emitted: Any) 
 
     Args:
         log: the operations.
-        begin: the place of the first operation.
+        begin: the index of the first operation.
         sums: the sum of each slot.
         values: the value of each row.
         emitted: receives the sum of each pane that is fired.
     """
-    for place in range(begin, log.count):
-        kind, slot, argument = log.kind[place], log.slot[place], log.argument[place]
+    for index in range(begin, log.count):
+        kind, slot, argument = log.kind[index], log.slot[index], log.argument[index]
         if kind == _ADD:
             sums[slot] += values[argument]
         elif kind in (_TAKE_BACK, _EXCHANGE):
@@ -50,15 +50,15 @@ def keep_best(log: OperationLog, begin: int, best: Any, present: Any, values: An
 
     Args:
         log: the operations.
-        begin: the place of the first operation.
+        begin: the index of the first operation.
         best: the value of each slot.
         present: 1 for each slot that has a value, otherwise 0.
         values: the value of each row.
         emitted: receives the value of each pane that is fired.
         sign: 1 for the greatest values, −1 for the least.
     """
-    for place in range(begin, log.count):
-        kind, slot, argument = log.kind[place], log.slot[place], log.argument[place]
+    for index in range(begin, log.count):
+        kind, slot, argument = log.kind[index], log.slot[index], log.argument[index]
         if kind == _FIRE:
             emitted[argument] = best[slot]
         elif kind in (_CLEAR, _EXPIRE):
@@ -81,12 +81,12 @@ def note_touched(log: OperationLog, begin: int, touched: Any, emitted: Any) -> N
 
     Args:
         log: the operations.
-        begin: the place of the first operation.
+        begin: the index of the first operation.
         touched: 1 for each slot that has had an element, otherwise 0.
         emitted: receives the note on the slot of each pane that is fired.
     """
-    for place in range(begin, log.count):
-        kind, slot, argument = log.kind[place], log.slot[place], log.argument[place]
+    for index in range(begin, log.count):
+        kind, slot, argument = log.kind[index], log.slot[index], log.argument[index]
         if kind in (_ADD, _TAKE_BACK, _EXCHANGE):
             touched[slot] = 1
         elif kind == _FIRE:
@@ -101,16 +101,16 @@ def note_touched(log: OperationLog, begin: int, touched: Any, emitted: Any) -> N
 def trace(log: OperationLog, begin: int, standing: Any, sources: Any) -> None:
     """Note from operation `begin` on where the value of each pane comes from.
 
-    A place is the number of a pane, or −1 − the number of a standing entry from before the log.
+    An index is the number of a pane, or −1 − the number of a standing entry from before the log.
 
     Args:
         log: the operations.
-        begin: the place of the first operation.
-        standing: the place of the value of each standing entry.
-        sources: receives the place of the value of each pane.
+        begin: the index of the first operation.
+        standing: the index of the value of each standing entry.
+        sources: receives the index of the value of each pane.
     """
-    for place in range(begin, log.count):
-        kind, slot, argument = log.kind[place], log.slot[place], log.argument[place]
+    for index in range(begin, log.count):
+        kind, slot, argument = log.kind[index], log.slot[index], log.argument[index]
         if kind == _FIRE:
             sources[argument] = argument
         elif kind == _REPLACE:

@@ -34,17 +34,17 @@ cdef class Schedule:
     cpdef int update(self, int64_t slot) except -1
     cpdef int reopen(self, int64_t slot) except -1
     cpdef int enqueue(self, DeadlineQueue queue, int64_t time, int64_t slot, int64_t line) except -1
-    @cython.locals(count=int64_t, slots=int64_t[::1], times=int64_t[::1], place=int64_t)
+    @cython.locals(count=int64_t, slots=int64_t[::1], times=int64_t[::1], index=int64_t)
     cpdef int prune(self, DeadlineQueue queue, int64_t line) except -1
     @cython.locals(table=CellTable)
     cpdef int64_t queued_at(self, int64_t slot, int64_t line) noexcept
     cpdef void queue_at(self, int64_t slot, int64_t line, int64_t time) noexcept
-    @cython.locals(width=int64_t, row=int64_t, key=int64_t, place=int64_t, at=int64_t, slot=int64_t, line=int64_t)
+    @cython.locals(width=int64_t, row=int64_t, key=int64_t, index=int64_t, at=int64_t, slot=int64_t, line=int64_t)
     cpdef int write_dues(self, int64_t[::1] slots, int64_t[::1] begins, int64_t minus_infinity, int64_t[::1] dues, int64_t[::1] are_set) except -1
 
     @cython.locals(queue=DeadlineQueue, time=int64_t, slot=int64_t, due=int64_t)
     cpdef int64_t first_due(self, int64_t line) except? -1
-    @cython.locals(table=CellTable, queue=DeadlineQueue, count=int64_t, place=int64_t, slot=int64_t, queued=int64_t, due=int64_t)
+    @cython.locals(table=CellTable, queue=DeadlineQueue, count=int64_t, index=int64_t, slot=int64_t, queued=int64_t, due=int64_t)
     cpdef int collect(self, int64_t line, int64_t until) except -1
     cpdef int collect_cell(self, int64_t slot) except -1
     @cython.locals(table=CellTable, queue=DeadlineQueue, time=int64_t, slot=int64_t, is_current=cython.bint, hold=int64_t)

@@ -163,15 +163,15 @@ class Schedule:
         """Remove the outdated entries of a queue, and repetitions of others; it takes as long as the queue is."""
         count = queue.pop_until(self.infinity)
         slots, times = queue.popped, queue.popped_at
-        for place in range(count):
-            if self.queued_at(slots[place], line) == times[place]:
-                self.queue_at(slots[place], line, self.infinity)  # a second entry of the cell is none of this queue's
+        for index in range(count):
+            if self.queued_at(slots[index], line) == times[index]:
+                self.queue_at(slots[index], line, self.infinity)  # a second entry of the cell is none of this queue's
             else:
-                slots[place] = -1
-        for place in range(count):
-            if slots[place] >= 0:
-                self.queue_at(slots[place], line, times[place])
-                queue.push(times[place], slots[place])
+                slots[index] = -1
+        for index in range(count):
+            if slots[index] >= 0:
+                self.queue_at(slots[index], line, times[index])
+                queue.push(times[index], slots[index])
 
     def queued_at(self, slot: int, line: int) -> int:
         """Return the time at which a cell is in the queue of a line, or of holds; +∞ if it is in none."""
@@ -194,19 +194,19 @@ class Schedule:
 
         Args:
             slots: the cells of the keys, one key after the other.
-            begins: the places in `slots` at which a key begins.
+            begins: the indices in `slots` at which a key begins.
             minus_infinity: the deadline of reopened windows, which are due at any watermark.
             dues: is filled with a row for each key: the earliest deadline on each line, then the hold.
             are_set: is filled with 1 where there is one, if only for +∞, and 0 elsewhere.
         """
         width, row, key = self.lines + 1, 0, 0
-        for place in range(len(slots)):
-            if key < len(begins) and begins[key] == place:
+        for index in range(len(slots)):
+            if key < len(begins) and begins[key] == index:
                 row = key * width
                 key += 1
                 for at in range(row, row + width):
                     dues[at], are_set[at] = self.infinity, 0
-            slot = slots[place]
+            slot = slots[index]
             if self.cells.flags[slot] & _REOPENED:
                 dues[row + _LOW_LINE], are_set[row + _LOW_LINE] = minus_infinity, 1
                 continue
@@ -240,10 +240,10 @@ class Schedule:
         """Move the cells that are due on a line from its queue to those collected."""
         table, queue = self.cells, self.queues[line]
         count = queue.pop_until(until)
-        for place in range(count):
-            if place % _AT_ONCE == 0:
-                table.read_ahead(queue.popped, place, min(place + _AT_ONCE, count))
-            slot = queue.popped[place]
+        for index in range(count):
+            if index % _AT_ONCE == 0:
+                table.read_ahead(queue.popped, index, min(index + _AT_ONCE, count))
+            slot = queue.popped[index]
             queued = self.queued_at(slot, line)
             if queued > until or queued == self.infinity:
                 continue

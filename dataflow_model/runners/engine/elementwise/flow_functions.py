@@ -13,7 +13,7 @@ from dataflow_model.errors import InvalidType
 from dataflow_model.plan.functions.dofn import FilterFn, FlatMapFn, MapFn, TaggedOutput, TimestampedValue, TimestampFn
 from dataflow_model.plan.logical.nodes import MAIN, AssignTimestamps
 from dataflow_model.runners.engine.elementwise.flows import Flow, Outputs
-from dataflow_model.runners.engine.functions.calling import mapped, places_kept
+from dataflow_model.runners.engine.functions.calling import indices_kept, mapped
 from dataflow_model.runners.engine.functions.user_code import check_tag, listed, user_error
 from dataflow_model.time import format_instant
 
@@ -59,26 +59,26 @@ def flat_map_flow(node: ParDo, flow: Flow) -> dict[str, Flow]:
     outputs = {tag: Outputs() for tag in (MAIN, *node.tags)}
     kept = np.ones(len(values), np.bool_)
     times: dict[int, int] = {}
-    marked = _marked_places(values)
+    marked = _marked_indices(values)
     given_times = list(flow.times) if marked else []
-    for place in marked:
-        row = int(rows[place])
+    for index in marked:
+        row = int(rows[index])
         try:
-            tag, values[place], at = _unmarked(values[place], given_times[row], node)
+            tag, values[index], at = _unmarked(values[index], given_times[row], node)
             check_tag(tag, outputs, node.label)
         except BaseException as error:
             raise user_error(error, node.label, flow.values[row]) from error
         if tag != MAIN:
-            outputs[tag].add(values[place], row, at)
-            kept[place] = False
+            outputs[tag].add(values[index], row, at)
+            kept[index] = False
         elif at is not None:
-            times[place] = at
+            times[index] = at
     if failure is not None:
         raise user_error(failure, node.label, flow.values[len(results)]) from failure
     if not kept.all():
         values = list(itertools.compress(values, kept.tolist()))
         moved = np.cumsum(kept) - 1
-        rows, times = rows[kept], {int(moved[place]): time for place, time in times.items()}
+        rows, times = rows[kept], {int(moved[index]): time for index, time in times.items()}
     outputs[MAIN] = Outputs(values, rows.tolist(), times)
     return {tag: output.flow(flow) for tag, output in outputs.items()}
 
@@ -86,7 +86,7 @@ def flat_map_flow(node: ParDo, flow: Flow) -> dict[str, Flow]:
 def filter_flow(node: ParDo, flow: Flow) -> Flow:
     """Keep the elements for which the function returns something true."""
     assert isinstance(node.fn, FilterFn)  # noqa: S101 - the caller has looked
-    rows = places_kept(node.fn.fn, flow.values, node.label)
+    rows = indices_kept(node.fn.fn, flow.values, node.label)
     return flow if len(rows) == len(flow.values) else flow.taken(rows)
 
 
@@ -126,10 +126,10 @@ def _unmarked(result: Any, time: int, node: ParDo) -> tuple[str, Any, int | None
     return tag, value, at
 
 
-def _marked_places(values: Sequence[Any]) -> list[int]:
-    """Return the places of the outputs that are not plain values."""
+def _marked_indices(values: Sequence[Any]) -> list[int]:
+    """Return the indices of the outputs that are not plain values."""
     kinds = list(map(type, values))
-    return [] if MARKED.isdisjoint(kinds) else [place for place, kind in enumerate(kinds) if kind in MARKED]
+    return [] if MARKED.isdisjoint(kinds) else [index for index, kind in enumerate(kinds) if kind in MARKED]
 
 
 def checked_move(before: int, after: int, node: ParDo | AssignTimestamps) -> int:

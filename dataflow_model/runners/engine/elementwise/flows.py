@@ -25,7 +25,7 @@ class Flow:
 
     Attributes:
         values: the elements.
-        causes: for each element, the place in the incoming bundle of the element that it was made from; ascending.
+        causes: for each element, the index in the incoming bundle of the element that it was made from; ascending.
         times: their event times, in microseconds.
         windows: the windows of each element.
     """
@@ -51,14 +51,14 @@ class Flow:
         return cls(values, Integers(causes), Integers(times), windows).taken(np.argsort(causes, kind="stable"))
 
     def taken(self, rows: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> Self:
-        """Return the elements at these places, in this order."""
+        """Return the elements at these indices, in this order."""
         return self.with_values(taken(self.values, rows), rows)
 
     def with_values(self, values: Sequence[Any], rows: Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]) -> Self:
         """Return new values with the causes, times and windows of the elements at some rows."""
-        places = Integers(rows if isinstance(rows, np.ndarray) else array_of(rows))
-        causes = places if isinstance(self.causes, range) else taken(self.causes, places)
-        return type(self)(values, causes, taken(self.times, places), taken(self.windows, places))
+        indices = Integers(rows if isinstance(rows, np.ndarray) else array_of(rows))
+        causes = indices if isinstance(self.causes, range) else taken(self.causes, indices)
+        return type(self)(values, causes, taken(self.times, indices), taken(self.windows, indices))
 
     def apart(self) -> tuple[Sequence[int], Self]:
         """Return the elements once for each of their windows, and the row here of each."""
@@ -77,7 +77,7 @@ class Outputs:
     Attributes:
         values: the outputs.
         rows: for each output, the row of its input in the flow.
-        times: by place, the event times of the outputs that have their own.
+        times: by index, the event times of the outputs that have their own.
     """
 
     values: list[Any] = attrs.field(factory=list)

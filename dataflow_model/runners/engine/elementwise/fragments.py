@@ -115,11 +115,11 @@ class Fragment:
         arrived: dict[str, PlacedBundle] = {}
         if not self._sees_bundles:
             for cut, flow in self._arrived(placed.bundle, tag).items():
-                arrived[cut] = PlacedBundle(self._gather(flow), _picked(placed.places, flow.causes))
+                arrived[cut] = PlacedBundle(self._gather(flow), _picked(placed.indices, flow.causes))
             return arrived
-        for place, bundle in placed.runs():
+        for index, bundle in placed.runs():
             for cut, output in self.run(bundle, tag).items():
-                arrived.setdefault(cut, PlacedBundle()).add(place, output)
+                arrived.setdefault(cut, PlacedBundle()).add(index, output)
         return arrived
 
     def run_alone(self, label: str, bundle: Bundle) -> dict[str, Bundle]:
@@ -243,7 +243,7 @@ class Fragment:
         if not isinstance(pairs, Pairs):
             checked_pairs(pairs, label)
         hashes_of = functools.partial(record_hashes, self._plan, self._producer, self._root, flow.causes)
-        coded_keys = pairs.keys_and_places if isinstance(pairs, Pairs) and pairs.keys_are_alike() else None
+        coded_keys = pairs.keys_and_codes if isinstance(pairs, Pairs) and pairs.keys_are_alike() else None
         parts: list[int] = []
         try:
             given = fn.parts(pairs, flow.times, hashes_of, coded_keys)
@@ -406,7 +406,7 @@ class _Lists:
 
     @functools.cached_property
     def retractions(self) -> frozenset[int]:
-        """The places of the retractions."""
+        """The indices of the retractions."""
         return self._bundle.retractions()
 
 

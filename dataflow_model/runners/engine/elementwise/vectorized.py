@@ -33,8 +33,8 @@ class OnColumns:
 
     Attributes:
         values: the outputs.
-        rows: for each output, the place of its element; `None` if every element has an output.
-        failed: the places of the elements that could not be processed, each with the exception.
+        rows: for each output, the index of its element; `None` if every element has an output.
+        failed: the indices of the elements that could not be processed, each with the exception.
     """
 
     values: Sequence[Any]
@@ -55,9 +55,9 @@ def run_on_columns(node: ParDo, values: Sequence[Any]) -> OnColumns:
     table, misfits = _conformed(values, node)
     unrescued = [misfit for misfit in misfits if not node.rescues(misfit[1])]
     if unrescued:
-        place, reason = unrescued[0]
-        raise user_error(reason, node.label, values[place]) from reason
-    bad = {place for place, _ in misfits}
+        index, reason = unrescued[0]
+        raise user_error(reason, node.label, values[index]) from reason
+    bad = {index for index, _ in misfits}
     rows = [row for row in range(len(values)) if row not in bad] if bad else range(len(values))
     calls = _Calls(node, rows, values)
     start = 0
@@ -77,13 +77,13 @@ class _Calls:
 
     Args:
         node: the function's transform.
-        rows: the place of each row of the batches among the elements.
+        rows: the index of each row of the batches among the elements.
         values: the elements.
 
     Attributes:
-        results: the outputs for each batch; if the function is a filter, the places of the elements that it keeps.
-        answered: the places of the elements of each batch.
-        failed: the places of the elements for which the function raised, each with the exception.
+        results: the outputs for each batch; if the function is a filter, the indices of the elements that it keeps.
+        answered: the indices of the elements of each batch.
+        failed: the indices of the elements for which the function raised, each with the exception.
     """
 
     def __init__(self, node: ParDo, rows: Sequence[int], values: Sequence[Any]) -> None:
@@ -114,14 +114,14 @@ class _Calls:
         try:
             columns = _outputs(given, count, node.label)
             is_filter = isinstance(node.fn, VectorizedFilterFn)
-            self.results.append([rows[place] for place in _true(columns)] if is_filter else columns)
+            self.results.append([rows[index] for index in _true(columns)] if is_filter else columns)
         except DataflowError as error:  # no row is to blame
             raise batch_error(error, node.label, count, self._values[rows[0]], hint=None) from error
         self.answered.append(rows)
 
 
 def _conformed(values: Sequence[Any], node: ParDo) -> tuple[pa.Table, list[tuple[int, Exception]]]:
-    """Return the elements as the columns that the function receives, and the places of those that do not fit."""
+    """Return the elements as the columns that the function receives, and the indices of those that do not fit."""
     columns, schema = columns_of(values), node.columns
     if schema is None:
         if columns is not None:
@@ -151,8 +151,8 @@ def _conformed(values: Sequence[Any], node: ParDo) -> tuple[pa.Table, list[tuple
         ]
     hint = "declare the type of the elements with .with_output_types(T) on the step before"
     return pa.Table.from_batches(batches), [
-        (place, InvalidType(f"the element does not have the columns of {node.label!r}: {reason}", hint=hint))
-        for place, reason in sorted(misfits.items())
+        (index, InvalidType(f"the element does not have the columns of {node.label!r}: {reason}", hint=hint))
+        for index, reason in sorted(misfits.items())
     ]
 
 
@@ -220,11 +220,11 @@ def _in_arrow(result: Any) -> Any:
 
 
 def _true(mask: RowValues | ColumnValues) -> list[int]:
-    """Return the places at which a mask is true; null is not."""
+    """Return the indices at which a mask is true; null is not."""
     if not isinstance(mask, ColumnValues) or not pa.types.is_boolean(mask.column.type):
         kind = mask.column.type if isinstance(mask, ColumnValues) else "rows"
         raise InvalidType(
             f"the function returned {kind} to filter by", hint="return an array of booleans: which rows to keep"
         )
-    places: list[int] = np.flatnonzero(mask.column.fill_null(fill_value=False).to_numpy()).tolist()
-    return places
+    indices: list[int] = np.flatnonzero(mask.column.fill_null(fill_value=False).to_numpy()).tolist()
+    return indices

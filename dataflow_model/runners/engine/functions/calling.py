@@ -30,22 +30,22 @@ def mapped(fn: Callable[[Any], Any], values: Iterable[Any], label: str) -> list[
     return results
 
 
-def places_kept(fn: Callable[[Any], Any], values: Iterable[Any], label: str) -> list[int]:
-    """Return the places of the values for which a function returns something true.
+def indices_kept(fn: Callable[[Any], Any], values: Iterable[Any], label: str) -> list[int]:
+    """Return the indices of the values for which a function returns something true.
 
     Raises:
         UserCodeError: if the function, or the truth of what it returns, raises an exception; it names the value.
 
     Example:
-        >>> places_kept(str.isupper, ["a", "B", "C"], "loud")
+        >>> indices_kept(str.isupper, ["a", "B", "C"], "loud")
         [1, 2]
     """
-    places: list[int] = []
+    indices: list[int] = []
     value = None
     try:
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             if fn(value):
-                places.append(place)
+                indices.append(index)
     except BaseException as error:
         raise user_error(error, label, value) from error
-    return places
+    return indices

@@ -88,7 +88,7 @@ class Multiset(dict[bytes, tuple[Any, int]]):
         count = len(alike.identities)
         if alike.negative == (count if by < 0 else 0):
             return None
-        return next(number for number in reversed(range(count)) if self[_place(encoded, number)][1] * by < 0)
+        return next(number for number in reversed(range(count)) if self[_key(encoded, number)][1] * by < 0)
 
     def append(self, encoded: bytes, value: Any, count: int) -> None:
         """Add a value that is distinguished from all others."""
@@ -96,33 +96,33 @@ class Multiset(dict[bytes, tuple[Any, int]]):
         number = len(alike.identities) if alike is not None else int(encoded in self)
         if alike is not None:
             alike.append(identity_of(value), count)
-        self[_place(encoded, number)] = value, count
+        self[_key(encoded, number)] = value, count
 
     def change(self, encoded: bytes, number: int, by: int) -> None:
         """Change a count; the last value with its encoding takes the place of one that no longer occurs."""
-        alike, place = self._of(encoded), _place(encoded, number)
-        value, count = self[place]
+        alike, key = self._of(encoded), _key(encoded, number)
+        value, count = self[key]
         if alike is not None:
             alike.negative += (count + by < 0) - (count < 0)
         if count + by:
-            self[place] = value, count + by
+            self[key] = value, count + by
         elif alike is None:
-            del self[place]
+            del self[key]
         else:
             alike.remove(number)
             last = len(alike.identities)
-            moved = self.pop(_place(encoded, last))
+            moved = self.pop(_key(encoded, last))
             if number < last:
-                self[place] = moved
+                self[key] = moved
             if last == 1:
                 del self._alike[encoded]
 
     def _of(self, encoded: bytes) -> _Alike | None:
         """Return what is known of the values with an encoding, if there are several."""
         alike = self._alike.get(encoded)
-        if alike is None and _place(encoded, 1) in self:
-            places = (_place(encoded, number) for number in itertools.count())
-            alike = self._alike[encoded] = _Alike(map(self.__getitem__, itertools.takewhile(self.__contains__, places)))
+        if alike is None and _key(encoded, 1) in self:
+            keys = (_key(encoded, number) for number in itertools.count())
+            alike = self._alike[encoded] = _Alike(map(self.__getitem__, itertools.takewhile(self.__contains__, keys)))
         return alike
 
 
@@ -159,8 +159,8 @@ class MultisetFn(CombineFn[Any, Multiset, Any]):
         """Add up the counts."""
         merged = Multiset()
         for accumulator in accumulators:
-            for place, (value, count) in accumulator.items():
-                _change(merged, _encoding_at(place), value, count)
+            for key, (value, count) in accumulator.items():
+                _change(merged, _encoding_at(key), value, count)
         return merged
 
     def extract_output(self, accumulator: Multiset) -> Any:
@@ -211,7 +211,7 @@ def _change(accumulator: Mapping[bytes, tuple[Any, int]], encoded: bytes, value:
         return multiset
     # Nothing is known to have been identical: the value has another form since it was stored, for example.
     while by and (number := multiset.opposite_of(encoded, by)) is not None:
-        count = multiset[_place(encoded, number)][1]
+        count = multiset[_key(encoded, number)][1]
         taken = max(by, -count) if by < 0 else min(by, -count)
         multiset.change(encoded, number, taken)
         by -= taken
@@ -220,10 +220,10 @@ def _change(accumulator: Mapping[bytes, tuple[Any, int]], encoded: bytes, value:
     return multiset
 
 
-def _place(encoded: bytes, number: int) -> bytes:
-    """Return the place of one of several values with the same encoding, none of which begins with `v`."""
+def _key(encoded: bytes, number: int) -> bytes:
+    """Return the key of one of several values with the same encoding, none of which begins with `v`."""
     return b"v%d:" % number + encoded if number else encoded
 
 
-def _encoding_at(place: bytes) -> bytes:
-    return place.partition(b":")[2] if place.startswith(b"v") else place
+def _encoding_at(key: bytes) -> bytes:
+    return key.partition(b":")[2] if key.startswith(b"v") else key

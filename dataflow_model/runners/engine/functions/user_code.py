@@ -89,11 +89,11 @@ class at_window:  # noqa: N801 - a context manager
     ) -> None:
         """Raise a `UserCodeError` in place of the exception."""
         if error is not None and not isinstance(error, UserCodeError):
-            place = f"  transform: {self.label!r}\n  key: {shown(self.key)}, window: {self.window!r}"
-            raise _report(error, place, None) from error
+            where = f"  transform: {self.label!r}\n  key: {shown(self.key)}, window: {self.window!r}"
+            raise _report(error, where, None) from error
 
 
-def _report(error: BaseException, place: str, hint: str | None) -> UserCodeError:
+def _report(error: BaseException, where: str, hint: str | None) -> UserCodeError:
     end_fork(error)
     if is_interrupt(error):
         raise error
@@ -102,7 +102,7 @@ def _report(error: BaseException, place: str, hint: str | None) -> UserCodeError
     text = f"{text}\n{line}" if line else text
     if not isinstance(error, Exception):
         hint = _EXIT_HINT
-    reported = UserCodeError(f"{text}\n{place}", hint=own_hint or hint)
+    reported = UserCodeError(f"{text}\n{where}", hint=own_hint or hint)
     trace = _from_user_code(error.__traceback__)
     reported.__cause__ = error.with_traceback(None if isinstance(error, DataflowError) and _all_ours(trace) else trace)
     return reported
@@ -158,8 +158,8 @@ class exits_reported:  # noqa: N801 - a context manager
         if error is not None:
             end_fork(error)
         if error is not None and not isinstance(error, Exception) and not is_interrupt(error):
-            place = "" if self.label is None else f"\n  transform: {self.label!r}"
-            raise UserCodeError(encodable(_where(error)) + place, hint=_EXIT_HINT) from error
+            where = "" if self.label is None else f"\n  transform: {self.label!r}"
+            raise UserCodeError(encodable(_where(error)) + where, hint=_EXIT_HINT) from error
 
 
 def each_reported(items: Iterable[_T], label: str) -> Iterator[_T]:
@@ -229,13 +229,13 @@ def _where(error: BaseException) -> str:
         return text
     whose = [_library(frame) for frame, _ in outside]
     users = None if None in whose else whose[0]  # if all code is installed, the user's was called first
-    own = max(place for place, library in enumerate(whose) if library == users)
-    text = f"{text}\n  in: {_place(outside[own])}"
-    return text if own == len(outside) - 1 else f"{text}\n  raised in: {_place(outside[-1])}"
+    own = max(index for index, library in enumerate(whose) if library == users)
+    text = f"{text}\n  in: {_location(outside[own])}"
+    return text if own == len(outside) - 1 else f"{text}\n  raised in: {_location(outside[-1])}"
 
 
-def _place(at: tuple[FrameType, int]) -> str:
-    """Return the line at which a frame is, with its place; code that was compiled has no lines."""
+def _location(at: tuple[FrameType, int]) -> str:
+    """Return the line at which a frame is, with its file and function; code that was compiled has no lines."""
     frame, number = at
     code = frame.f_code
     line = linecache.getline(code.co_filename, number, frame.f_globals).strip()

@@ -416,4 +416,4 @@ def _selected(values: Any, order: NDArray[np.int64]) -> Any:
     """Return values in another order."""
     if isinstance(values, pa.Array):
         return values.take(pa.array(order))
-    return values[order] if isinstance(values, np.ndarray) else [values[place] for place in order.tolist()]
+    return values[order] if isinstance(values, np.ndarray) else [values[index] for index in order.tolist()]

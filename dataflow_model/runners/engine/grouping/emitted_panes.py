@@ -20,7 +20,7 @@ class EmittedPanes:
 
     Attributes:
         values: the value of each pane; an array of integers or floats, or of structs if all are rows.
-        instant: the place of each pane's instant in the chunk.
+        instant: the index of each pane's instant in the chunk.
         watermark: that of the input at its cause.
         phase, at, number: its cause, as in `order.Order`; `at` is a row if the cause is an element, else a deadline.
         cause_start, cause_end, cause_kind: the window whose timer is the cause.

@@ -114,7 +114,7 @@ class KernelFold:
         self._is_touch_noted = form.compares
         self._standing = [array(FLOAT if kernel.divides else WHOLE) for kernel in form.kernels]
         self._standing_touched = column(0)
-        self._places = column(0)
+        self._value_indices = column(0)
         self.begin()
 
     def begin(self) -> None:
@@ -137,8 +137,8 @@ class KernelFold:
         if not self._adding or not len(values):
             return True
         given: Sequence[Sequence[Any] | NDArray[Any]] = [values] * len(self._numbers)
-        if self._form.by_place:
-            apart = _by_place(values, len(self._numbers))
+        if self._form.by_position:
+            apart = _by_position(values, len(self._numbers))
             if apart is None:
                 return False
             given = apart
@@ -170,10 +170,10 @@ class KernelFold:
         if self._is_touch_noted:
             self._fired_touched = _extended(self._fired_touched, panes)
             note_touched(log, begin, self._touched, self._fired_touched)
-        if len(self._places):
+        if len(self._value_indices):
             untraced = begin if len(self._sources) else 0  # a trigger may have read a value before any value stood
             self._sources = _extended(self._sources, panes)
-            trace(log, untraced, self._places, self._sources)
+            trace(log, untraced, self._value_indices, self._sources)
         self._folded = log.count
 
     def values(self) -> list[Any] | NDArray[Any] | pa.StructArray:
@@ -183,9 +183,9 @@ class KernelFold:
         of another type, as the sum of no floats is.
         """
         panes = self._machine.emission.panes.count
-        fired = [self._outputs(place, panes) for place in range(len(self._numbers))]
+        fired = [self._outputs(index, panes) for index in range(len(self._numbers))]
         touched = leading(self._fired_touched, panes) if self._is_touch_noted else None
-        if len(self._places):
+        if len(self._value_indices):
             sources = leading(self._sources, panes)
             emitted = [
                 _chosen(outputs, leading(standing, len(standing)), sources)
@@ -328,7 +328,7 @@ class KernelFold:
         """Return accumulators or outputs by kernel."""
         if self._form.row is None:
             return [rows]
-        return [[row[place] for row in rows] for place in range(len(self._numbers))]
+        return [[row[index] for row in rows] for index in range(len(self._numbers))]
 
     # In arrays ------------------------------------------------------------------------------------------------------
 
@@ -343,12 +343,14 @@ class KernelFold:
             self._counts = _extended(self._counts, slots)
         if self._is_touch_noted:
             self._touched = _extended(self._touched, slots)
-        known = len(self._places)
+        known = len(self._value_indices)
         if entries > known:
             self._standing = [_extended(standing, entries) for standing in self._standing]
             self._standing_touched = _extended(self._standing_touched, entries)
-            self._places = _extended(self._places, entries)
-            leading(self._places, len(self._places))[known:] = -1 - np.arange(known, len(self._places))
+            self._value_indices = _extended(self._value_indices, entries)
+            leading(self._value_indices, len(self._value_indices))[known:] = -1 - np.arange(
+                known, len(self._value_indices)
+            )
 
     def _takes(self, numbers: _Numbers, code: str) -> bool:
         """Return whether a kernel's numbers are of a type, or have none yet and are now of that one."""
@@ -357,14 +359,14 @@ class KernelFold:
             if code == FLOAT:  # all numbers so far are 0
                 numbers.by_slot = array(code, numbers.by_slot)
                 numbers.values = numbers.fired = array(code)
-                place = self._numbers.index(numbers)
-                self._standing[place] = array(code, self._standing[place])
+                index = self._numbers.index(numbers)
+                self._standing[index] = array(code, self._standing[index])
                 self._is_touch_noted = True
         return numbers.code == code
 
-    def _outputs(self, place: int, panes: int) -> NDArray[Any]:
+    def _outputs(self, index: int, panes: int) -> NDArray[Any]:
         """Return the outputs of one kernel, by pane that was fired."""
-        numbers = self._numbers[place]
+        numbers = self._numbers[index]
         counts = leading(self._fired_counts, panes) if self._is_counted else None
         if numbers is None:
             assert counts is not None  # noqa: S101 - what only counts has no numbers
@@ -382,12 +384,12 @@ class KernelFold:
         if not replaced.any():
             return
         entries = np.unique(leading(log.slot, log.count)[replaced])
-        places = leading(self._places, len(self._places))
-        panes = places[entries]
+        indices = leading(self._value_indices, len(self._value_indices))
+        panes = indices[entries]
         for standing, outputs in zip(self._standing, fired, strict=True):
             leading(standing, len(standing))[entries] = outputs[panes]
         leading(self._standing_touched, len(self._standing_touched))[entries] = 1 if touched is None else touched[panes]
-        places[entries] = -1 - entries
+        indices[entries] = -1 - entries
 
 
 def _numbers_of(values: Sequence[Any] | NDArray[Any]) -> Numbers | None:
@@ -409,8 +411,8 @@ def _numbers_of(values: Sequence[Any] | NDArray[Any]) -> Numbers | None:
         return None
 
 
-def _by_place(values: Sequence[Any] | NDArray[Any], count: int) -> list[Sequence[Any]] | None:
-    """Return the inputs by place, if all values are tuples of `count` inputs."""
+def _by_position(values: Sequence[Any] | NDArray[Any], count: int) -> list[Sequence[Any]] | None:
+    """Return the inputs of each kernel, if all values are tuples of `count` inputs."""
     if isinstance(values, np.ndarray) or set(map(type, values)) != {tuple} or set(map(len, values)) != {count}:
         return None
     return list(zip(*values, strict=True))
@@ -434,7 +436,7 @@ def _without_none(numbers: Sequence[Any]) -> list[Any]:
 
 
 def _chosen(fired: NDArray[Any], standing: NDArray[Any], sources: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the values at the places that `reductions.trace` has noted."""
+    """Return the values at the indices that `reductions.trace` has noted."""
     is_standing = sources < 0
     if not is_standing.any():
         return fired[sources]
@@ -448,6 +450,6 @@ def _extended(values: Any, length: int) -> Any:
     return values if len(values) >= length else lengthened(values, max(length, 2 * len(values)))
 
 
-def _fill(values: Any, places: Sequence[int], numbers: Sequence[Any]) -> None:
-    if places:
-        leading(values, len(values))[places] = numbers
+def _fill(values: Any, indices: Sequence[int], numbers: Sequence[Any]) -> None:
+    if indices:
+        leading(values, len(values))[indices] = numbers

@@ -116,8 +116,8 @@ class CoreMachine(WithoutState):
     def run(self, chunk: Chunk) -> Produced:
         """Run the instants of a chunk in order; see `KeyedMachine`."""
         enter(self.label)
-        bundle, places = chunk.elements.bundle, array_of(chunk.elements.places)
-        count_received_bundles(self.label, np.bincount(places))
+        bundle, indices = chunk.elements.bundle, array_of(chunk.elements.indices)
+        count_received_bundles(self.label, np.bincount(indices))
         watermarks = WatermarkLane.of(chunk.watermarks).advanced(self.watermarks)
         reached = WatermarkLane.joined([WatermarkLane.of([self.watermarks]), watermarks])
         hold = np.empty(len(watermarks), np.int64)
@@ -126,10 +126,10 @@ class CoreMachine(WithoutState):
         first = 0
         for begin, end in itertools.pairwise(parts_of(bundle)):
             is_last = end == len(bundle)
-            stop = len(hold) if is_last else int(places[end - 1]) + 1
+            stop = len(hold) if is_last else int(indices[end - 1]) + 1
             instants = self._instants(chunk.instants, reached, first, stop, is_begun=begin > 0, is_ended=is_last)
             part = bundle if is_last and not begin else bundle.part(begin, end)
-            panes = self._run_part(instants, part, places[begin:end] - first)
+            panes = self._run_part(instants, part, indices[begin:end] - first)
             hold[first:stop] = panes.hold
             if len(panes):
                 output = self._bundle(panes, part.orders, is_sorted=True)
@@ -167,8 +167,8 @@ class CoreMachine(WithoutState):
         Args:
             instants: the instants of the chunk.
             reached: the watermarks before the chunk, and then at each of its instants.
-            first: the place of the first instant.
-            stop: the place after the last one.
+            first: the index of the first instant.
+            stop: the index after the last one.
             is_begun: whether the first instant has begun before, so that its signals have taken effect.
             is_ended: whether the last instant ends here; otherwise it keeps the watermark of the one before.
         """
@@ -179,7 +179,7 @@ class CoreMachine(WithoutState):
             closes[-1] = 0
         signals: list[Collection[str]] | None = None
         if instants.signals:
-            signals = [instants.signals.get(place, ()) for place in range(first, stop)]
+            signals = [instants.signals.get(index, ()) for index in range(first, stop)]
             signals[0] = () if is_begun else signals[0]
         further = watermarks.further(self._width)
         return CoreChunk(
@@ -194,12 +194,12 @@ class CoreMachine(WithoutState):
             signals=signals,
         )
 
-    def _run_part(self, instants: CoreChunk, bundle: Bundle, places: NDArray[np.int64]) -> EmittedPanes:
-        """Run some instants with their elements; `places` says at which instant each of these is."""
+    def _run_part(self, instants: CoreChunk, bundle: Bundle, indices: NDArray[np.int64]) -> EmittedPanes:
+        """Run some instants with their elements; `indices` says at which instant each of these is."""
         began = time.perf_counter()
         keys, values = self._pairs(bundle)
-        elements = placed(self.label, bundle, places, self._core.kind)
-        until = _counted_up_to(places[elements.row], len(instants.clock))
+        elements = placed(self.label, bundle, indices, self._core.kind)
+        until = _counted_up_to(indices[elements.row], len(instants.clock))
         columns = attrs.evolve(instants, keys=keys, values=values, elements=elements, until=until)
         panes = self._run(columns, bundle, self._core.run)
         self._note_slowest(time.perf_counter() - began)
@@ -209,7 +209,7 @@ class CoreMachine(WithoutState):
         """Run a bucket's keys one after the other; see `KeyedMachine` and `by_key.run_by_key`."""
         elements = bucket.elements
         rows, firsts = sorted_by_key(self.label, elements)
-        orders = elements.orders  # most sinks read no order, so only their places are kept until one is read
+        orders = elements.orders  # most sinks read no order, so only their indices are kept until one is read
         elements.orders = DeferredOrders(len(orders), lambda: orders)
         elements = elements.take(rows)
         slowest = SlowestKeys()
@@ -237,7 +237,7 @@ class CoreMachine(WithoutState):
 
         Args:
             elements: the elements of the keys.
-            firsts: the places of the keys' first rows.
+            firsts: the indices of the keys' first rows.
             slowest: notes how long each key took.
             dropped: takes what is dropped, if somebody reads it.
         """
@@ -314,7 +314,7 @@ class CoreMachine(WithoutState):
             drops: collects them.
             bundle: the input.
             clocks: the clock at each instant of the chunk; `None` in a bounded job, which has no clock.
-            first: the place of the run's first instant in the chunk.
+            first: the index of the run's first instant in the chunk.
         """
         dropped = self._core.machine.drops
         assert dropped is not None  # noqa: S101 - they are recorded where they are collected
@@ -332,9 +332,9 @@ class CoreMachine(WithoutState):
                 order=order,
                 clock=NEVER if clocks is None else clocks[first + instant],
             )
-        places = [first + drop[-1] for drop in dropped]
+        indices = [first + drop[-1] for drop in dropped]
         dropped.clear()
-        return PlacedBundle(drops.take(), places)
+        return PlacedBundle(drops.take(), indices)
 
     def _pairs(self, bundle: Bundle) -> tuple[Sequence[Any] | NDArray[Any], Sequence[Any] | NDArray[Any]]:
         """Return keys and values of the elements, if all are pairs."""
@@ -428,9 +428,9 @@ class CoreMachine(WithoutState):
         if tally is None or not len(rows):
             return
         numbers, counts = _counted(rows)
-        for place in np.argsort(-counts, kind="stable")[:SLOW_KEPT].tolist():
-            count = int(counts[place])
-            tally.spent(self.label, self._core.keys.shown[int(numbers[place])], seconds * count / len(rows), count)
+        for index in np.argsort(-counts, kind="stable")[:SLOW_KEPT].tolist():
+            count = int(counts[index])
+            tally.spent(self.label, self._core.keys.shown[int(numbers[index])], seconds * count / len(rows), count)
 
     # Errors --------------------------------------------------------------------------------------------------------
 
@@ -508,9 +508,9 @@ def _rising_later(orders: Sequence[Order], firsts: Sequence[int]) -> DeferredOrd
     return DeferredOrders(len(orders), lambda: rising_by_key(made_orders(orders), firsts))
 
 
-def _counted_up_to(places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return for each number below `count` how many places are not greater."""
-    return np.cumsum(np.bincount(places, minlength=count), dtype=np.int64)
+def _counted_up_to(indices: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return for each number below `count` how many indices are not greater."""
+    return np.cumsum(np.bincount(indices, minlength=count), dtype=np.int64)
 
 
 def _counted(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

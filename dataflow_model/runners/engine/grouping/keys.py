@@ -88,7 +88,7 @@ class KeyTable:
         if isinstance(keys, np.ndarray):
             return self._numbers_of_integers(keys)
         if isinstance(keys, Coded):
-            return self.numbers(keys.values)[keys.places]
+            return self.numbers(keys.values)[keys.codes]
         if not are_alike(keys):
             return np.fromiter(map(self.number, keys), np.int64, len(keys))
         kind = type(keys[0])
@@ -208,7 +208,7 @@ class KeyTable:
         """Record what `pickled` will return for keys, unless equal keys may be pickled in different ways.
 
         Returns:
-            the places of the other keys, and of those without a number.
+            the indices of the other keys, and of those without a number.
         """
         shown: Any = self.shown
         has_numpy = [_NUMPY in each for each in pickled]
@@ -221,7 +221,7 @@ class KeyTable:
             for number, may_be_other in zip(numbers, has_numpy, strict=True)
         ]
         self._pickled.update(itertools.compress(zip(numbers, pickled, strict=True), are_known))
-        return [place for place, is_known in enumerate(are_known) if not is_known]
+        return [index for index, is_known in enumerate(are_known) if not is_known]
 
     def shown_by_pane(
         self,

@@ -81,10 +81,10 @@ class PaneInfos(Lane[PaneInfo]):
         """Return an iterator over the infos; equal infos are the same object."""
         made: dict[tuple[int, int, int], PaneInfo] = {}
         columns = (self.flags.tolist(), self.indexes.tolist(), self.on_time_indexes.tolist())
-        for place in zip(*columns, strict=True):
-            info = made.get(place)
+        for fields in zip(*columns, strict=True):
+            info = made.get(fields)
             if info is None:
-                info = made[place] = info_of_pane(*place, self.trigger)
+                info = made[fields] = info_of_pane(*fields, self.trigger)
             yield info
 
     def item(self, row: int) -> PaneInfo:
@@ -97,7 +97,7 @@ class PaneInfos(Lane[PaneInfo]):
         return self._at(slice(start, stop))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> PaneInfos:
-        """Return the infos at these places."""
+        """Return the infos at these rows."""
         return self._at(np.asarray(rows, np.int64))
 
     @classmethod
@@ -118,8 +118,8 @@ class PaneInfos(Lane[PaneInfo]):
         names = pa.array([PANE_TIMINGS[flag].value for flag in range(len(PANE_TIMINGS))])
         return names.take(pa.array(self.flags & (PANE_ON_TIME | PANE_LATE)))
 
-    def _at(self, places: slice | NDArray[np.int64]) -> PaneInfos:
-        return PaneInfos(self.flags[places], self.indexes[places], self.on_time_indexes[places], self.trigger)
+    def _at(self, rows: slice | NDArray[np.int64]) -> PaneInfos:
+        return PaneInfos(self.flags[rows], self.indexes[rows], self.on_time_indexes[rows], self.trigger)
 
 
 @attrs.frozen(eq=False)
@@ -128,8 +128,8 @@ class _Timers:
 
     Attributes:
         deadlines, starts, ends: the time at which each was due, and the bounds of its window.
-        windows: the place of its window's encoding in `encodings`; 0 for windows that are their bounds.
-        keys: the place of its encoded key in `names`.
+        windows: the index of its window's encoding in `encodings`; 0 for windows that are their bounds.
+        keys: the index of its encoded key in `names`.
     """
 
     deadlines: NDArray[np.int64]
@@ -150,12 +150,12 @@ class _Timers:
     ) -> _Timers:
         """Return the timers that have caused some of the panes; see `PaneOrders`."""
         starts, ends, kinds = panes.cause_start[rows], panes.cause_end[rows], panes.cause_kind[rows]
-        places: dict[bytes, int] = {b"": 0}
+        indices: dict[bytes, int] = {b"": 0}
         windows = np.zeros(len(rows), np.int64)
         for timer in np.flatnonzero(kinds > GLOBAL_KIND).tolist():
             encoded = encode_window(window(int(starts[timer]), int(ends[timer]), int(kinds[timer])))
-            windows[timer] = places.setdefault(encoded, len(places))
-        return cls(panes.at[rows], starts, ends, windows, panes.key[rows], tuple(places), keys)
+            windows[timer] = indices.setdefault(encoded, len(indices))
+        return cls(panes.at[rows], starts, ends, windows, panes.key[rows], tuple(indices), keys)
 
     def own_names(self) -> tuple[NDArray[np.int64], tuple[bytes, ...]]:
         """Return `keys` and `names` without the names of other keys."""
@@ -163,7 +163,7 @@ class _Timers:
         return codes, tuple([self.names[number] for number in numbers.tolist()])
 
     def taken(self, rows: NDArray[np.int64]) -> _Timers:
-        """Return the timers at these places."""
+        """Return the timers at these rows."""
         columns = ("deadlines", "starts", "ends", "windows", "keys")
         return attrs.evolve(self, **{name: getattr(self, name)[rows] for name in columns})
 
@@ -194,11 +194,11 @@ class _Timers:
         for deadline, end, start, window, key in zip(*(column.tolist() for column in columns), strict=True):
             yield timer_cause(deadline, (end, start, self.encodings[window]), self.names[key])
 
-    def cause(self, place: int) -> Cause:
+    def cause(self, row: int) -> Cause:
         """Return a timer as a cause."""
-        encoding, name = self.encodings[int(self.windows[place])], self.names[int(self.keys[place])]
-        window = int(self.ends[place]), int(self.starts[place]), encoding
-        return timer_cause(int(self.deadlines[place]), window, name)
+        encoding, name = self.encodings[int(self.windows[row])], self.names[int(self.keys[row])]
+        window = int(self.ends[row]), int(self.starts[row]), encoding
+        return timer_cause(int(self.deadlines[row]), window, name)
 
     def sort_keys(self) -> list[NDArray[np.int64]]:
         """Return arrays by which the timers compare, the least significant first."""
@@ -232,7 +232,7 @@ class PaneOrders(OrderLane):
     """
 
     instants: NDArray[np.int64] | None = None  # which older pickles lack
-    _known_places: tuple[NDArray[np.int64] | None, NDArray[np.int64]] = (None, np.empty(0, np.int64))
+    _known_indices: tuple[NDArray[np.int64] | None, NDArray[np.int64]] = (None, np.empty(0, np.int64))
 
     def __init__(
         self,
@@ -260,21 +260,21 @@ class PaneOrders(OrderLane):
     def bare_item(self, row: int) -> tuple[Any, ...]:
         """Return the same for one pane."""
         phase, number = int(self.phases[row]), int(self.pane_numbers[row])
-        place = int(self._places[row])
-        return (phase, *self.elements[place], number) if phase == ELEMENT else (phase, self.timers.cause(place), number)
+        index = int(self._cause_indices[row])
+        return (phase, *self.elements[index], number) if phase == ELEMENT else (phase, self.timers.cause(index), number)
 
     @property
-    def _places(self) -> NDArray[np.int64]:
-        """For each pane, the place of what has caused it among the elements or the timers; worked out once."""
-        of, places = self._known_places
+    def _cause_indices(self) -> NDArray[np.int64]:
+        """For each pane, the index of what has caused it among the elements or the timers; worked out once."""
+        of, indices = self._known_indices
         if of is not self.phases:
             are_elements = self.phases == ELEMENT
-            places = np.where(are_elements, np.cumsum(are_elements), np.cumsum(~are_elements)) - 1
-            self._known_places = self.phases, places
-        return places
+            indices = np.where(are_elements, np.cumsum(are_elements), np.cumsum(~are_elements)) - 1
+            self._known_indices = self.phases, indices
+        return indices
 
     def sorting(self, *major: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the places by which to sort the panes; `None` if they are in order already.
+        """Return the rows by which to sort the panes; `None` if they are in order already.
 
         Panes that come straight from their grouping are in order, which is recognised without reading the keys.
         """
@@ -298,17 +298,17 @@ class PaneOrders(OrderLane):
         columns[-1][of_element] = _element_ranks(self.elements)
         return [*columns, self.phases]
 
-    def select(self, places: slice | NDArray[np.int64]) -> None:
-        """Keep only the orders at these places."""
+    def select(self, rows: slice | NDArray[np.int64]) -> None:
+        """Keep only the orders at these rows."""
         of_element = self.phases == ELEMENT
         causes = np.where(of_element, np.cumsum(of_element), np.cumsum(~of_element)) - 1
-        self.phases, self.pane_numbers = self.phases[places], self.pane_numbers[places]
-        chosen, of_element = causes[places], self.phases == ELEMENT
+        self.phases, self.pane_numbers = self.phases[rows], self.pane_numbers[rows]
+        chosen, of_element = causes[rows], self.phases == ELEMENT
         self.elements = taken(self.elements, chosen[of_element])
         self.timers = self.timers.taken(chosen[~of_element])
         if self.instants is not None:
-            rises = (np.diff(places) > 0).all() if isinstance(places, np.ndarray) else (places.step or 1) > 0
-            self.instants = self.instants[places] if rises else None
+            rises = (np.diff(rows) > 0).all() if isinstance(rows, np.ndarray) else (rows.step or 1) > 0
+            self.instants = self.instants[rows] if rises else None
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> PaneOrders | None:
@@ -368,14 +368,14 @@ class PaneUpdates(UpdateColumns):
         return self._update(self.orders.bare_item(row), int(self.emissions[row]), bool(self.retractions[row]))
 
     def items(self) -> ItemsView[int, Update]:
-        """Return the updates with their places."""
+        """Return the updates with their rows."""
         columns = zip(self.orders.bare(), self.emissions.tolist(), self.retractions.tolist(), strict=True)
         return {row: self._update(*pane) for row, pane in enumerate(columns) if pane[1] >= 0}.items()
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> PaneUpdates:
-        """Return the updates at these places, by their places among the selected rows."""
-        places = np.asarray(rows, np.int64)
-        return PaneUpdates(self.label, self.orders.taken(places), self.emissions[places], self.retractions[places])
+        """Return the updates at these rows, by their indices among the selected ones."""
+        indices = np.asarray(rows, np.int64)
+        return PaneUpdates(self.label, self.orders.taken(indices), self.emissions[indices], self.retractions[indices])
 
     def retracted(self) -> NDArray[np.bool_]:
         """Return for each pane whether it is a retraction."""

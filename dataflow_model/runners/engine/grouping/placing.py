@@ -71,8 +71,8 @@ def placed(label: str, bundle: Bundle, instants: NDArray[np.int64], kind_of: Cal
     updated = np.flatnonzero(emissions >= 0)
     _, key = encoded_keys(label, bundle.values)
     columns = (kind, end, start, instants[row], key[row], emissions)
-    counts, places = matched(dense_ranks([column[updated] for column in columns]), is_retraction[updated])
-    replaces, exchanged = np.zeros(len(row), np.int64), updated[places]
+    counts, indices = matched(dense_ranks([column[updated] for column in columns]), is_retraction[updated])
+    replaces, exchanged = np.zeros(len(row), np.int64), updated[indices]
     replaces[updated] = counts
     kept = np.ones(len(row), np.bool_)
     kept[exchanged] = False
@@ -87,8 +87,8 @@ def _in_windows(
         kind = GLOBAL_KIND if windows.is_global else INTERVAL_KIND
         return np.arange(len(windows)), windows.starts, windows.ends, np.full(len(windows), kind, np.int64)
     if isinstance(windows, Overlapping):
-        places, starts, ends = windows.bounds()
-        return places, starts, ends, np.full(len(places), INTERVAL_KIND, np.int64)
+        indices, starts, ends = windows.bounds()
+        return indices, starts, ends, np.full(len(indices), INTERVAL_KIND, np.int64)
     bounds: dict[Window, tuple[int, int, int]] = {}
     rows: list[int] = []
     in_windows: list[tuple[int, int, int]] = []

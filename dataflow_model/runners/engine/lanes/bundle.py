@@ -39,11 +39,11 @@ class Update:
 
 
 class UpdateColumns(Mapping[int, Update]):
-    """The updates of a bundle by place, in columns; they never change, and each is created when it is first read."""
+    """The updates of a bundle by row, in columns; they never change, and each is created when it is first read."""
 
     @abc.abstractmethod
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> UpdateColumns:
-        """Return the updates at these places, by their places among the selected rows."""
+        """Return the updates at these rows, by their indices among the selected ones."""
 
     @abc.abstractmethod
     def retracted(self) -> NDArray[np.bool_]:
@@ -73,8 +73,8 @@ class Bundle:
         panes: the pane of each element.
         orders: the order of each element within its instant.
         produced: the processing time at which each was produced.
-        updates: by place, the few elements that are retractions or replace retracted values.
-        percentiles: by place, the watermark's percentile at which an element was produced, if a function asks for it.
+        updates: by row, the few elements that are retractions or replace retracted values.
+        percentiles: by row, the watermark's percentile at which an element was produced, if a function asks for it.
     """
 
     values: Sequence[Any] = attrs.field(factory=list)
@@ -134,7 +134,7 @@ class Bundle:
         self.produced = joined(self.produced, *(other.produced for other in others))
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Bundle:
-        """Return the elements at these places, in this order."""
+        """Return the elements at these rows, in this order."""
         return Bundle(
             taken(self.values, rows),
             taken(self.times, rows),
@@ -173,7 +173,7 @@ class Bundle:
         )
 
     def retractions(self) -> frozenset[int]:
-        """Return the places of the elements that are retractions."""
+        """Return the rows of the elements that are retractions."""
         return frozenset(np.flatnonzero(retracted(self.updates, len(self))).tolist()) if self.updates else frozenset()
 
     def in_order(self) -> Bundle:
@@ -212,7 +212,7 @@ def windows_apart(
 
 
 def updates_of(updates: Mapping[int, Update], rows: Sequence[int] | NDArray[np.int64]) -> Mapping[int, Update]:
-    """Return the updates at some places, by their places among the selected rows."""
+    """Return the updates at some rows, by their indices among the selected ones."""
     return updates.taken(rows) if isinstance(updates, UpdateColumns) else _taken(updates, rows)
 
 
@@ -255,10 +255,10 @@ def _joined_updates(bundles: Sequence[Bundle]) -> Mapping[int, Update]:
 
 
 def _behind(values: Mapping[int, ValueT], before: int) -> dict[int, ValueT]:
-    """Return the values by place, when they are placed after `before` others."""
+    """Return the values by row, if they follow `before` others."""
     return {before + row: value for row, value in values.items()}
 
 
 def _taken(values: Mapping[int, ValueT], rows: Sequence[int] | NDArray[np.int64]) -> dict[int, ValueT]:
-    """Return the values at some places, by their places among the selected rows."""
-    return {place: values[int(row)] for place, row in enumerate(rows) if row in values} if values else {}
+    """Return the values at some rows, by their indices among the selected ones."""
+    return {index: values[int(row)] for index, row in enumerate(rows) if row in values} if values else {}

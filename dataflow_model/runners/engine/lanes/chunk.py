@@ -36,7 +36,7 @@ class Instants:
     Attributes:
         clocks: the processing clock at each instant.
         closes: whether each instant completes its tick, so that timers at the clock's own time fire.
-        signals: by place, the names of the signals that take effect at the start of an instant.
+        signals: by index, the names of the signals that take effect at the start of an instant.
     """
 
     clocks: Sequence[int]
@@ -53,53 +53,53 @@ class PlacedBundle:
 
     Attributes:
         bundle: the elements.
-        places: for each element, the place of its instant in the chunk, from 0.
+        indices: for each element, the index of its instant in the chunk, from 0.
 
     Example:
         >>> placed = PlacedBundle()
         >>> placed.add(1, Bundle.fresh(["b"], [0], [("rows", 1)], 0))
         >>> placed.add(0, Bundle.fresh(["a"], [0], [("rows", 0)], 0))
-        >>> [(place, bundle.values) for place, bundle in placed.in_order().runs()]
+        >>> [(index, bundle.values) for index, bundle in placed.in_order().runs()]
         [(0, ['a']), (1, ['b'])]
     """
 
     bundle: Bundle = attrs.field(factory=Bundle)
-    places: Sequence[int] = attrs.field(factory=list)
+    indices: Sequence[int] = attrs.field(factory=list)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.indices)
 
-    def add(self, place: int, bundle: Bundle) -> None:
+    def add(self, index: int, bundle: Bundle) -> None:
         """Add elements of one instant."""
         self.bundle.extend(bundle)
-        self.places = joined(self.places, [place] * len(bundle))
+        self.indices = joined(self.indices, [index] * len(bundle))
 
     def extend(self, *others: PlacedBundle) -> None:
         """Add all elements of other bundles, at once: each call copies what is already there."""
         self.bundle.extend(*(other.bundle for other in others))
-        self.places = joined(self.places, *(other.places for other in others))
+        self.indices = joined(self.indices, *(other.indices for other in others))
 
     def in_order(self) -> PlacedBundle:
         """Return the elements sorted by instant, and by order within it; the bundle itself if sorted already."""
-        rows = sorting(self.bundle.orders, self.places)
-        return self if rows is None else PlacedBundle(self.bundle.take(rows), taken(self.places, rows))
+        rows = sorting(self.bundle.orders, self.indices)
+        return self if rows is None else PlacedBundle(self.bundle.take(rows), taken(self.indices, rows))
 
     def part(self, start: int, stop: int) -> PlacedBundle:
-        """Return the elements of the instants `[start, stop)`, with places from 0; they must be sorted by instant."""
-        places = array_of(self.places)
-        first, last = np.searchsorted(places, [start, stop]).tolist()
-        return PlacedBundle(self.bundle.part(first, last), Integers(places[first:last] - start))
+        """Return the elements of the instants `[start, stop)`, with indices from 0; they must be sorted by instant."""
+        indices = array_of(self.indices)
+        first, last = np.searchsorted(indices, [start, stop]).tolist()
+        return PlacedBundle(self.bundle.part(first, last), Integers(indices[first:last] - start))
 
     def runs(self) -> Iterator[tuple[int, Bundle]]:
-        """Yield the place of each instant with its elements, which must be sorted by instant."""
-        places = array_of(self.places)
-        bounds = [0, *(np.flatnonzero(places[1:] != places[:-1]) + 1).tolist(), len(places)]
-        if len(bounds) == 2 and len(places):  # noqa: PLR2004 - one instant has all
-            yield int(places[0]), self.bundle
+        """Yield the index of each instant with its elements, which must be sorted by instant."""
+        indices = array_of(self.indices)
+        bounds = [0, *(np.flatnonzero(indices[1:] != indices[:-1]) + 1).tolist(), len(indices)]
+        if len(bounds) == 2 and len(indices):  # noqa: PLR2004 - one instant has all
+            yield int(indices[0]), self.bundle
             return
         for start, stop in itertools.pairwise(bounds):
             if start < stop:
-                yield int(places[start]), self.bundle.part(start, stop)
+                yield int(indices[start]), self.bundle.part(start, stop)
 
     def instants(self, at: Sequence[At]) -> Sequence[At]:
         """Return the instant of each element.
@@ -108,8 +108,8 @@ class PlacedBundle:
             at: the instants of the chunk.
         """
         if len(at) == 1:
-            return Repeated(at[0], len(self.places))
-        return taken(at, self.places)
+            return Repeated(at[0], len(self.indices))
+        return taken(at, self.indices)
 
 
 @attrs.frozen
@@ -117,7 +117,7 @@ class SideChunk:
     """The part of a chunk that belongs to a changing side input.
 
     Attributes:
-        elements: its elements by the place of their instant, in order.
+        elements: its elements by the index of their instant, in order.
         watermarks: its watermarks at each instant.
     """
 
@@ -133,7 +133,7 @@ class Chunk:
         instants: the instants.
         elements: the elements of its input, in order.
         watermarks: the watermarks of its input at each instant, which never go backward.
-        partials: by place, the partials for a lifted grouping.
+        partials: by index, the partials for a lifted grouping.
         sides: the parts of its changing side inputs.
     """
 
@@ -163,7 +163,7 @@ class Produced:
 
     Attributes:
         outputs: by tag, the elements, sorted by instant.
-        panes: panes in columns, each table with the place of its instant.
+        panes: panes in columns, each table with the index of its instant.
         watermarks: the greatest values that this shard allows for the output's watermarks after each instant; a bucket
             has none.
     """
@@ -172,11 +172,11 @@ class Produced:
     panes: list[tuple[int, PaneTable]] = attrs.field(factory=list)
     watermarks: Sequence[Watermarks] = attrs.field(factory=list)
 
-    def add(self, place: int, outputs: Mapping[str, Bundle]) -> None:
+    def add(self, index: int, outputs: Mapping[str, Bundle]) -> None:
         """Add the outputs of one instant, by tag."""
         for tag, bundle in outputs.items():
             if bundle:
-                self.outputs.setdefault(tag, PlacedBundle()).add(place, bundle)
+                self.outputs.setdefault(tag, PlacedBundle()).add(index, bundle)
 
 
 def add_arrived(arrivals: dict[str, PlacedBundle], cut: str, placed: PlacedBundle) -> None:

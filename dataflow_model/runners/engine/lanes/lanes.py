@@ -41,7 +41,7 @@ class Lane(Sequence[T_co]):
 
     @abc.abstractmethod
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Lane[T_co]:
-        """Return the items at these places, in this order."""
+        """Return the items at these rows, in this order."""
 
     @classmethod
     @abc.abstractmethod
@@ -50,7 +50,7 @@ class Lane(Sequence[T_co]):
 
     @abc.abstractmethod
     def item(self, row: int) -> T_co:
-        """Return the item at a place from 0."""
+        """Return the item at a row, counted from 0."""
 
     def __iter__(self) -> Iterator[T_co]:
         return self.items()
@@ -105,7 +105,7 @@ class Repeated(Lane[T_co]):
         return Repeated(self.value, len(range(self._count)[start:stop]))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Repeated[T_co]:
-        """Return the item, once for each place."""
+        """Return the item, once for each row."""
         return Repeated(self.value, len(rows))
 
     @classmethod
@@ -152,7 +152,7 @@ class Integers(Lane[int]):
         return Integers(self.array[start:stop])
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Integers:
-        """Return the numbers at these places."""
+        """Return the numbers at these rows."""
         return Integers(picked(self.array, np.asarray(rows, np.int64)))
 
     @classmethod
@@ -219,10 +219,10 @@ class Intervals(Lane["tuple[Window, ...]"]):
         return Intervals(starts, ends, is_global=self.is_global, length=self.length)
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Intervals:
-        """Return the windows at these places."""
-        places = np.asarray(rows, np.int64)
-        starts = self.starts[places]
-        ends = self.ends[places] if self.length is None else starts + self.length
+        """Return the windows at these rows."""
+        indices = np.asarray(rows, np.int64)
+        starts = self.starts[indices]
+        ends = self.ends[indices] if self.length is None else starts + self.length
         return Intervals(starts, ends, is_global=self.is_global, length=self.length)
 
     @classmethod
@@ -251,7 +251,7 @@ def part(items: Sequence[T], start: int, stop: int) -> Sequence[T]:
 
 
 def taken(items: Sequence[T], rows: Sequence[int] | NDArray[np.int64]) -> Sequence[T]:
-    """Return the items at these places, in this order.
+    """Return the items at these rows, in this order.
 
     Example:
         >>> taken(["a", "b"], [1, 0, 1])
@@ -292,7 +292,7 @@ def array_of(numbers: Sequence[int]) -> NDArray[np.int64]:
 
 
 def ranks_of(items: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the place of each item in sorted order; equal items keep their relative order.
+    """Return the rank of each item in sorted order; equal items keep their relative order.
 
     Example:
         >>> ranks_of([b"b", b"c", b"a"])

@@ -18,7 +18,7 @@ def matched(groups: NDArray[np.int64], is_retraction: NDArray[np.bool_]) -> tupl
         is_retraction: whether it is a retraction.
 
     Returns:
-        how many retractions each element replaces, −1 for a retraction that nothing replaces; and the places of the
+        how many retractions each element replaces, −1 for a retraction that nothing replaces; and the rows of the
         replaced retractions, in the order of their replacements.
 
     Example:
@@ -36,5 +36,5 @@ def matched(groups: NDArray[np.int64], is_retraction: NDArray[np.bool_]) -> tupl
     is_replaced = retracts & ~is_retraction[behind]
     replaces = np.bincount(behind[is_replaced], minlength=count)
     replaces[order[retracts & ~is_replaced]] = -1
-    places, by = order[is_replaced], behind[is_replaced]
-    return replaces, places[np.lexsort((places, by))]
+    rows, by = order[is_replaced], behind[is_replaced]
+    return replaces, rows[np.lexsort((rows, by))]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAST: Final = b"dataflow_model.least"
-"""In a schema's metadata: the least value of each column that was narrowed, by the column's place."""
+"""In a schema's metadata: the least value of each column that was narrowed, by the column's index."""
 _WORD: Final = 8
 _FEW: Final = 64
 """Fewer integers than these are left as they are: their bytes count for less than the work."""
@@ -72,11 +72,11 @@ def narrowed_table(table: pa.Table) -> pa.Table:
         return table
     least: dict[str, int] = {}
     columns: list[Any] = table.columns
-    for place, column in enumerate(table.columns):
+    for index, column in enumerate(table.columns):
         if column.type != pa.int64() or column.null_count:
             continue
-        least[str(place)], excess = narrowed(column.to_numpy())
-        columns[place] = pa.nulls(excess) if isinstance(excess, int) else pa.array(excess)
+        least[str(index)], excess = narrowed(column.to_numpy())
+        columns[index] = pa.nulls(excess) if isinstance(excess, int) else pa.array(excess)
     narrow = pa.table(columns, names=table.column_names)
     return narrow.replace_schema_metadata({**(table.schema.metadata or {}), _LEAST: json.dumps(least)})
 
@@ -88,8 +88,8 @@ def widened_table(table: pa.Table) -> pa.Table:
         return table
     least: dict[str, int] = json.loads(metadata.pop(_LEAST))
     columns: list[Any] = table.columns
-    for place, column in enumerate(table.columns):
-        if str(place) in least:
+    for index, column in enumerate(table.columns):
+        if str(index) in least:
             excess = len(column) if pa.types.is_null(column.type) else column.to_numpy()
-            columns[place] = pa.array(widened(least[str(place)], excess))
+            columns[index] = pa.array(widened(least[str(index)], excess))
     return pa.table(columns, names=table.column_names).replace_schema_metadata(metadata or None)

@@ -10,7 +10,7 @@ that distinguishes instants with the same value. Orders are comparable within th
   itself. Within a phase, it is ordered by its cause, then by its number among the outputs with the same cause. In the
   phase `ELEMENT` the cause is an element, ordered as in the input of the stage; otherwise it is a timer, ordered by
   (deadline, window end, window start, encoded window, encoded key). Next comes the number among the outputs of the
-  functions after the stage, and last the place of its producer in the stage, since two nodes of a stage may have the
+  functions after the stage, and last the index of its producer in the stage, since two nodes of a stage may have the
   same cause. The shard is not part of the order.
 * An element that is not input of a stage passes it unchanged: it is ordered in the phase `ELEMENT` by its own order,
   before the outputs that it causes there. Replayed outputs, and those of a function with side inputs, are before it,
@@ -134,11 +134,11 @@ def sequence_of(order: Order) -> int:
     return sequence
 
 
-def place_in_source(order: Order, label: str) -> tuple[str, int]:
+def position_in_source(order: Order, label: str) -> tuple[str, int]:
     """Return the origin and the sequence of an element of a source with this label.
 
     Example:
-        >>> place_in_source(of_row(name_of_origin("flights", "2013.parquet"), 7), "flights")
+        >>> position_in_source(of_row(name_of_origin("flights", "2013.parquet"), 7), "flights")
         ('2013.parquet', 7)
     """
     return original(order[0][len(label) + 1 :]), order[1]
@@ -161,7 +161,7 @@ def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequenc
 
     Args:
         orders: the orders of the functions' inputs.
-        causes: for each output, the place of its input, ascending.
+        causes: for each output, the index of its input, ascending.
 
     Example:
         >>> numbered_by_cause([of_row("a", 7), of_row("a", 8)], [0, 0, 1])
@@ -183,20 +183,20 @@ def numbered_by_cause(orders: Sequence[Order], causes: Sequence[int]) -> Sequenc
     return counted
 
 
-def sorting(orders: Sequence[Order], places: Sequence[int] | None = None) -> Sequence[int] | NDArray[np.int64] | None:
+def sorting(orders: Sequence[Order], primary: Sequence[int] | None = None) -> Sequence[int] | NDArray[np.int64] | None:
     """Return the permutation that sorts orders; `None` if they are sorted already.
 
     Args:
         orders: the orders.
-        places: the primary sort keys, if there are any.
+        primary: the primary sort keys, if there are any.
 
     Example:
         >>> sorting([of_row("a", 7), of_row("b", 0)]), sorting([of_row("b", 0), of_row("a", 7)])
         (None, [1, 0])
     """
     if isinstance(orders, OrderLane):
-        return orders.sorting(*([] if places is None else [array_of(places)]))
-    keys: Sequence[Any] = orders if places is None else list(zip(places, orders, strict=True))
+        return orders.sorting(*([] if primary is None else [array_of(primary)]))
+    keys: Sequence[Any] = orders if primary is None else list(zip(primary, orders, strict=True))
     if all(map(operator.le, keys, itertools.islice(keys, 1, None))):
         return None
     return sorted(range(len(keys)), key=keys.__getitem__)
@@ -242,7 +242,7 @@ def before_stages(order: Order, stages: int) -> Order:
     return Order(order[stages : len(order) - stages])
 
 
-def by_producer(orders: Sequence[Order], place: int) -> Sequence[Order]:
+def by_producer(orders: Sequence[Order], index: int) -> Sequence[Order]:
     """Return the orders of elements that one of the nodes of a stage has emitted: as before, then by the node.
 
     Two nodes of a stage that receive the same elements, or have timers for the same windows and keys, emit elements
@@ -250,7 +250,7 @@ def by_producer(orders: Sequence[Order], place: int) -> Sequence[Order]:
 
     Args:
         orders: the orders among the outputs of the node, and of the functions after it.
-        place: the place of the node in its stage, in the plan's order.
+        index: the index of the node in its stage, in the plan's order.
 
     Example:
         >>> outputs = [numbered(relayed([of_row("a", 7)])[0], number) for number in range(2)]
@@ -258,8 +258,8 @@ def by_producer(orders: Sequence[Order], place: int) -> Sequence[Order]:
         [(1, 'a', 7, 0, 0, 0), (1, 'a', 7, 0, 1, 0), (1, 'a', 7, 0, 0, 1), (1, 'a', 7, 0, 1, 1)]
     """
     if isinstance(orders, OrderLane):
-        return orders.between((), (place,))
-    placed: list[Any] = [(*order, place) for order in orders]
+        return orders.between((), (index,))
+    placed: list[Any] = [(*order, index) for order in orders]
     return placed
 
 
@@ -271,15 +271,15 @@ def relayed(orders: Sequence[Order]) -> Sequence[Order]:
     return again
 
 
-def replayed(order: Order, place: int, number: int) -> Order:
+def replayed(order: Order, index: int, number: int) -> Order:
     """Return the order of an output of a function with memoised outputs.
 
     Args:
         order: the order of the element.
-        place: the place of the function in the plan.
+        index: the index of the function in the plan.
         number: the number of the output.
     """
-    return Order((ELEMENT, *order, _REPLAYABLE, place, number))
+    return Order((ELEMENT, *order, _REPLAYABLE, index, number))
 
 
 def of_drop(order: Order, number: int) -> Order:
@@ -339,7 +339,7 @@ def rising_by_key(orders: Sequence[Order], firsts: Sequence[int]) -> Sequence[Or
 
     Args:
         orders: the orders.
-        firsts: the place of each key's first element; where it would be for a key without elements.
+        firsts: the index of each key's first element; where it would be for a key without elements.
 
     Example:
         >>> rising_by_key([of_row("a", 2), of_row("a", 1), of_row("a", 0)], [0, 2])

@@ -61,8 +61,8 @@ class InstantLane(Lane["tuple[int, int]"]):
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> InstantLane:
         """Return some instants."""
-        places = np.asarray(rows, np.int64)
-        return InstantLane(picked(self.clocks, places), picked(self.steps, places))
+        indices = np.asarray(rows, np.int64)
+        return InstantLane(picked(self.clocks, indices), picked(self.steps, indices))
 
     def numbers(self) -> NDArray[np.int64]:
         """Return a number for each instant, in the order of the instants; for sources of rows, whose steps are 0 and 1.
@@ -78,11 +78,11 @@ class InstantLane(Lane["tuple[int, int]"]):
         clock, step = at
         return int(((self.clocks < clock) | ((self.clocks == clock) & (self.steps < step))).sum())
 
-    def places_of(self, others: InstantLane) -> NDArray[np.int64]:
-        """Return the place here of each of some other instants, or −1. The instants of this lane must be ascending.
+    def indices_of(self, others: InstantLane) -> NDArray[np.int64]:
+        """Return the index here of each of some other instants, or −1. The instants of this lane must be ascending.
 
         Example:
-            >>> InstantLane.of([(60, 0), (60, 1), (90, 0)]).places_of(InstantLane.of([(90, 0), (60, 1), (70, 0)]))
+            >>> InstantLane.of([(60, 0), (60, 1), (90, 0)]).indices_of(InstantLane.of([(90, 0), (60, 1), (70, 0)]))
             array([ 2,  1, -1])
         """
         if not len(self):
@@ -98,8 +98,8 @@ class InstantLane(Lane["tuple[int, int]"]):
             known, wanted = np.cumsum(begins) - 1, np.searchsorted(self.clocks[begins], others.clocks)
         known = known * count + (self.steps - lowest)
         wanted = wanted * count + (np.clip(others.steps, lowest, highest) - lowest)
-        places = np.searchsorted(known, wanted)
-        candidates = np.minimum(places, len(self) - 1)
+        rows = np.searchsorted(known, wanted)
+        candidates = np.minimum(rows, len(self) - 1)
         is_here = (self.clocks[candidates] == others.clocks) & (self.steps[candidates] == others.steps)
         return np.where(is_here, candidates, -1)
 
@@ -197,7 +197,7 @@ class OrderLane(Lane[Any]):
         """Return arrays by which the orders as they were at first compare, the least significant first."""
 
     @abc.abstractmethod
-    def select(self, places: slice | NDArray[np.int64]) -> None:
+    def select(self, rows: slice | NDArray[np.int64]) -> None:
         """Keep only some of the orders as they were at first; called on a copy."""
 
     def items(self) -> Iterator[tuple[Any, ...]]:
@@ -218,14 +218,14 @@ class OrderLane(Lane[Any]):
         return self._selected(slice(start, stop))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Self:
-        """Return the orders at these places."""
+        """Return the orders at these rows."""
         return self._selected(np.asarray(rows, np.int64))
 
     def numbered(self, causes: NDArray[np.int64] | range) -> Self | None:
         """Return the orders of outputs: that of the cause, then the number among its outputs.
 
         Args:
-            causes: the place here of the cause of each output, ascending; the result is `None` if the causes have a
+            causes: the row of the cause of each output, ascending; the result is `None` if the causes have a
                 number, a prefix or a suffix already.
         """
         if not self.is_bare():
@@ -243,7 +243,7 @@ class OrderLane(Lane[Any]):
         return longer
 
     def sorting(self, *major: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the places by which to sort the elements; `None` if they are in order already.
+        """Return the rows by which to sort the elements; `None` if they are in order already.
 
         Args:
             major: columns that count more than the orders, the most significant last.
@@ -293,10 +293,10 @@ class OrderLane(Lane[Any]):
         """Return arrays by which the orders compare, the least significant first."""
         return [*([] if self.numbers is None else [self.numbers]), *self.keys()]
 
-    def _selected(self, places: slice | NDArray[np.int64]) -> Self:
+    def _selected(self, rows: slice | NDArray[np.int64]) -> Self:
         selected = copy.copy(self)
-        selected.select(places)
-        selected.numbers = None if self.numbers is None else picked(self.numbers, places)
+        selected.select(rows)
+        selected.numbers = None if self.numbers is None else picked(self.numbers, rows)
         return selected
 
 
@@ -310,19 +310,19 @@ def numbers_within(causes: NDArray[np.int64]) -> NDArray[np.int64]:
         >>> numbers_within(np.array([3, 3, 7, 7, 7, 8]))
         array([0, 1, 0, 1, 2, 0])
     """
-    places = np.arange(len(causes))
+    numbers = np.arange(len(causes))
     begins = np.ones(len(causes), np.bool_)
     begins[1:] = causes[1:] != causes[:-1]
-    return places - np.maximum.accumulate(np.where(begins, places, 0))
+    return numbers - np.maximum.accumulate(np.where(begins, numbers, 0))
 
 
 class RowOrders(OrderLane):
-    """Orders of a source's elements, which differ in origin and in the place there.
+    """Orders of a source's elements, which differ in origin and in the position there.
 
     Attributes:
         names: the names of the origins.
-        codes: of each element, the place of its origin's name.
-        sequences: of each element, its place in its origin.
+        codes: of each element, the index of its origin's name.
+        sequences: of each element, its position in its origin.
     """
 
     def __init__(self, names: tuple[str, ...], codes: NDArray[np.int64], sequences: NDArray[np.int64]) -> None:
@@ -342,20 +342,20 @@ class RowOrders(OrderLane):
         return len(self.sequences)
 
     def bare(self) -> Iterable[tuple[Any, ...]]:
-        """Return origin and place of each."""
+        """Return the origin and the position of each."""
         return zip([self.names[code] for code in self.codes.tolist()], self.sequences.tolist(), strict=True)
 
     def bare_item(self, row: int) -> tuple[Any, ...]:
-        """Return origin and place of one."""
+        """Return the origin and the position of one."""
         return self.names[int(self.codes[row])], int(self.sequences[row])
 
     def keys(self) -> list[NDArray[np.int64]]:
-        """Return the places, and if there are several origins the ranks of their names."""
+        """Return the positions, and if there are several origins the ranks of their names."""
         return [self.sequences, *([ranks_of(self.names)[self.codes]] if len(self.names) > 1 else [])]
 
-    def select(self, places: slice | NDArray[np.int64]) -> None:
-        """Keep only the orders at these places."""
-        self.codes, self.sequences = picked(self.codes, places), self.sequences[places]
+    def select(self, rows: slice | NDArray[np.int64]) -> None:
+        """Keep only the orders at these rows."""
+        self.codes, self.sequences = picked(self.codes, rows), self.sequences[rows]
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> RowOrders | None:
@@ -365,17 +365,17 @@ class RowOrders(OrderLane):
             return None
         together = copy.copy(first)
         together.names = tuple(dict.fromkeys(name for lane in lanes for name in lane.names))
-        places = {name: place for place, name in enumerate(together.names)}
-        together.codes = concatenated([lane.codes_among(places) for lane in lanes])
+        codes = {name: code for code, name in enumerate(together.names)}
+        together.codes = concatenated([lane.codes_among(codes) for lane in lanes])
         together.sequences = np.concatenate([lane.sequences for lane in lanes])
         numbers = [lane.numbers for lane in lanes if lane.numbers is not None]
         if numbers:  # all have them, because they have the same form
             together.numbers = concatenated(numbers)
         return together
 
-    def codes_among(self, places: Mapping[str, int]) -> NDArray[np.int64]:
-        """Return the codes for other places of the names of the origins."""
-        recoded = [places[name] for name in self.names]
+    def codes_among(self, codes: Mapping[str, int]) -> NDArray[np.int64]:
+        """Return the codes of the elements if the names of the origins have these codes."""
+        recoded = [codes[name] for name in self.names]
         if recoded == list(range(len(recoded))):
             return self.codes
         return uniform(recoded[0], len(self)) if len(recoded) == 1 else np.array(recoded, np.int64)[self.codes]
@@ -407,9 +407,9 @@ class RisingOrders(OrderLane):
         """Return the numbers, then the arrays by which the greatest orders compare."""
         return [self.ranks, *self.tops.all_keys()]
 
-    def select(self, places: slice | NDArray[np.int64]) -> None:
-        """Keep only the orders at these places."""
-        self.tops, self.ranks = self.tops.taken(np.arange(len(self))[places]), self.ranks[places]
+    def select(self, rows: slice | NDArray[np.int64]) -> None:
+        """Keep only the orders at these rows."""
+        self.tops, self.ranks = self.tops.taken(np.arange(len(self))[rows]), self.ranks[rows]
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> RisingOrders | None:
@@ -441,7 +441,7 @@ class DeferredOrders(OrderLane):
     def __init__(self, count: int, make: Callable[[], Sequence[Any]]) -> None:
         self._count = count
         self._orders = functools.cache(make)  # shared with the lanes that are taken from this one
-        self._places: NDArray[np.int64] | None = None
+        self._rows: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -464,11 +464,11 @@ class DeferredOrders(OrderLane):
         """Return the orders that `make` returns, without calling it if none is left."""
         if not self._count:
             return []
-        return self._orders() if self._places is None else taken(self._orders(), self._places)
+        return self._orders() if self._rows is None else taken(self._orders(), self._rows)
 
     def bare_item(self, row: int) -> tuple[Any, ...]:
         """Return one of them."""
-        order: tuple[Any, ...] = self._orders()[row if self._places is None else int(self._places[row])]
+        order: tuple[Any, ...] = self._orders()[row if self._rows is None else int(self._rows[row])]
         return order
 
     def keys(self) -> list[NDArray[np.int64]]:
@@ -476,13 +476,13 @@ class DeferredOrders(OrderLane):
         made = self.bare()
         return made.all_keys() if isinstance(made, OrderLane) else [ranks_of(list(made))]
 
-    def select(self, places: slice | NDArray[np.int64]) -> None:
-        """Keep only the orders at these places."""
-        if self._places is None and isinstance(places, np.ndarray):
-            self._places = places
+    def select(self, rows: slice | NDArray[np.int64]) -> None:
+        """Keep only the orders at these rows."""
+        if self._rows is None and isinstance(rows, np.ndarray):
+            self._rows = rows
         else:
-            self._places = (np.arange(self._count) if self._places is None else self._places)[places]
-        self._count = len(self._places)
+            self._rows = (np.arange(self._count) if self._rows is None else self._rows)[rows]
+        self._count = len(self._rows)
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> DeferredOrders:

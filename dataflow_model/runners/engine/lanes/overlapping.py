@@ -48,15 +48,15 @@ class Overlapping(Lane["tuple[Window, ...]"]):
         return self.window_fn.count_many(self.times)
 
     def bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return each element's place once for each of its windows, and the windows' starts and ends."""
+        """Return each element's row once for each of its windows, and the windows' starts and ends."""
         row, starts, ends = self.window_fn.assign_many(self.times)
         return np.arange(len(self)) if row is None else row, starts, ends
 
     def items(self) -> Iterator[tuple[Window, ...]]:
         """Return an iterator over the windows; equal ones are the same object."""
         made: dict[tuple[int, int], Window] = {}
-        for place in range(len(self)):
-            _, starts, ends = self.part(place, place + 1).bounds()
+        for row in range(len(self)):
+            _, starts, ends = self.part(row, row + 1).bounds()
             bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
             yield tuple([made.get(ends) or made.setdefault(ends, interval(*ends)) for ends in bounds])
 
@@ -69,7 +69,7 @@ class Overlapping(Lane["tuple[Window, ...]"]):
         return Overlapping(self.window_fn, self.times[start:stop])
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Overlapping:
-        """Return the windows of the elements at these places."""
+        """Return the windows of the elements at these rows."""
         return Overlapping(self.window_fn, self.times[np.asarray(rows, np.int64)])
 
     @classmethod
@@ -97,7 +97,7 @@ def parts_of(bundle: Bundle) -> list[int]:
     if bundle.updates:
         numbers = firings(bundle.updates, count)
         last = np.full(int(numbers.max()) + 2, -1)
-        last[numbers] = np.arange(count)  # the last place with each number
+        last[numbers] = np.arange(count)  # the last row with each number
         open_until = np.maximum.accumulate(np.where(numbers < 0, -1, last[numbers]))
         begins = begins[open_until[begins - 1] < begins]
     return [0, *begins.tolist(), count]

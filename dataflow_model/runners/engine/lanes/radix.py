@@ -15,7 +15,7 @@ _MOST_DIGITS: Final = 5
 
 
 def in_order_of(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the places of rows in order of some keys, as `np.lexsort` does; equal rows keep their relative order.
+    """Return the indices of rows in order of some keys, as `np.lexsort` does; equal rows keep their relative order.
 
     Args:
         keys: the keys of the rows, the least significant first.

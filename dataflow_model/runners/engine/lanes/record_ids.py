@@ -10,7 +10,7 @@ import numpy as np
 
 from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.runners.engine.lanes.lanes import array_of, taken
-from dataflow_model.runners.engine.lanes.order import label_and_origin, origin_of, place_in_source, sequence_of
+from dataflow_model.runners.engine.lanes.order import label_and_origin, origin_of, position_in_source, sequence_of
 from dataflow_model.runners.engine.lanes.order_lanes import RowOrders, numbers_within
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -
         plan: the plan.
         producer: the source, or the node that turns its rows into pairs.
         root: the source's bundle.
-        causes: the place in the bundle of each element's cause.
+        causes: the index in the bundle of each element's cause.
     """
     read = _read_of(plan, producer)
     label, source = read.label, read.source
@@ -47,10 +47,10 @@ def record_ids(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]) -
         number = number + 1 if cause == last else 0
         last = cause
         if named is not None:
-            place = named(root.values[cause])
-            yield (label, *(place if len(source.id_columns) > 1 else (place,)), number)
+            index = named(root.values[cause])
+            yield (label, *(index if len(source.id_columns) > 1 else (index,)), number)
         elif source.as_columns is not None:
-            yield (label, *place_in_source(order, label), number)
+            yield (label, *position_in_source(order, label), number)
         else:
             yield (*order, number)
 
@@ -61,18 +61,18 @@ def record_hashes(plan: Plan, producer: str, root: Bundle, causes: Sequence[int]
     label, source = read.label, read.source
     if source.id_columns:
         place_of = operator.itemgetter(*source.id_columns)
-        places = np.array([zlib.crc32(repr(place_of(value)).encode()) for value in root.values], np.uint64)
+        indices = np.array([zlib.crc32(repr(place_of(value)).encode()) for value in root.values], np.uint64)
     elif isinstance(root.orders, RowOrders):
         names = np.array([zlib.crc32(label_and_origin(name, label).encode()) for name in root.orders.names], np.uint64)
-        places = _mixed(names[root.orders.codes]) + root.orders.sequences.astype(np.uint64)
+        indices = _mixed(names[root.orders.codes]) + root.orders.sequences.astype(np.uint64)
     else:
         names = np.array([zlib.crc32(origin_of(order, label).encode()) for order in root.orders], np.uint64)
-        places = _mixed(names) + np.array([_number_of(sequence_of(order)) for order in root.orders], np.uint64)
+        indices = _mixed(names) + np.array([_number_of(sequence_of(order)) for order in root.orders], np.uint64)
     if isinstance(causes, range):  # each element is the only one of its record
-        hashes = _mixed(_mixed(places))
+        hashes = _mixed(_mixed(indices))
     else:
         of_element = array_of(causes)
-        hashes = _mixed(_mixed(places[of_element]) + numbers_within(of_element).astype(np.uint64))
+        hashes = _mixed(_mixed(indices[of_element]) + numbers_within(of_element).astype(np.uint64))
     return (hashes >> np.uint64(32)).astype(np.int64)
 
 

@@ -23,11 +23,11 @@ def uniform(value: int, count: int) -> NDArray[np.int64]:
     return np.broadcast_to(np.int64(value), count)
 
 
-def picked(array: NDArray[np.int64], places: slice | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the integers at these places; for a `uniform` array the result is one too, as a slice always is."""
-    if isinstance(places, slice) or not _is_uniform(array):
-        return array[places]
-    return uniform(array[0], len(places))
+def picked(array: NDArray[np.int64], rows: slice | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the integers at these rows; for a `uniform` array the result is one too, as a slice always is."""
+    if isinstance(rows, slice) or not _is_uniform(array):
+        return array[rows]
+    return uniform(array[0], len(rows))
 
 
 def concatenated(arrays: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from dataflow_model.runners.engine.core.moving import pairs_apart
 from dataflow_model.runners.engine.lanes.ipc import from_ipc, to_narrow_ipc
 from dataflow_model.runners.engine.lanes.lanes import Lane
 from dataflow_model.values.keys import encode_alike, encode_rows
-from dataflow_model.values.records import by_place, fields_of
+from dataflow_model.values.records import by_position, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ class RowValues(Lane[Any]):
         return RowValues(self.table.slice(start, stop - start))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> RowValues:
-        """Return the rows at these places."""
+        """Return the rows with these indices."""
         return RowValues(self.table.take(pa.array(np.asarray(rows, np.int64))))
 
     @classmethod
@@ -116,9 +116,9 @@ class Pairs(Lane["tuple[Any, Any]"]):
         return Pairs(self.keys.slice(start, count), self.values.slice(start, count), self.row, self.key_row)
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> Pairs:
-        """Return the pairs at these places."""
-        places = pa.array(np.asarray(rows, np.int64))
-        return Pairs(self.keys.take(places), self.values.take(places), self.row, self.key_row)
+        """Return the pairs at these rows."""
+        indices = pa.array(np.asarray(rows, np.int64))
+        return Pairs(self.keys.take(indices), self.values.take(indices), self.row, self.key_row)
 
     def keys_are_alike(self) -> bool:
         """Return whether all keys are alike; see `dataflow_model.values.are_alike`.
@@ -131,50 +131,50 @@ class Pairs(Lane["tuple[Any, Any]"]):
         return all(map(_holds_alike_keys, _parts(self.keys, self.key_row)))
 
     def coded_keys(self) -> Coded:
-        """Return the keys, which have to be alike, as places among the different ones.
+        """Return the keys, which have to be alike, as codes: indices among the different ones.
 
         Example:
             >>> Pairs(pa.chunked_array([["b", "a", "b"]]), pa.chunked_array([[1, 2, 3]])).coded_keys()
-            Coded(values=['b', 'a'], places=array([0, 1, 0]))
+            Coded(values=['b', 'a'], codes=array([0, 1, 0]))
         """
         if self.key_row is None:
             return Coded.of(self.keys)
-        parts, places = self._coded_parts()
-        columns = ([values[place] for place in places_there] for values, places_there in parts)
-        return Coded(list(map(functools.partial(tuple.__new__, self.key_row), zip(*columns, strict=True))), places)
+        parts, codes = self._coded_parts()
+        columns = ([values[code] for code in codes_of_part] for values, codes_of_part in parts)
+        return Coded(list(map(functools.partial(tuple.__new__, self.key_row), zip(*columns, strict=True))), codes)
 
     def encoded_keys(self) -> Coded:
         """Return the same, encoded.
 
         Example:
             >>> Pairs(pa.chunked_array([["b", "a", "b"]]), pa.chunked_array([[1, 2, 3]])).encoded_keys()
-            Coded(values=[b'sb', b'sa'], places=array([0, 1, 0]))
+            Coded(values=[b'sb', b'sa'], codes=array([0, 1, 0]))
         """
         if self.key_row is None:
             coded = Coded.of(self.keys)
-            return Coded(encode_alike(coded.values), coded.places)
-        parts, places = self._coded_parts()
-        return Coded(encode_rows(self.key_row, parts), places)
+            return Coded(encode_alike(coded.values), coded.codes)
+        parts, codes = self._coded_parts()
+        return Coded(encode_rows(self.key_row, parts), codes)
 
     def _coded_parts(self) -> tuple[list[tuple[list[Any], list[int]]], NDArray[np.int64]]:
-        """Return the different keys, each of which is a tuple, and the place among them of each pair's key.
+        """Return the different keys, each of which is a tuple, and the code of each pair's key: its index among them.
 
-        The former are returned as the different values of each part, and the place among them of each key's.
+        The former are returned as the different values of each part, and the code of each key's part among them.
         """
         first, *others = map(Coded.of, self.keys.flatten())
-        values, of_parts, places = [first.values], [np.arange(len(first.values))], first.places
+        values, of_parts, codes = [first.values], [np.arange(len(first.values))], first.codes
         for part in others:
-            together = Coded.of_integers(places * len(part.values) + part.places)
+            together = Coded.of_integers(codes * len(part.values) + part.codes)
             before, last = np.divmod(np.array(together.values, np.int64), max(1, len(part.values)))
             of_parts = [*(of_part[before] for of_part in of_parts), last]
             values.append(part.values)
-            places = together.places
-        return [(of, of_part.tolist()) for of, of_part in zip(values, of_parts, strict=True)], places
+            codes = together.codes
+        return [(of, of_part.tolist()) for of, of_part in zip(values, of_parts, strict=True)], codes
 
-    def keys_and_places(self) -> tuple[list[Any], NDArray[np.int64]]:
-        """Return the different keys, which have to be alike, and the place among them of each pair's key."""
+    def keys_and_codes(self) -> tuple[list[Any], NDArray[np.int64]]:
+        """Return the different keys, which have to be alike, and the code of each pair's key: its index among them."""
         coded = self.coded_keys()
-        return coded.values, coded.places
+        return coded.values, coded.codes
 
     def integers_or_keys(self) -> NDArray[Any] | Coded:
         """Return the keys, which have to be alike, as an array if all are 64-bit integers."""
@@ -201,15 +201,15 @@ class Pairs(Lane["tuple[Any, Any]"]):
 
 @attrs.frozen(eq=False)
 class Coded(Sequence[Any]):
-    """Values as places among the different ones.
+    """Values as codes: indices among the different ones.
 
     Attributes:
         values: the different values.
-        places: the place of each value among them.
+        codes: the index of each value among them.
     """
 
     values: list[Any]
-    places: NDArray[np.int64]
+    codes: NDArray[np.int64]
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Coded:
@@ -225,9 +225,9 @@ class Coded(Sequence[Any]):
 
         Example:
             >>> Coded.of_integers(np.array([7, 4, 7]))
-            Coded(values=[7, 4], places=array([0, 1, 0]))
+            Coded(values=[7, 4], codes=array([0, 1, 0]))
             >>> Coded.of_integers(np.array([2, 1, 2, 1]))
-            Coded(values=[1, 2], places=array([1, 0, 1, 0]))
+            Coded(values=[1, 2], codes=array([1, 0, 1, 0]))
         """
         least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
         if most - least >= len(numbers):
@@ -236,19 +236,19 @@ class Coded(Sequence[Any]):
         above = numbers - least  # few enough to note for each number in between whether it is there
         is_there = np.zeros(most - least + 1, np.bool_)
         is_there[above] = True
-        places = np.cumsum(is_there) - 1
-        return cls((np.flatnonzero(is_there) + least).tolist(), places[above])
+        codes = np.cumsum(is_there) - 1
+        return cls((np.flatnonzero(is_there) + least).tolist(), codes[above])
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.codes)
 
     @overload
     def __getitem__(self, row: int) -> Any: ...
     @overload
     def __getitem__(self, row: slice) -> list[Any]: ...
     def __getitem__(self, row: int | slice) -> Any:
-        places = self.places[row]
-        return [self.values[place] for place in places] if isinstance(row, slice) else self.values[places]
+        codes = self.codes[row]
+        return [self.values[code] for code in codes] if isinstance(row, slice) else self.values[codes]
 
 
 class ColumnValues(Lane[Any]):
@@ -285,7 +285,7 @@ class ColumnValues(Lane[Any]):
         return ColumnValues(self.column.slice(start, stop - start))
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> ColumnValues:
-        """Return the values at these places."""
+        """Return the values at these rows."""
         return ColumnValues(self.column.take(pa.array(np.asarray(rows, np.int64))))
 
     @classmethod
@@ -367,8 +367,8 @@ def _column(items: Sequence[Any]) -> tuple[pa.ChunkedArray, type[tuple[Any, ...]
     if not items[0] or kind.__dictoffset__ or len(set(map(len, items))) > 1:
         return None
     fields = []
-    for place in range(len(items[0])):
-        parts = list(map(operator.itemgetter(place), items))
+    for index in range(len(items[0])):
+        parts = list(map(operator.itemgetter(index), items))
         kind_of_part, *others = set(map(type, parts))
         field = None if others else _plain_column(parts, kind_of_part)
         if field is None:
@@ -479,4 +479,4 @@ def _restored(
     """Return the values of a column, whose fields had these names when they were stored."""
     if row is None or stored is None:
         return list_of(column, row)
-    return list(map(by_place(row, " ".join(stored)), list_of(column, tuple)))
+    return list(map(by_position(row, " ".join(stored)), list_of(column, tuple)))

@@ -176,8 +176,8 @@ class WatermarkLane(Lane[Watermarks]):
 
     def taken(self, rows: Sequence[int] | NDArray[np.int64]) -> WatermarkLane:
         """Return the values at these instants."""
-        places = np.asarray(rows, np.int64)
-        return WatermarkLane(self.low[places], self.percentiles[places])
+        indices = np.asarray(rows, np.int64)
+        return WatermarkLane(self.low[indices], self.percentiles[indices])
 
     @classmethod
     def joined(cls, lanes: Sequence[Any]) -> WatermarkLane:

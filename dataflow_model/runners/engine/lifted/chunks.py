@@ -105,9 +105,9 @@ def chunk_partials(
         if window_fn.is_merging and rows is None and window_fn.length is not None and np.array_equal(starts, times):
             return session_partials(keys, values, times, int(window_fn.length), lift.kernel)
         if rows is not None:
-            places = pa.array(rows)
-            keys = keys.take(places)
-            values = None if values is None else values.take(places)
+            indices = pa.array(rows)
+            keys = keys.take(indices)
+            values = None if values is None else values.take(indices)
         known = ends if window_fn.is_merging or window_fn.length is None else None
         table = partials(keys, values, starts, known, lift.kernel, before=before)
         return merge_sessions([table], lift.kernel) if window_fn.is_merging else table
@@ -181,7 +181,7 @@ def partials_by_instant(
         watermark: the input's low watermark before the chunk.
 
     Returns:
-        the partials and their number of elements, by the place of the instant.
+        the partials and their number of elements, by the index of the instant.
     """
     columns = PairColumns.of(chunk.elements.bundle, lift)
     if columns is None:
@@ -193,24 +193,24 @@ def partials_by_instant(
     before = np.concatenate([[watermark], reached[:-1]])
     lift = attrs.evolve(lift, key="key", value=None if lift.kernel.reduction is None else "value")
     partials: dict[int, tuple[pa.Table, int]] = {}
-    for place, rows in _rows_by_due_place(windows.ends, array_of(chunk.elements.places), before, reached):
+    for index, rows in _rows_by_due_instant(windows.ends, array_of(chunk.elements.indices), before, reached):
         part = batch if isinstance(rows, slice) else batch.take(pa.array(rows))
         assigned = None, windows.starts[rows], windows.ends[rows]
         table = chunk_partials(lift, window_fn, part, columns.times.array[rows], assigned)
         if table is None:
             return None
-        partials[place] = table, part.num_rows
+        partials[index] = table, part.num_rows
     return partials
 
 
-def _rows_by_due_place(
-    ends: NDArray[np.int64], places: NDArray[np.int64], before: NDArray[np.int64], reached: NDArray[np.int64]
+def _rows_by_due_instant(
+    ends: NDArray[np.int64], indices: NDArray[np.int64], before: NDArray[np.int64], reached: NDArray[np.int64]
 ) -> Iterator[tuple[int, NDArray[np.int64] | slice]]:
-    """Yield the places of the instants at which partials are due, each with the rows of its elements; a slice is all.
+    """Yield the indices of the instants at which partials are due, each with the rows of its elements; a slice is all.
 
     Args:
         ends: the end of each element's window.
-        places: the place of the instant at which each element arrives.
+        indices: the index of the instant at which each element arrives.
         before: the watermark before each instant.
         reached: the watermark of each instant.
     """
@@ -222,10 +222,10 @@ def _rows_by_due_place(
             yield earliest, slice(None)
             return
     due = np.minimum(np.searchsorted(reached, ends), last)
-    due[ends <= before[places]] = last
-    for place in np.flatnonzero(np.bincount(due)).tolist():
-        rows = np.flatnonzero(due == place)
-        yield place, rows if len(rows) < len(due) else slice(None)
+    due[ends <= before[indices]] = last
+    for index in np.flatnonzero(np.bincount(due)).tolist():
+        rows = np.flatnonzero(due == index)
+        yield index, rows if len(rows) < len(due) else slice(None)
 
 
 def _is_cut_off(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:

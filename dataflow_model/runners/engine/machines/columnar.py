@@ -112,18 +112,18 @@ class ColumnarMachine(WithoutState):
             combined = partials_by_instant(chunk, self.lift, self._window_fn, self.watermark)
         in_columns = gathered or combined is not None
         if in_columns:
-            count_received_bundles(self.label, np.bincount(array_of(chunk.elements.places)))
+            count_received_bundles(self.label, np.bincount(array_of(chunk.elements.indices)))
         inboxes = {} if in_columns else dict(chunk.elements.runs())
-        for place, (clock, watermarks) in enumerate(zip(chunk.instants.clocks, chunk.watermarks, strict=True)):
-            inbox = inboxes.get(place)
+        for index, (clock, watermarks) in enumerate(zip(chunk.instants.clocks, chunk.watermarks, strict=True)):
+            inbox = inboxes.get(index)
             if inbox is not None:
                 count_received(self.label, len(inbox))
             self.advance_clock(clock)
-            self._take(inbox, chunk.partials.get(place, ()))
-            if combined is not None and place in combined:
-                self.absorb(*combined[place])
+            self._take(inbox, chunk.partials.get(index, ()))
+            if combined is not None and index in combined:
+                self.absorb(*combined[index])
             self.advance_watermarks(watermarks)
-            self._give(place, produced)
+            self._give(index, produced)
             reached.append(self.output_watermarks())
         produced.watermarks = reached
         return produced
@@ -179,14 +179,14 @@ class ColumnarMachine(WithoutState):
         if inbox:
             self.fold(inbox)
 
-    def _give(self, place: int, produced: Produced) -> None:
+    def _give(self, index: int, produced: Produced) -> None:
         for panes in self.take_panes():
             if isinstance(panes, PaneTable):
-                produced.panes.append((place, panes))
+                produced.panes.append((index, panes))
             else:
-                produced.add(place, {MAIN: panes})
+                produced.add(index, {MAIN: panes})
         if self._drops is not None:
-            produced.add(place, {self._drops.tag: self._drops.take()})
+            produced.add(index, {self._drops.tag: self._drops.take()})
 
     # The events of one instant -------------------------------------------------------------------------------------
 
@@ -235,9 +235,9 @@ class ColumnarMachine(WithoutState):
                                 clock=self.clock,
                             )
                         continue
-                    place = (encoded, start, end)
-                    first, accumulator = self._folded.get(place) or (shown_key(key), self.combine.create_accumulator())
-                    self._folded[place] = (first, self.combine.add_input(accumulator, inner))
+                    index = (encoded, start, end)
+                    first, accumulator = self._folded.get(index) or (shown_key(key), self.combine.create_accumulator())
+                    self._folded[index] = (first, self.combine.add_input(accumulator, inner))
                     self._first_end = min(self._first_end, end)
             except BaseException as error:
                 raise user_error(error, self.label, value, hint=None) from error
@@ -284,7 +284,7 @@ class ColumnarMachine(WithoutState):
                 open_ends = self._ends(part.table)
                 open_ends = open_ends[open_ends > self.watermark]
                 ends += [int(open_ends.min())] if len(open_ends) else []
-            ends += [place[2] for place in part.folded if place[2] > self.watermark]
+            ends += [index[2] for index in part.folded if index[2] > self.watermark]
         return min(ends, default=None), None
 
     def tear_down(self) -> None:
@@ -376,7 +376,7 @@ class ColumnarMachine(WithoutState):
         return name
 
     def _part(self, table: pa.Table | None, folded: _Folded) -> _Part:
-        ends = {place[2] for place in folded}
+        ends = {index[2] for index in folded}
         if table is not None and table.num_rows:
             column_of_ends = self._ends(table)
             ends |= {int(column_of_ends.min()), int(column_of_ends.max())}
@@ -444,7 +444,7 @@ class ColumnarMachine(WithoutState):
         info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.ON_TIME, trigger=self.trigger)
         bundle = Bundle()
         for (end, start, encoded), (key, accumulator) in sorted(
-            (((end, start, encoded), held) for (encoded, start, end), held in rows.items()), key=_place
+            (((end, start, encoded), held) for (encoded, start, end), held in rows.items()), key=_expiry_order
         ):
             window = GLOBAL_WINDOW if self._window_fn.is_global else IntervalWindow(EventTime(start), EventTime(end))
             with at_window(self.label, key, window):
@@ -466,37 +466,37 @@ class ColumnarMachine(WithoutState):
         return rows
 
     def _merge_into(self, rows: _Folded, more: _Folded) -> None:
-        for place, (key, accumulator) in more.items():
-            known = rows.get(place)
+        for index, (key, accumulator) in more.items():
+            known = rows.get(index)
             if known is None:
-                rows[place] = (key, accumulator)
+                rows[index] = (key, accumulator)
             else:
-                rows[place] = (known[0], self.combine.merge_accumulators([known[1], accumulator]))
+                rows[index] = (known[0], self.combine.merge_accumulators([known[1], accumulator]))
 
     def _merged_sessions(self, rows: _Folded) -> _Folded:
         """Merge the windows of each key that intersect."""
         merged: _Folded = {}
-        for encoded, places in itertools.groupby(sorted(rows), key=_encoded_key):
-            for run, end in intersecting_runs(places, _bounds):
+        for encoded, indices in itertools.groupby(sorted(rows), key=_encoded_key):
+            for run, end in intersecting_runs(indices, _bounds):
                 key, accumulator = rows[run[0]]
                 if len(run) > 1:
-                    accumulator = self.combine.merge_accumulators([rows[place][1] for place in run])
+                    accumulator = self.combine.merge_accumulators([rows[index][1] for index in run])
                 merged[encoded, run[0][1], end] = (key, accumulator)
         return merged
 
 
 def _folded_between(folded: _Folded, after: int, until: int) -> _Folded:
     """Return the accumulators whose windows end in `(after, until]`."""
-    return {place: held for place, held in folded.items() if after < place[2] <= until}
+    return {index: held for index, held in folded.items() if after < index[2] <= until}
 
 
-def _encoded_key(place: tuple[bytes, int, int]) -> bytes:
-    return place[0]
+def _encoded_key(index: tuple[bytes, int, int]) -> bytes:
+    return index[0]
 
 
-def _bounds(place: tuple[bytes, int, int]) -> tuple[int, int]:
-    return place[1:]
+def _bounds(index: tuple[bytes, int, int]) -> tuple[int, int]:
+    return index[1:]
 
 
-def _place(row: tuple[tuple[int, int, bytes], tuple[Any, Any]]) -> tuple[int, int, bytes]:
+def _expiry_order(row: tuple[tuple[int, int, bytes], tuple[Any, Any]]) -> tuple[int, int, bytes]:
     return row[0]

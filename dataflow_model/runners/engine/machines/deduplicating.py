@@ -47,12 +47,12 @@ class DeduplicatingMachine(StoreMachine):
         self._records_percentile = records_percentile
         self._drops = Drops.of(node)
 
-    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
-        self.clock = max(self.clock, chunk.instants.clocks[place])
+    def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        self.clock = max(self.clock, chunk.instants.clocks[index])
         outputs = {} if inbox is None else {MAIN: self._first_of(inbox)}
         if self._drops is not None:
             outputs[self._drops.tag] = self._drops.take()
-        moved = self.reach(chunk.watermarks[place])
+        moved = self.reach(chunk.watermarks[index])
         if moved:
             self.ids.forget_behind(self.watermark)
         if inbox is not None or moved:

@@ -74,7 +74,7 @@ class MemoMachine(StoreMachine):
         self.state = CellStore(lateness, holds_to_end=False)
         super().__init__(node.label, self.state, percentiles)
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, side_values)
-        self._place = staged.plan.nodes.index(node)
+        self._index = staged.plan.nodes.index(node)
         self._records_percentile = records_percentile
         self._drops = Drops.of(node)
 
@@ -86,10 +86,10 @@ class MemoMachine(StoreMachine):
         self.set_clocks(watermark=NEVER, clock=NEVER)
         return produced
 
-    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
-        self.clock = max(self.clock, chunk.instants.clocks[place])
+    def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        self.clock = max(self.clock, chunk.instants.clocks[index])
         outputs = {} if inbox is None else self.elements(inbox)
-        self.advance_watermarks(chunk.watermarks[place])
+        self.advance_watermarks(chunk.watermarks[index])
         return outputs
 
     def elements(self, inbox: Bundle) -> dict[str, Bundle]:
@@ -110,9 +110,9 @@ class MemoMachine(StoreMachine):
                 output = outputs.setdefault(tag, Bundle())
                 if self._records_percentile:
                     output.percentiles[len(output)] = self.percentile_of(time)
-                place = replayed(order, self._place, number)
+                output_order = replayed(order, self._index, number)
                 output.append(
-                    value, time, windows, inbox.panes[row], place, inbox.produced[row], inbox.updates.get(row)
+                    value, time, windows, inbox.panes[row], output_order, inbox.produced[row], inbox.updates.get(row)
                 )
         return outputs if self._drops is None else outputs | {self._drops.tag: self._drops.take()}
 
@@ -154,12 +154,12 @@ class MemoMachine(StoreMachine):
             )
 
     def _given(self, inbox: Bundle, encoded: list[bytes], retractions: Collection[int]) -> dict[int, list[_Output]]:
-        """Return the outputs of elements by their places: the recorded outputs, or those of the function.
+        """Return the outputs of elements by their indices: the recorded outputs, or those of the function.
 
         Args:
             inbox: the elements.
             encoded: their values.
-            retractions: the places of those that are retractions.
+            retractions: the indices of those that are retractions.
         """
         rows = [row for row in range(len(inbox)) if row not in retractions and self._is_to_run(inbox, row)]
         if self.draws is None:
@@ -173,11 +173,11 @@ class MemoMachine(StoreMachine):
         return outputs_of | {row: outputs for row, outputs in again.items() if outputs is not None}
 
     def _run(self, inbox: Bundle, rows: list[int]) -> dict[int, list[_Output]]:
-        """Call the function for some elements; return its outputs by their places."""
+        """Call the function for some elements; return its outputs by their indices."""
         fresh = inbox.take(rows)
         fresh.orders = [of_row(self.label, row) for row in rows]
         if self._records_percentile:
-            fresh.percentiles = {place: self.percentile_of(time) for place, time in enumerate(fresh.times)}
+            fresh.percentiles = {index: self.percentile_of(time) for index, time in enumerate(fresh.times)}
         outputs_of: dict[int, list[_Output]] = {}
         for tag, output in self._fragment.run_alone(self.label, fresh).items():
             for value, time, windows, order in zip(

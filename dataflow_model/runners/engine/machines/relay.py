@@ -50,10 +50,10 @@ class RelayMachine(ObjectMachine):
         del clock
         self.watermarks = Watermarks.of(watermark, percentiles)
 
-    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+    def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
         # An element's percentile is that of the watermark before its instant.
         outputs = {} if inbox is None else {MAIN: self._relayed(inbox)}
-        self.reach(chunk.watermarks[place])
+        self.reach(chunk.watermarks[index])
         return outputs
 
     def _relayed(self, bundle: Bundle) -> Bundle:

@@ -57,7 +57,7 @@ class StageShard:
 
     Attributes:
         machines: the machine of each node, by label.
-        panes: panes in columns for sinks, by the sinks' labels, since they were last taken; each table with the place
+        panes: panes in columns for sinks, by the sinks' labels, since they were last taken; each table with the index
             of its instant.
         watermarks: the output watermarks of each producer, as far as they are known; they never go backward.
     """
@@ -72,13 +72,13 @@ class StageShard:
     panes: dict[str, list[tuple[int, PaneTable]]] = attrs.field(init=False, factory=dict)
     watermarks: dict[str, Watermarks] = attrs.field(init=False, factory=dict)
     _fragments: dict[str, Fragment] = attrs.field(init=False, factory=dict)
-    _places: dict[str, int] = attrs.field(init=False, factory=dict)
+    _indices: dict[str, int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Make a machine and a fragment for each keyed node."""
         retracted = retracted_collections(self.staged.plan)
-        for place, node in enumerate(self.staged.stages[self.depth - 1]):
-            self._places[node.label] = place
+        for index, node in enumerate(self.staged.stages[self.depth - 1]):
+            self._indices[node.label] = index
             self.machines[node.label] = self._machine(node, retracted.get(node.inputs[0]))
             self._fragments[node.label] = Fragment(self.staged.plan, node.label, self.staged.cuts, self.side_values)
 
@@ -130,7 +130,7 @@ class StageShard:
             inboxes: the elements for the cuts of this stage; others are left alone.
             watermarks: by producer, the output watermarks that all its shards allow at each instant; a producer that is
                 missing keeps its watermarks.
-            partials: for each lifted grouping the partials by the place of their instant.
+            partials: for each lifted grouping the partials by the index of their instant.
 
         Returns:
             the elements for later stages and sinks by cut, and the output watermarks that this shard allows at each
@@ -206,19 +206,19 @@ class StageShard:
         if produced.panes:
             consumers = self.staged.plan.consumers(Ref(label))
             if all(isinstance(node, Write) for node in consumers):
-                for place, panes in produced.panes:
+                for index, panes in produced.panes:
                     count_emitted(label, len(panes))
                     for node in consumers:
-                        self.panes.setdefault(node.label, []).append((place, panes))
+                        self.panes.setdefault(node.label, []).append((index, panes))
             else:
                 rows = outputs.setdefault(MAIN, PlacedBundle())
-                for place, panes in produced.panes:
-                    rows.add(place, panes.bundle())
+                for index, panes in produced.panes:
+                    rows.add(index, panes.bundle())
                 outputs[MAIN] = rows.in_order()
         for tag in sorted(outputs):
             count_emitted(label, len(outputs[tag]))
             for cut, placed in self._fragments[label].run_placed(outputs[tag], tag).items():
-                orders = by_producer(placed.bundle.orders, self._places[label])
+                orders = by_producer(placed.bundle.orders, self._indices[label])
                 placed.bundle.orders = pass_stages(orders, self.staged.depth_of(cut) - 1 - self.depth)
                 add_arrived(arrivals, cut, placed)
 

@@ -155,7 +155,7 @@ class SideJoinMachine(ObjectMachine):
         self._arrival = int(MIN_TIMESTAMP)  # of the elements that are being processed
         self._views: dict[tuple[int, Window], Any] = {}
         self._targets: dict[tuple[int, Window], Window] = {}
-        looked_up = {side: self._lookup(place) for place, (_, side) in enumerate(self.sides)}
+        looked_up = {side: self._lookup(position) for position, (_, side) in enumerate(self.sides)}
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, {**side_values, **looked_up})
         self._output: dict[str, Bundle] = {}
         self._drops = Drops.of(node)
@@ -165,24 +165,24 @@ class SideJoinMachine(ObjectMachine):
         del bucket
         raise AssertionError(f"{self.label!r} has changing side inputs in a bounded job")
 
-    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
-        state, watermarks = self.state, chunk.watermarks[place]
-        sides = [side.elements.get(place) for side in chunk.sides]
+    def _instant(self, chunk: Chunk, position: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        state, watermarks = self.state, chunk.watermarks[position]
+        sides = [side.elements.get(position) for side in chunk.sides]
         state.instants += 1
         for number, bundle in enumerate(sides):
             if bundle:
                 self._take_side(number, bundle)
         if inbox:
             self.counters["elements_in"] += len(inbox)
-            self._take_main(inbox, chunk.instants.clocks[place])
-        now = [side.watermarks[place].low for side in chunk.sides]
+            self._take_main(inbox, chunk.instants.clocks[position])
+        now = [side.watermarks[position].low for side in chunk.sides]
         passed = list(map(max, state.watermarks, now))
         changed = any(sides) or passed != state.watermarks
         main = state.main.advance(watermarks)
         if changed or inbox or main is not state.main:
             state.main, state.watermarks = main, passed
             if changed:
-                self._release(chunk.instants.clocks[place])
+                self._release(chunk.instants.clocks[position])
             self._changed.clear()
             self._forget()
         output, self._output = self._output, {}
@@ -195,7 +195,7 @@ class SideJoinMachine(ObjectMachine):
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return the side inputs' watermark at which the next buffered element is ready; none waits for the clock."""
         ends = [
-            int(self._target(place, *asking).end) for asking in self.state.waiting for place in range(len(self.sides))
+            int(self._target(number, *asking).end) for asking in self.state.waiting for number in range(len(self.sides))
         ]
         return min(ends, default=None), None
 
@@ -219,9 +219,9 @@ class SideJoinMachine(ObjectMachine):
         self._awaited, self._expiries, self._overdue = Awaited(len(self.sides)), Deadlines(1), set()
         for asking, elements in whole.waiting.items():
             self._awaited.add(asking, self._fixed_targets(asking), min(element.time for element in elements))
-        for place, windows in enumerate(whole.windows):
+        for number, windows in enumerate(whole.windows):
             for window in windows:
-                self._expiries.set((place, window), (self._expiry(window),))
+                self._expiries.set((number, window), (self._expiry(window),))
 
     def tear_down(self) -> None:
         """Tear down the DoFn."""
@@ -229,67 +229,67 @@ class SideJoinMachine(ObjectMachine):
 
     # Elements ------------------------------------------------------------------------------------------------------
 
-    def _take_side(self, place: int, bundle: Bundle) -> None:
+    def _take_side(self, number: int, bundle: Bundle) -> None:
         """Incorporate a side input's elements; if panes accumulate, a pane replaces the one before it."""
-        if self._takes_back[place]:
-            self._take_standing(place, bundle)
+        if self._takes_back[number]:
+            self._take_standing(number, bundle)
             return
-        strategy = self._strategies[place]
+        strategy = self._strategies[number]
         for value, windows, pane in zip(bundle.values, bundle.windows, bundle.panes, strict=True):
             for window in windows:
-                if self._is_expired(window) and not self._is_awaited(place, window):
+                if self._is_expired(window) and not self._is_awaited(number, window):
                     continue
-                held = self._held(place, window)
+                held = self._held(number, window)
                 if pane != NO_FIRING or not isinstance(strategy.trigger, DefaultTrigger):
                     held.has_pane = True
-                owner = owner_of(value, self._replaced[place])
+                owner = owner_of(value, self._replaced[number])
                 index, values = held.parts.get(owner, (pane.index, []))
-                if self._replaced[place] != "nothing" and pane.index != index:
+                if self._replaced[number] != "nothing" and pane.index != index:
                     if pane.index < index:
                         continue
                     values = []
                 values.append(value)
                 held.parts[owner] = pane.index, values
 
-    def _take_standing(self, place: int, bundle: Bundle) -> None:
+    def _take_standing(self, number: int, bundle: Bundle) -> None:
         """Incorporate a side input's elements, some of which are retractions."""
-        early = not isinstance(self._strategies[place].trigger, DefaultTrigger)
+        early = not isinstance(self._strategies[number].trigger, DefaultTrigger)
         changed: set[Window] = set()
         retractions = bundle.retractions()
         for row, (value, windows, pane) in enumerate(zip(bundle.values, bundle.windows, bundle.panes, strict=True)):
             change = STANDING.subtract_input if row in retractions else STANDING.add_input
             for window in windows:
-                if self._is_expired(window) and not self._is_awaited(place, window):
+                if self._is_expired(window) and not self._is_awaited(number, window):
                     continue
-                held = self._held(place, window)
+                held = self._held(number, window)
                 if early or pane != NO_FIRING:
                     held.has_pane = True
                 held.standing = change(held.standing, value)
                 changed.add(window)
-        if self._merges[place]:
+        if self._merges[number]:
             # The values of a window that has merged with others were retracted, and the window no longer exists.
             for window in changed:
-                if not self.state.windows[place][window].standing:
-                    self._drop(place, window)
+                if not self.state.windows[number][window].standing:
+                    self._drop(number, window)
 
-    def _held(self, place: int, window: Window) -> _SideWindow:
+    def _held(self, number: int, window: Window) -> _SideWindow:
         """Return a side window that is about to change."""
-        held = self.state.windows[place].get(window)
+        held = self.state.windows[number].get(window)
         if held is None:
-            held = self.state.windows[place][window] = _SideWindow()
-            self._held_windows[place].add(window)
-            self._expiries.set((place, window), (self._expiry(window),))
-        self._views.pop((place, window), None)
-        self._changed.add((place, window))
+            held = self.state.windows[number][window] = _SideWindow()
+            self._held_windows[number].add(window)
+            self._expiries.set((number, window), (self._expiry(window),))
+        self._views.pop((number, window), None)
+        self._changed.add((number, window))
         return held
 
-    def _drop(self, place: int, window: Window) -> None:
+    def _drop(self, number: int, window: Window) -> None:
         """Drop a side window."""
-        del self.state.windows[place][window]
-        self._held_windows[place].remove(window)
-        self._views.pop((place, window), None)
-        self._expiries.remove((place, window))
-        self._overdue.discard((place, window))
+        del self.state.windows[number][window]
+        self._held_windows[number].remove(window)
+        self._views.pop((number, window), None)
+        self._expiries.remove((number, window))
+        self._overdue.discard((number, window))
 
     def _take_main(self, inbox: Bundle, clock: int) -> None:
         """Process the elements that are ready, and buffer the others."""
@@ -299,7 +299,7 @@ class SideJoinMachine(ObjectMachine):
         for value, time, windows, pane, order, produced in rows:
             for number, window in enumerate(windows):
                 element = _Waiting(value, time, window, pane, order, number, produced, self.state.instants)
-                if any(self._is_late(place, window, arrival) for place in range(len(self.sides))):
+                if any(self._is_late(position, window, arrival) for position in range(len(self.sides))):
                     self.counters["dropped_because_late"] += 1
                     if self._drops is not None:
                         self._drops.add(
@@ -342,7 +342,7 @@ class SideJoinMachine(ObjectMachine):
         if self._depends:
             return list(self.state.waiting)
         passed = self._awaited.take_passed(self.state.watermarks)
-        return passed.union(*(self._awaited.of(place, window) for place, window in self._changed))
+        return passed.union(*(self._awaited.of(number, window) for number, window in self._changed))
 
     def _process(self, bundle: Bundle, arrival: int) -> None:
         """Call the function for elements that arrived at one watermark."""
@@ -356,56 +356,56 @@ class SideJoinMachine(ObjectMachine):
     # Windows -------------------------------------------------------------------------------------------------------
 
     def _must_wait(self, window: Window, arrival: int) -> bool:
-        for place in range(len(self.sides)):
-            target = self._target(place, window, arrival)
-            held = self.state.windows[place].get(target)
-            if (held is None or not held.has_pane) and self.state.watermarks[place] < int(target.end):
+        for number in range(len(self.sides)):
+            target = self._target(number, window, arrival)
+            held = self.state.windows[number].get(target)
+            if (held is None or not held.has_pane) and self.state.watermarks[number] < int(target.end):
                 return True
         return False
 
-    def _target(self, place: int, window: Window, arrival: int) -> Window:
+    def _target(self, number: int, window: Window, arrival: int) -> Window:
         """Return the side window for elements of a main window that arrived at a watermark.
 
         Side windows that had expired then are not used: a shard still holds them only if other elements wait for them.
         """
-        if self.sides[place][1].shares_windows:
+        if self.sides[number][1].shares_windows:
             return window
-        known = self._targets.get((place, window))
+        known = self._targets.get((number, window))
         if known is not None:
             return known
-        window_fn = self._strategies[place].window_fn
+        window_fn = self._strategies[number].window_fn
         at = window.max_timestamp
-        usable = (held for held in self._held_windows[place].around(at) if arrival < self._expiry(held))
+        usable = (held for held in self._held_windows[number].around(at) if arrival < self._expiry(held))
         target = side_window(window_fn, at, usable)
-        if not self._merges[place]:
+        if not self._merges[number]:
             if len(self._targets) >= _TARGETS_KEPT:
                 self._targets.clear()
-            self._targets[place, window] = target
+            self._targets[number, window] = target
         return target
 
     def _fixed_targets(self, asking: Asking) -> list[Window]:
         """Return the side windows for elements of a main window, unless they may change."""
-        return [] if self._depends else [self._target(place, *asking) for place in range(len(self.sides))]
+        return [] if self._depends else [self._target(number, *asking) for number in range(len(self.sides))]
 
-    def _lookup(self, place: int) -> Callable[[Window], Any]:
+    def _lookup(self, number: int) -> Callable[[Window], Any]:
         """Return a function from a main window to the value of a side input."""
 
         def look_up(window: Window) -> Any:
-            target = self._target(place, window, self._arrival)
-            if (place, target) not in self._views:
-                held = self.state.windows[place].get(target)
-                self._views[place, target] = view_of(self.sides[place][1], [] if held is None else held.values())
-            return self._views[place, target]
+            target = self._target(number, window, self._arrival)
+            if (number, target) not in self._views:
+                held = self.state.windows[number].get(target)
+                self._views[number, target] = view_of(self.sides[number][1], [] if held is None else held.values())
+            return self._views[number, target]
 
         return look_up
 
-    def _is_late(self, place: int, window: Window, arrival: int) -> bool:
+    def _is_late(self, number: int, window: Window, arrival: int) -> bool:
         """Return whether the side window of an element that arrives has expired, or may have.
 
         If its bounds depend on elements, it is unknown whether a side window that is not there has ever been.
         """
-        target = self._target(place, window, arrival)
-        if target not in self.state.windows[place] and self._merges[place]:
+        target = self._target(number, window, arrival)
+        if target not in self.state.windows[number] and self._merges[number]:
             return self._is_expired(window)
         return self._is_expired(target)
 
@@ -416,20 +416,20 @@ class SideJoinMachine(ObjectMachine):
     def _is_expired(self, window: Window) -> bool:
         return self.state.main.low >= self._expiry(window)
 
-    def _is_awaited(self, place: int, window: Window) -> bool:
+    def _is_awaited(self, number: int, window: Window) -> bool:
         """Return whether a buffered element may use a side window."""
         if not self._depends:
-            return bool(self._awaited.of(place, window))
-        if not self._merges[place]:
-            return any(self._target(place, *asking) == window for asking in self.state.waiting)
+            return bool(self._awaited.of(number, window))
+        if not self._merges[number]:
+            return any(self._target(number, *asking) == window for asking in self.state.waiting)
         expiry = self._expiry(window)
         return any(arrival < expiry and contains(window, main.max_timestamp) for main, arrival in self.state.waiting)
 
     def _forget(self) -> None:
         """Drop the side windows that are no longer needed."""
         self._overdue.update(self._expiries.take(0, self.state.main.low))
-        for place, window in [each for each in self._overdue if not self._is_awaited(*each)]:
-            self._drop(place, window)
+        for number, window in [each for each in self._overdue if not self._is_awaited(*each)]:
+            self._drop(number, window)
 
 
 def _by_arrival(released: tuple[int, _Waiting]) -> tuple[int, Order, int]:

@@ -72,13 +72,13 @@ class Awaited:
             if not several:
                 del self._of[target]
 
-    def of(self, place: int, target: Window) -> Collection[Asking]:
+    def of(self, number: int, target: Window) -> Collection[Asking]:
         """Return who waits for a window of a side input."""
-        return self._of.get((place, target), ())
+        return self._of.get((number, target), ())
 
     def take_passed(self, watermarks: Sequence[int]) -> set[Asking]:
         """Return, once, who waits for a side window that the watermark of its side input has passed."""
-        return {asking for place, until in enumerate(watermarks) for asking in self._dues.take(place, until)}
+        return {asking for number, until in enumerate(watermarks) for asking in self._dues.take(number, until)}
 
     def hold(self) -> int:
         """Return the earliest event time of the buffered elements; +∞ if there are none."""

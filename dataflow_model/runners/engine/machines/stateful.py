@@ -106,8 +106,8 @@ class StatefulMachine(StoreMachine):
         self._quiet_until = int(MIN_TIMESTAMP)
         self._feed(elements, None, watermark_follows=True)
 
-    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
-        clock, watermarks = chunk.instants.clocks[place], chunk.watermarks[place]
+    def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        clock, watermarks = chunk.instants.clocks[index], chunk.watermarks[index]
         if inbox is None and self.pass_by(clock, watermarks):
             return {}
         self.advance_clock(clock)
@@ -118,7 +118,7 @@ class StatefulMachine(StoreMachine):
                 if times is not None:
                     times.record()
         self.advance_watermarks(watermarks)
-        if chunk.instants.closes[place]:
+        if chunk.instants.closes[index]:
             self.leave_instant()
         return self.take_outputs()
 

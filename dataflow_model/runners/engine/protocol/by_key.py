@@ -46,9 +46,9 @@ class _ByKey(Protocol):
 
 
 def sorted_by_key(label: str, elements: Bundle) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the elements' places by key, then event time, then order, and where the rows of each key begin there."""
-    encoded, places = encoded_keys(label, elements.values)
-    keys = ranks_of_bytes(encoded)[places]
+    """Return the elements' indices by key, then event time, then order, and where the rows of each key begin there."""
+    encoded, indices = encoded_keys(label, elements.values)
+    keys = ranks_of_bytes(encoded)[indices]
     in_order = sorting(elements.orders)
     times = array_of(elements.times)
     if in_order is None:

@@ -65,9 +65,9 @@ class Drops:
             clock: the processing time.
         """
         record = Dropped(element, self._label, reason, windows, EventTime(time), EventTime(watermark))
-        place = of_drop(order, self._numbers[order])
+        order_of_record = of_drop(order, self._numbers[order])
         self._numbers[order] += 1
-        self._bundle.append(record, min(max(time, watermark), _LAST), GLOBAL_ONLY, NO_FIRING, place, clock)
+        self._bundle.append(record, min(max(time, watermark), _LAST), GLOBAL_ONLY, NO_FIRING, order_of_record, clock)
 
     def take(self) -> Bundle:
         """Return the records since the last call, in the order in which they were added."""

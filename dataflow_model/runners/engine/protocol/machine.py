@@ -181,11 +181,11 @@ class ObjectMachine(WithoutState, ABC):
         produced = Produced()
         reached: list[Watermarks] = []
         inboxes = dict(chunk.elements.runs())
-        for place in range(len(chunk.instants)):
-            inbox = inboxes.get(place)
+        for index in range(len(chunk.instants)):
+            inbox = inboxes.get(index)
             if inbox is not None:
                 count_received(self.label, len(inbox))
-            produced.add(place, self._instant(chunk, place, inbox))
+            produced.add(index, self._instant(chunk, index, inbox))
             reached.append(self.output_watermarks())
         produced.watermarks = reached
         return produced
@@ -195,12 +195,12 @@ class ObjectMachine(WithoutState, ABC):
         """Run a bucket of a bounded job; see `KeyedMachine`."""
 
     @abstractmethod
-    def _instant(self, chunk: Chunk, place: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+    def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
         """Run the events of one instant, and return the outputs by tag.
 
         Args:
             chunk: the chunk.
-            place: the place of the instant in the chunk.
+            index: the index of the instant in the chunk.
             inbox: the elements of the instant, in order.
         """
 

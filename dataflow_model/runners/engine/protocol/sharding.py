@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def rows_by_shard(node: KeyedNode, bundle: Bundle, shards: int) -> dict[int, Sequence[int] | NDArray[np.int64]]:
-    """Return the places of a bundle's elements by the number of the shard that owns them.
+    """Return the indices of a bundle's elements by the number of the shard that owns them.
 
     Raises:
         InvalidType: for an element of a grouping that is not a pair.
@@ -65,12 +65,12 @@ def shards_of(node: KeyedNode, bundle: Bundle, shards: int) -> Sequence[int] | N
     values = bundle.values
     if isinstance(values, Pairs) and values.key_row is None and values.keys_are_alike():
         return shard_of(values.keys, range(shards))
-    encoded, places = encoded_keys(node.label, values)
-    return np.array([shard_hash(key) % shards for key in encoded], np.int64)[places]
+    encoded, indices = encoded_keys(node.label, values)
+    return np.array([shard_hash(key) % shards for key in encoded], np.int64)[indices]
 
 
 def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray[np.int64]]:
-    """Return the encoded keys of some pairs, and the place among them of the key of each pair.
+    """Return the encoded keys of some pairs, and the index among them of the key of each pair.
 
     No key is encoded more often than there are pairs that look different.
 
@@ -84,12 +84,12 @@ def encoded_keys(label: str, pairs: Sequence[Any]) -> tuple[list[bytes], NDArray
     """
     if isinstance(pairs, Pairs) and pairs.keys_are_alike():
         coded = pairs.encoded_keys()
-        return coded.values, coded.places
+        return coded.values, coded.codes
     keys = [key for key, _ in checked_pairs(pairs, label)]
     if are_alike(keys):
-        place_of = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        place_of = {key: index for index, key in enumerate(dict.fromkeys(keys))}
         return encode_alike(place_of), np.fromiter(map(place_of.__getitem__, keys), np.int64, len(keys))
-    places: dict[bytes, int] = {}
-    numbers = (places.setdefault(encoded_key(label, pair), len(places)) for pair in pairs)
+    indices: dict[bytes, int] = {}
+    numbers = (indices.setdefault(encoded_key(label, pair), len(indices)) for pair in pairs)
     codes = np.fromiter(numbers, np.int64, len(pairs))
-    return list(places), codes
+    return list(indices), codes

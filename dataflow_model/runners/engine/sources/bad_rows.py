@@ -48,15 +48,15 @@ class BadRows:
         """
         letters = Bundle()
         for bad in columns.bad:
-            place = int(positions[bad.index])
-            row = place - self._base - bad.index
+            position = int(positions[bad.index])
+            row = position - self._base - bad.index
             if self._read.dead_letters is None:
                 raise self._source.refusal(self._read.label, self._origin, row, bad)
             tick = self._wall
             if columns.clock is not None:
                 tick = int(columns.clock[bad.index]) if bad.index >= columns.clock_from else self._last_clock(row)
             letter = self._source.dead_letter(self._read.label, self._origin, row, bad)
-            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(self._name, place), tick)
+            letters.append(letter, tick, GLOBAL_ONLY, NO_FIRING, of_row(self._name, position), tick)
         if columns.clock is not None and columns.clock_from < len(columns.clock):
             self._last = int(columns.clock[-1])
         return letters

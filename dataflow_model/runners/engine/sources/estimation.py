@@ -259,22 +259,22 @@ def _follow(
     reported = origin.last != NOTHING_YET
     none = np.empty(0, np.int64)
     seen = origin.take(int(ready[-1])) if origin.pending else Part("", none, none, none)
-    place = np.searchsorted(seen.ticks, ready, side="right")
+    index = np.searchsorted(seen.ticks, ready, side="right")
     greatest = np.maximum.accumulate(np.concatenate([[origin.greatest], seen.greatest]))
     records = origin.records + np.concatenate([[0], np.cumsum(seen.counts)])
-    last = np.concatenate([[origin.last], seen.ticks])[place]
+    last = np.concatenate([[origin.last], seen.ticks])[index]
     peaks = greatest
     delays = None
     if needs_skew(source, percentiles):
         peaks, learned = _learn(origin, source, seen, percentiles)
-        delays = learned[place]
-    holds = np.full(len(ready), origin.declared or reported) | (place > 0)
+        delays = learned[index]
+    holds = np.full(len(ready), origin.declared or reported) | (index > 0)
     idle_after = source.watermark_origins.idle_after
     if idle_after is not None and not isinstance(source.watermark, WallTime):
         # Idleness is measured from the last record; before the first record a declared origin just holds.
         silent = np.where(last == NOTHING_YET, ready, last)
         holds &= ready - silent <= int(idle_after)
-    reached = ready if isinstance(source.watermark, WallTime) else greatest[place]
+    reached = ready if isinstance(source.watermark, WallTime) else greatest[index]
     perfect = source.event_time == ARRIVAL and not isinstance(source.watermark, AtTheEnd)
     watermark = reached if perfect else _estimated(source, reached)
     if isinstance(source.watermark, AdaptiveLateness) and delays is not None:
@@ -285,7 +285,7 @@ def _follow(
         watermark = np.full(len(ready), int(source.watermark.created_at(name)), np.int64)
         holds = np.ones(len(ready), np.bool_)
     ended = np.zeros(len(ready), np.bool_) if origin.ended is None else ready >= origin.ended
-    course = _Course(watermark, reached, records[place], holds, ended, peaks[place], delays)
+    course = _Course(watermark, reached, records[index], holds, ended, peaks[index], delays)
     origin.greatest, origin.peak = int(greatest[-1]), int(peaks[-1])
     origin.records, origin.last = int(records[-1]), int(last[-1])
     origin.watermark = _END if ended[-1] else int(watermark[-1])
@@ -381,7 +381,7 @@ def _over_origins(
     total = reached[:, -1]
     columns = []
     for percentile in percentiles:
-        place = np.argmax(reached * 100 >= (percentile * total)[:, None], axis=1)
-        value = np.take_along_axis(values, place[:, None], axis=1)[:, 0]
+        index = np.argmax(reached * 100 >= (percentile * total)[:, None], axis=1)
+        value = np.take_along_axis(values, index[:, None], axis=1)[:, 0]
         columns.append(np.where(total > 0, value, NOTHING_YET))
     return np.stack(columns, axis=1)

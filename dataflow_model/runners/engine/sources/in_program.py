@@ -34,7 +34,7 @@ class ScriptEvent:
     Attributes:
         label: the label of the script.
         number: the index of the event in the script.
-        place: the index of its step; the elements of one step are consecutive events.
+        index: the index of its step; the elements of one step are consecutive events.
         step: the step.
         clock: the clock at the event.
         watermarks: the script's watermarks after the event.
@@ -42,7 +42,7 @@ class ScriptEvent:
 
     label: str
     number: int
-    place: int
+    index: int
     step: Step
     clock: int
     watermarks: Watermarks
@@ -63,9 +63,9 @@ def script_events(reads: Iterable[Read], percentiles: Sequence[float]) -> list[S
         clock = 0
         events = list(events_of(script.steps))
         watermarks = watermark_after([step for _, step in events], percentiles)
-        for number, ((place, step), known) in enumerate(zip(events, watermarks, strict=True)):
+        for number, ((index, step), known) in enumerate(zip(events, watermarks, strict=True)):
             clock = int(step.processing_time) if isinstance(step, ClockStep) else clock
-            merged.append(ScriptEvent(read.label, number, place, step, clock, Watermarks(*known)))
+            merged.append(ScriptEvent(read.label, number, index, step, clock, Watermarks(*known)))
     return sorted(merged, key=lambda event: event.clock)
 
 

@@ -211,8 +211,8 @@ class NamedRows:
 
     def column(self, name: str) -> Sequence[Any]:
         """Return a field of each record; not every name of a column is an attribute."""
-        place = self.values[0]._fields.index(name) if self.values else 0
-        return [value[place] for value in self.values]
+        index = self.values[0]._fields.index(name) if self.values else 0
+        return [value[index] for value in self.values]
 
 
 def needs_skew(source: Source, percentiles: Sequence[float]) -> bool:

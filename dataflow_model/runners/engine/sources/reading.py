@@ -44,7 +44,7 @@ def opened(
 def opened_in_version(
     source: ColumnSource,
     label: str,
-    place: tuple[str, int, int | None],
+    extent: tuple[str, int, int | None],
     version: Version,
     counts: Counter[str],
     *,
@@ -56,7 +56,7 @@ def opened_in_version(
     Args:
         source: the source.
         label: its label.
-        place: the name of the origin, the first row, and the row after the last; `None` to read to the end.
+        extent: the name of the origin, the first row, and the row after the last; `None` to read to the end.
         version: the version that the origin must have; `None` for any.
         counts: where failed attempts to read are counted.
         read: the number of rows of it that earlier micro-batches have read.
@@ -65,7 +65,7 @@ def opened_in_version(
     Raises:
         SourceError: if it has another version, and as for `opened`.
     """
-    origin, start, stop = place
+    origin, start, stop = extent
     try:
         if checks and version is None:
             version = source.version_of(origin)

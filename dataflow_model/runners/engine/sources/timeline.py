@@ -60,7 +60,7 @@ class Timeline:
         at: the position of each instant in the total order.
         closes: whether each instant completes its tick.
         watermarks: by source, its watermarks at each instant; without percentiles if no trigger waits for one.
-        signals: by place, the signals that take effect at an instant.
+        signals: by index, the signals that take effect at an instant.
         jumps: by source, an event that has moved its watermark far ahead of the clock.
         counts: by source, what was counted when the watermarks were computed; only in bounded runs.
     """
@@ -81,7 +81,7 @@ class Timeline:
             self.at.part(start, stop),
             part(self.closes, start, stop),
             {label: lane.part(start, stop) for label, lane in self.watermarks.items()},
-            {place - start: names for place, names in self.signals.items() if start <= place < stop},
+            {index - start: names for index, names in self.signals.items() if start <= index < stop},
             {} if start else self.jumps,
             {} if start else self.counts,
         )
@@ -130,12 +130,12 @@ class ReplayProgress:
             if not len(seen.ticks):
                 continue
             tick = int(seen.ticks[-1])
-            place = (seen.label, seen.origin)
-            self.reached[place] = max(tick, self.reached.get(place, NOTHING_YET))
+            origin = (seen.label, seen.origin)
+            self.reached[origin] = max(tick, self.reached.get(origin, NOTHING_YET))
             self.last[seen.label] = max(tick, self.last.get(seen.label, NOTHING_YET))
             self.sources.setdefault(seen.label, SourceProgress()).observe(seen.parts)
             if seen.label in named and seen.parts:
-                self.names.setdefault(place, set()).update(part.name for part in seen.parts)
+                self.names.setdefault(origin, set()).update(part.name for part in seen.parts)
         if observations:
             self.waiting = distinct(np.concatenate([self.waiting, *(seen.ticks for seen in observations)]))
 
@@ -158,9 +158,9 @@ class ReplayProgress:
 
     def forget_all_but(self, labels: Collection[str]) -> None:
         """Forget the sources that a changed pipeline does not have, or has with changes."""
-        for by_place in (self.reached, self.names):
-            for place in [place for place in by_place if place[0] not in labels]:
-                del by_place[place]
+        for by_origin in (self.reached, self.names):
+            for origin in [origin for origin in by_origin if origin[0] not in labels]:
+                del by_origin[origin]
         for by_label in (self.sources, self.last):
             for label in by_label.keys() - set(labels):
                 del by_label[label]
@@ -177,10 +177,10 @@ class ReplayProgress:
         """Return the tick before which all ticks are complete; `None` if nothing is open and all ticks are complete."""
         return min(map(self._reached, open_origins), default=None)
 
-    def _reached(self, place: tuple[str, str]) -> int:
-        if place[1] == TO_COME:
-            return self.last.get(place[0], NOTHING_YET)
-        return self.reached.get(place, NOTHING_YET)
+    def _reached(self, origin: tuple[str, str]) -> int:
+        if origin[1] == TO_COME:
+            return self.last.get(origin[0], NOTHING_YET)
+        return self.reached.get(origin, NOTHING_YET)
 
     def timeline(
         self,
@@ -203,7 +203,7 @@ class ReplayProgress:
         if self.enough:
             return Timeline(watermarks={label: WatermarkLane.of([]) for label in sources})
         bound = self.bound(open_origins)
-        self.reached = {place: self.reached[place] for place in open_origins if place in self.reached}
+        self.reached = {origin: self.reached[origin] for origin in open_origins if origin in self.reached}
         if wall is not None:
             self.waiting = np.union1d(self.waiting, [wall])
             self.last.update((label, wall) for label in sources if label not in self.over and label not in ended)
@@ -254,12 +254,12 @@ class ReplayProgress:
         """End all sources after the tick at which enough of each has been read, if there is such a tick."""
         if awaited.enough is None or not len(ready):
             return ready
-        place = awaited.percentiles.index(awaited.enough)
+        index = awaited.percentiles.index(awaited.enough)
         last_ticks = {label: tick for tick, labels in ends.items() for label in labels}
         enough = np.ones(len(ready), np.bool_)
         for label, (_, high) in values.items():
             over = np.full(len(ready), label in self.over and label not in last_ticks)
-            enough &= over | (ready >= last_ticks.get(label, _END)) | (high[:, place] == _END)
+            enough &= over | (ready >= last_ticks.get(label, _END)) | (high[:, index] == _END)
         if not enough.any():
             return ready
         tick = int(ready[int(np.argmax(enough))])

@@ -55,32 +55,32 @@ class BloomFilter:
     def add(self, hashes: NDArray[np.uint64]) -> None:
         """Add 64-bit hashes."""
         self.added += len(hashes)
-        for places in self._probes(hashes):
-            np.bitwise_or.at(self._array, places >> np.uint64(3), _bit(places))
+        for indices in self._probes(hashes):
+            np.bitwise_or.at(self._array, indices >> np.uint64(3), _bit(indices))
 
     def may_hold(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return, for each hash, whether it may have been added."""
         may = np.ones(len(hashes), np.bool_)
-        for places in self._probes(hashes):
-            may &= (self._array[places >> np.uint64(3)] & _bit(places)) != 0
+        for indices in self._probes(hashes):
+            may &= (self._array[indices >> np.uint64(3)] & _bit(indices)) != 0
         return may
 
     def may_hold_one(self, hashed: int) -> bool:
         """Return whether one hash may have been added; for a few hashes this is faster than an array."""
-        place, step = hashed & _LOW, hashed >> 32 | 1
+        index, step = hashed & _LOW, hashed >> 32 | 1
         bits, mask = self._bits, self._mask
         for _ in range(_PROBES):
-            at = place & mask
+            at = index & mask
             if not bits[at >> 3] >> (at & 7) & 1:
                 return False
-            place += step
+            index += step
         return True
 
     def _probes(self, hashes: NDArray[np.uint64]) -> list[NDArray[np.uint64]]:
-        place, step = hashes & np.uint64(_LOW), hashes >> np.uint64(32) | np.uint64(1)
+        index, step = hashes & np.uint64(_LOW), hashes >> np.uint64(32) | np.uint64(1)
         mask = np.uint64(self._mask)
-        return [(place + np.uint64(number) * step) & mask for number in range(_PROBES)]
+        return [(index + np.uint64(number) * step) & mask for number in range(_PROBES)]
 
 
-def _bit(places: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    return np.left_shift(np.uint8(1), (places & np.uint64(7)).astype(np.uint8))
+def _bit(indices: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    return np.left_shift(np.uint8(1), (indices & np.uint64(7)).astype(np.uint8))

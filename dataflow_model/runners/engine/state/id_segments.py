@@ -87,7 +87,7 @@ class Segment:
     @classmethod
     def _sorted(cls, ids: list[bytes], hashes: NDArray[np.uint64]) -> Self:
         order = np.argsort(hashes, kind="stable")
-        ids = [ids[place] for place in order.tolist()]
+        ids = [ids[index] for index in order.tolist()]
         ends = np.cumsum([len(record_id) for record_id in ids], dtype=np.int64).astype(_END)
         count = len(ids).to_bytes(_COUNT_BYTES, "little")
         return cls.read(b"".join([count, hashes[order].astype(_HASH).tobytes(), ends.tobytes(), *ids]))
@@ -98,24 +98,24 @@ class Segment:
         Args:
             ids: the encoded ids.
             hashes: their hashes.
-            rows: the places of the ids to look up.
+            rows: the indices of the ids to look up.
         """
         matches = np.zeros(len(rows), np.bool_)
         if not len(self):
             return matches
         row_hashes = hashes[rows]
-        places = np.searchsorted(self.hashes, row_hashes)
-        places[places == len(self)] = 0
-        for at in np.flatnonzero(self.hashes[places] == row_hashes).tolist():
-            matches[at] = self._is_at(int(places[at]), ids[int(rows[at])])
+        indices = np.searchsorted(self.hashes, row_hashes)
+        indices[indices == len(self)] = 0
+        for at in np.flatnonzero(self.hashes[indices] == row_hashes).tolist():
+            matches[at] = self._is_at(int(indices[at]), ids[int(rows[at])])
         return matches
 
-    def _is_at(self, place: int, encoded: bytes) -> bool:
-        """Return whether an id is at a place, or after it with the same hash."""
-        hashed = self.hashes[place]
-        while place < len(self) and self.hashes[place] == hashed:
-            start = self._start + (int(self.ends[place - 1]) if place else 0)
-            if self.packed[start : self._start + int(self.ends[place])] == encoded:
+    def _is_at(self, index: int, encoded: bytes) -> bool:
+        """Return whether an id is at an index, or after it with the same hash."""
+        hashed = self.hashes[index]
+        while index < len(self) and self.hashes[index] == hashed:
+            start = self._start + (int(self.ends[index - 1]) if index else 0)
+            if self.packed[start : self._start + int(self.ends[index])] == encoded:
                 return True
-            place += 1
+            index += 1
         return False

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SLICES_A_HORIZON: Final = 16
 ADDRESS: Final = struct.Struct(">qI")
-"""The name of a segment in durable state: its slice, and its place in the slice's stack."""
+"""The name of a segment in durable state: its slice, and its index in the slice's stack."""
 _SEAL_AT: Final = 1 << 16
 _LARGEST: Final = 8 << 20
 """Segments with more bytes than this are no longer merged."""
@@ -35,7 +35,7 @@ _FEW: Final = 32
 """Up to this number of ids, the filter is queried one by one, which is faster than creating an array."""
 _LEAST_FILTER: Final = 1 << 10
 _OBJECT_BYTES: Final = 150
-"""The approximate memory of an unsealed id besides its bytes: two object headers, and its place in a table."""
+"""The approximate memory of an unsealed id besides its bytes: two object headers, and its entry in a table."""
 
 
 @attrs.frozen
@@ -136,7 +136,7 @@ class IdStore:
             self._fresh.difference_update(expired)
             self._fresh_bytes -= _OBJECT_BYTES * len(expired) + sum(map(len, expired))
             if number in self._stacks:
-                self._touched.update((number, place) for place in range(len(self._stacks.pop(number))))
+                self._touched.update((number, index) for index in range(len(self._stacks.pop(number))))
                 self._totals = None
 
     def seal_if_many(self) -> None:
@@ -234,14 +234,14 @@ class IdStore:
     def apply(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply changes that another worker has made durable."""
         self._totals = None
-        for address, entry in sorted(changes.items(), key=_address):  # a stack's lower places first
-            number, place = ADDRESS.unpack(address)
+        for address, entry in sorted(changes.items(), key=_address):  # a stack's lower indices first
+            number, index = ADDRESS.unpack(address)
             stack = self._stacks.get(number, [])
             if entry is None:
-                del stack[place:]  # segments above are removed too, or follow in these changes
+                del stack[index:]  # segments above are removed too, or follow in these changes
             else:
                 segment = Segment.read(StoredKey.unpacked(entry).state)
-                stack[place : place + 1] = [segment]
+                stack[index : index + 1] = [segment]
                 self._stacks[number] = stack
                 self._list(number)
                 self._note(segment)
@@ -252,15 +252,15 @@ class IdStore:
         """Seal all ids, and return the segments that have changed since the last call; `None` for a removed one."""
         self._seal()
         touched, self._touched = self._touched, set()
-        return {(address := ADDRESS.pack(*place)): self.stored(address) for place in touched}
+        return {(address := ADDRESS.pack(*index)): self.stored(address) for index in touched}
 
     def stored(self, encoded: bytes) -> bytes | None:
         """Return a segment in its stored form; `None` if there is none."""
-        number, place = ADDRESS.unpack(encoded)
+        number, index = ADDRESS.unpack(encoded)
         stack = self._stacks.get(number, [])
-        return StoredKey(stack[place].packed, (), None).packed() if place < len(stack) else None
+        return StoredKey(stack[index].packed, (), None).packed() if index < len(stack) else None
 
 
 def _address(change: tuple[bytes, Any]) -> tuple[int, int]:
-    number, place = ADDRESS.unpack(change[0])
-    return number, place
+    number, index = ADDRESS.unpack(change[0])
+    return number, index

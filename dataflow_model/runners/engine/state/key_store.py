@@ -23,8 +23,8 @@ KEPT_DECODED: Final = 1_000
 """The maximum number of settled keys that are kept decoded too: those used last, which are likely to be used next."""
 EVENT_TIME, CLOCK = range(2)
 """The lines of deadlines of every node: the low watermark and the processing clock."""
-_Place: TypeAlias = tuple[bytes, Window | None]
-"""A key and one of its windows; a settled key has one place without a window."""
+_Cell: TypeAlias = tuple[bytes, Window | None]
+"""A key and one of its windows; a settled key has an entry without a window."""
 KeyT = TypeVar("KeyT")
 
 
@@ -108,7 +108,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         """Settled keys that are also kept decoded; each of their windows keeps its deadlines."""
         self._stale: set[tuple[bytes, Window]] = set()
         self._lines = lines
-        self._deadlines: Deadlines[_Place] = Deadlines(lines + 1)
+        self._deadlines: Deadlines[_Cell] = Deadlines(lines + 1)
 
     # The state of a key --------------------------------------------------------------------------------------------
 
@@ -192,8 +192,8 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self._refresh()
         due: dict[tuple[bytes, Window], KeyT] = {}
         for line, until in untils.items():
-            while places := self._deadlines.take(line, until):
-                for encoded, window in places:
+            while indices := self._deadlines.take(line, until):
+                for encoded, window in indices:
                     state = self.open(encoded)  # a settled key's windows follow in the next round
                     if window is not None:
                         due[encoded, window] = state
@@ -206,14 +206,14 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         """Update the deadlines of the windows that have changed."""
         if not self._stale:
             return
-        for place in self._stale:
-            encoded, window = place
+        for cell in self._stale:
+            encoded, window = cell
             state = self.keys.get(encoded)
             dues = None if state is None else self._dues(state, window)
             if dues is None:
-                self._deadlines.remove(place)
+                self._deadlines.remove(cell)
             else:
-                self._deadlines.set(place, dues)
+                self._deadlines.set(cell, dues)
             if state is not None and not self._windows(state):
                 del self.keys[encoded]
         self._stale.clear()

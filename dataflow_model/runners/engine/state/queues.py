@@ -7,23 +7,23 @@ import itertools
 from collections.abc import Hashable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-PlaceT = TypeVar("PlaceT", bound=Hashable)
+KeyT = TypeVar("KeyT", bound=Hashable)
 Dues: TypeAlias = tuple[int | None, ...]
 """The deadline on each line; `None` if there is none."""
 _Entry: TypeAlias = list[Any]
-"""Deadline, number (so that places are never compared), place, and whether the entry is still valid."""
+"""Deadline, number (so that keys are never compared), key, and whether the entry is still valid."""
 _FEW: Final = 64
 """Up to this number of stale entries, a heap is not rebuilt."""
 
 
-class Deadlines(Generic[PlaceT]):
+class Deadlines(Generic[KeyT]):
     """A heap for each line, in which stale entries are skipped when they reach the top.
 
     Each key that is loaded from its stored state gets new entries, so stale entries may pile up while a watermark
     stands still. A heap is rebuilt once most of its entries are stale, which keeps the cost of a change at O(log n).
 
     Args:
-        lines: the number of deadlines of each place.
+        lines: the number of deadlines of each key.
 
     Example:
         >>> deadlines = Deadlines(2)
@@ -36,14 +36,14 @@ class Deadlines(Generic[PlaceT]):
 
     def __init__(self, lines: int) -> None:
         self._heaps: tuple[list[_Entry], ...] = tuple([] for _ in range(lines))
-        self._entries: dict[PlaceT, list[_Entry | None]] = {}
+        self._entries: dict[KeyT, list[_Entry | None]] = {}
         self._numbers = itertools.count()
 
-    def set(self, place: PlaceT, dues: Dues) -> None:
-        """Set a place's deadlines."""
-        entries = self._entries.get(place)
+    def set(self, key: KeyT, dues: Dues) -> None:
+        """Set a key's deadlines."""
+        entries = self._entries.get(key)
         if entries is None:
-            entries = self._entries[place] = [None] * len(self._heaps)
+            entries = self._entries[key] = [None] * len(self._heaps)
         for line, due in enumerate(dues):
             entry = entries[line]
             if entry is not None:
@@ -53,7 +53,7 @@ class Deadlines(Generic[PlaceT]):
             if due is None:
                 entries[line] = None
                 continue
-            entry = entries[line] = [due, next(self._numbers), place, True]
+            entry = entries[line] = [due, next(self._numbers), key, True]
             heap = self._heaps[line]
             heapq.heappush(heap, entry)
             if len(heap) > _FEW + 2 * len(self._entries):
@@ -62,13 +62,13 @@ class Deadlines(Generic[PlaceT]):
                 ]
                 heapq.heapify(heap)
 
-    def dues(self, place: PlaceT) -> Dues:
-        """Return the deadlines of a known place."""
-        return tuple([None if entry is None else entry[0] for entry in self._entries[place]])
+    def dues(self, key: KeyT) -> Dues:
+        """Return the deadlines of a known key."""
+        return tuple([None if entry is None else entry[0] for entry in self._entries[key]])
 
-    def remove(self, place: PlaceT) -> None:
-        """Remove a place, if it is known."""
-        for entry in self._entries.pop(place, ()):
+    def remove(self, key: KeyT) -> None:
+        """Remove a key, if it is known."""
+        for entry in self._entries.pop(key, ()):
             if entry is not None:
                 entry[3] = False
 
@@ -79,13 +79,13 @@ class Deadlines(Generic[PlaceT]):
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
-    def take(self, line: int, until: int) -> list[PlaceT]:
-        """Remove and return the places that are due on a line at `until` or before, earliest first."""
+    def take(self, line: int, until: int) -> list[KeyT]:
+        """Remove and return the keys that are due on a line at `until` or before, earliest first."""
         heap = self._heaps[line]
-        taken: list[PlaceT] = []
+        taken: list[KeyT] = []
         while heap and heap[0][0] <= until:
-            _, _, place, holds = heapq.heappop(heap)
+            _, _, key, holds = heapq.heappop(heap)
             if holds:
-                self._entries[place][line] = None
-                taken.append(place)
+                self._entries[key][line] = None
+                taken.append(key)
         return taken

@@ -80,7 +80,7 @@ def count_keys(entries: Mapping[bytes, Any]) -> int:
 
 
 def _keys_of_partials(content: bytes | None, folded: Mapping[tuple[bytes, int, int], Any]) -> set[bytes]:
-    encoded = {place[0] for place in folded}
+    encoded = {cell[0] for cell in folded}
     if content is not None:
         codes, distinct = key_codes(from_ipc(content)["key"])
         encoded.update(map(encode_key, distinct.take(pa.array(np.unique(codes))).to_pylist()))
@@ -93,7 +93,7 @@ def partials_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dic
     for content, folded in itertools.chain.from_iterable(part.values() for part in parts):
         tables = [] if content is None else split_by_shard(from_ipc(content), range(share.shards))
         own_tables = [table for index, table in tables if index == share.index]
-        rows = {place: held for place, held in folded.items() if share.takes(place[0])}
+        rows = {cell: held for cell, held in folded.items() if share.takes(cell[0])}
         if own_tables or rows:
             partials[(len(partials) + 1).to_bytes(8)] = to_ipc(own_tables[0]) if own_tables else None, rows
     return partials

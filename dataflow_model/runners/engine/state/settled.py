@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _ENTRY_BYTES: Final = 250
-"""The approximate memory of an entry besides its bytes: objects, their headers, and its place in a table."""
+"""The approximate memory of an entry besides its bytes: objects, their headers, and its entry in a table."""
 _PAGES_SHARE: Final = 8
 """SQLite may use this part of the bound for pages, up to `_MOST_PAGES`."""
 _MOST_PAGES: Final = 2 << 20

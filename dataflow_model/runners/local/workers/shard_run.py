@@ -169,7 +169,7 @@ class ShardRun:
                 if isinstance(self._staged.taker(cut), Write):
                     add_arrived(chunk.arrivals, cut, placed)
                 else:
-                    places = Integers(array_of(placed.places) + start)
+                    places = Integers(array_of(placed.indices) + start)
                     outputs.setdefault(cut, []).append(PlacedBundle(placed.bundle, places))
             for cut in [cut for cut in chunk.arrivals if self._staged.depth_of(cut) == stage.depth]:
                 del chunk.arrivals[cut]
@@ -231,7 +231,7 @@ class ShardRun:
         for shard, rows in rows_by_shard(node, placed.bundle, self._workers).items():
             share = placed
             if len(rows) < len(placed):
-                share = PlacedBundle(placed.bundle.take(rows), taken(placed.places, rows))
+                share = PlacedBundle(placed.bundle.take(rows), taken(placed.indices, rows))
             yield Row(shard, 0, Kind.DATA, PlacedElements(cut, share))
 
     def _to_all(self, kind: str, payload: Any) -> Iterator[Row]:
@@ -240,5 +240,5 @@ class ShardRun:
 
 def _joined(parts: Sequence[PlacedBundle]) -> PlacedBundle:
     """Return the elements of all parts, which may be reused for it."""
-    first, *others = [part.places for part in parts]
+    first, *others = [part.indices for part in parts]
     return PlacedBundle(all_joined([part.bundle for part in parts]), joined(first, *others))

@@ -41,11 +41,11 @@ _INCOMPLETE: Final = re.compile(r"\..+\.[0-9a-f]{8}")
 
 
 @contextlib.contextmanager
-def writing(place: str | pathlib.Path) -> Iterator[None]:
+def writing(path: str | pathlib.Path) -> Iterator[None]:
     """Raise errors of the file system as errors of this package, while something is written to a checkpoint.
 
     Args:
-        place: what is written.
+        path: what is written.
 
     Raises:
         SinkError: if it cannot be written.
@@ -54,17 +54,17 @@ def writing(place: str | pathlib.Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise SinkError(
-            f"{str(place)!r} in the checkpoint directory cannot be written: {error}",
+            f"{str(path)!r} in the checkpoint directory cannot be written: {error}",
             hint="check free space and permissions, and start the run again: it resumes where it stopped",
         ) from error
 
 
 @contextlib.contextmanager
-def reading(place: pathlib.Path) -> Iterator[None]:
+def reading(path: pathlib.Path) -> Iterator[None]:
     """Raise errors of the file system as errors of this package, while something is looked up in a checkpoint.
 
     Args:
-        place: the checkpoint, or what is read in it.
+        path: the checkpoint, or what is read in it.
 
     Raises:
         SinkError: if it cannot be read.
@@ -73,7 +73,7 @@ def reading(place: pathlib.Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise SinkError(
-            f"the checkpoint directory {str(place)!r} cannot be read: {error}",
+            f"the checkpoint directory {str(path)!r} cannot be read: {error}",
             hint="check free space and permissions, and start the run again: it resumes where it stopped",
         ) from error
 
@@ -108,15 +108,15 @@ def make_folder(path: pathlib.Path, *, sync: bool = False) -> None:
         path: the folder.
         sync: whether to return only when the new names are on disk.
     """
-    missing = [place for place in (path, *path.parents) if not place.exists()]
-    for place in reversed(missing):
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
         try:
-            place.mkdir(mode=_FOLDER_MODE)
+            folder.mkdir(mode=_FOLDER_MODE)
         except FileExistsError:  # another process created it first
             continue
-        place.chmod(_FOLDER_MODE)
+        folder.chmod(_FOLDER_MODE)
         if sync:
-            sync_to_disk(place.parent)
+            sync_to_disk(folder.parent)
 
 
 def write_file(path: pathlib.Path, content: bytes, *, sync: bool = False) -> None:
@@ -185,8 +185,8 @@ def sync_to_disk(path: pathlib.Path) -> None:
 def sync_all(folder: pathlib.Path) -> None:
     """Flush a folder with all that it contains to disk."""
     for parent, _, names in os.walk(folder):
-        for place in (*names, "."):
-            sync_to_disk(pathlib.Path(parent, place))
+        for path in (*names, "."):
+            sync_to_disk(pathlib.Path(parent, path))
 
 
 def open_new(path: pathlib.Path) -> BinaryIO:

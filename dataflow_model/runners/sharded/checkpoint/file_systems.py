@@ -20,11 +20,11 @@ class Mount(NamedTuple):
     """A mounted file system.
 
     Attributes:
-        place: where it is mounted.
+        path: where it is mounted.
         kind: its kind, such as `"ext4"`; empty if the machine does not list its mounts.
     """
 
-    place: pathlib.Path
+    path: pathlib.Path
     kind: str
 
     @property
@@ -53,10 +53,10 @@ def mount_of(folder: pathlib.Path, mounts: pathlib.Path = MOUNTS) -> Mount:
     folder = folder.resolve()
     for line in lines:
         _, mounted, kind, *_ = line.split(" ")
-        place = pathlib.Path(_unescaped(mounted))
+        path = pathlib.Path(_unescaped(mounted))
         # A later mount hides an earlier one.
-        if folder.is_relative_to(place) and len(place.parts) >= len(nearest.place.parts):
-            nearest = Mount(place, kind)
+        if folder.is_relative_to(path) and len(path.parts) >= len(nearest.path.parts):
+            nearest = Mount(path, kind)
     return nearest
 
 

@@ -79,7 +79,7 @@ def read_part(directory: str | pathlib.Path, name: str) -> Any:
 
 
 def as_part(name: str, value: Any) -> bytes:
-    """Return the content of a part, for a file that is first written in another place."""
+    """Return the content of a part, for a file that is first written to another path."""
     return seal((_PART, name, value))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
-from dataflow_model.plan.checks.sink_places import change_of_destination, destinations
+from dataflow_model.plan.checks.sink_directories import change_of_destination, destinations
 from dataflow_model.plan.logical.fingerprint import definitions, fingerprint
 from dataflow_model.plan.logical.state_parts import change_of_parts, parts_of_state
 from dataflow_model.runners.sharded.checkpoint.parts import read_document, write_document

@@ -76,8 +76,8 @@ def check_newest(common_part: str, fence: Fence | None) -> None:
     with reading(folder.parent.parent):
         newest = max(_taken(folder), default=0)
     if newest > fence.sequencer:
-        place = f"the checkpoint {str(folder.parent.parent)!r}"
-        raise fence.refusal(newest, place, _who(folder / f"{newest:020d}"))
+        checkpoint = f"the checkpoint {str(folder.parent.parent)!r}"
+        raise fence.refusal(newest, checkpoint, _who(folder / f"{newest:020d}"))
 
 
 def _who(path: pathlib.Path) -> str:

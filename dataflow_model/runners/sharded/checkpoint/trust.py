@@ -1,7 +1,7 @@
 """Who may write to a checkpoint: to read one runs the code in its pickles, so whoever writes to it runs code.
 
 The modes and owners of local file systems are checked. A file system of a network, or one that has no modes of its
-own, shows modes that say nothing; whether such a place is safe, only its administrator knows.
+own, shows modes that say nothing; whether such a folder is safe, only its administrator knows.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def check_trust(path: str, *, is_trusted: bool, mounts: pathlib.Path = MOUNTS) -
         UntrustedCheckpoint: if everybody may write to it, or to a file or folder in it.
         SinkError: if it cannot be looked at.
     """
-    place = pathlib.Path(path).absolute()
-    if is_trusted or not mount_of(place, mounts).has_modes:
+    folder = pathlib.Path(path).absolute()
+    if is_trusted or not mount_of(folder, mounts).has_modes:
         return
     doubts: list[str] = []
-    with reading(place):
-        for entry in _entries(str(place)):
+    with reading(folder):
+        for entry in _entries(str(folder)):
             if entry.mode & stat.S_IWOTH:
                 raise UntrustedCheckpoint(
                     f"everybody may write to {entry.path!r} in the checkpoint {path!r} (mode {entry.mode:04o}), and "
@@ -73,8 +73,8 @@ def check_trust(path: str, *, is_trusted: bool, mounts: pathlib.Path = MOUNTS) -
                 doubts.append(f"{entry.path!r} belongs to another user (uid {entry.status.st_uid})")
             elif entry.mode & stat.S_IWGRP:
                 doubts.append(f"the group {entry.status.st_gid} may write to {entry.path!r} (mode {entry.mode:04o})")
-    if doubts and str(place) not in _warned:
-        _warned.add(str(place))
+    if doubts and str(folder) not in _warned:
+        _warned.add(str(folder))
         LOG.warning(
             "others may write to the checkpoint %r, and its pickles run code when they are read: %s%s. "
             "Change the mode or the owner, or pass trust_checkpoint=True if you trust them",

@@ -74,7 +74,7 @@ class Publisher:
         before = read_progress(self.directory) if before is None else before
         check_newest(self.directory, self.program.fence)
         if self.program.sequencer:
-            skipped = [place for part in pending for metrics in part.metrics for place in metrics.get("skipped", ())]
+            skipped = [file for part in pending for metrics in part.metrics for file in metrics.get("skipped", ())]
             skipped += skipped_in(seen for part in pending for seen, _ in part.reads)
             Publication.begin(self.directory, batch, commit_id(self.program, batch), skipped)
         if self.program.staged.stages and not any(part.metrics for part in pending):
@@ -147,7 +147,7 @@ class Publisher:
         write_part(self.directory, name, (number, list(kept)), sync=self.syncs)
 
     def abort(self, batch: int, pending: Sequence[Pending]) -> None:
-        """Remove the output of the tasks, unless a newer start of the run may be writing to the same place."""
+        """Remove the output of the tasks, unless a newer start of the run may be writing to the same location."""
         pending = _with_parts(pending)
         try:
             check_newest(self.directory, self.program.fence)

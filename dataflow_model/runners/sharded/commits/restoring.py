@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.tasks.program import Program
 
 
-def check_progress(place: str, progress: Mapping[str, Any], latest: int | None, earliest: int | None = None) -> None:
+def check_progress(
+    checkpoint: str, progress: Mapping[str, Any], latest: int | None, earliest: int | None = None
+) -> None:
     """Raise unless the progress of a run and the host's record of its micro-batches belong together.
 
     Args:
-        place: the checkpoint.
+        checkpoint: the checkpoint.
         progress: the progress in it.
         latest: the last micro-batch that the host has started; `None` if there is none.
         earliest: the last micro-batch that must have been published; `None` if there is none.
@@ -39,17 +41,17 @@ def check_progress(place: str, progress: Mapping[str, Any], latest: int | None, 
     number = "it contains no micro-batch" if latest is None else f"its last micro-batch is number {latest}"
     output = "nothing was published" if published < 0 else f"number {published} was published last"
     raise corrupt(
-        f"the checkpoint {place!r}", f"{number}, but {output}: a part of it is missing or older than the rest"
+        f"the checkpoint {checkpoint!r}", f"{number}, but {output}: a part of it is missing or older than the rest"
     )
 
 
-def check_ends(sources: Sequence[Read], offset: Offset, place: str) -> None:
+def check_ends(sources: Sequence[Read], offset: Offset, checkpoint: str) -> None:
     """Raise if a source without an end has been given one, or if one with an end has lost it after that.
 
     Args:
         sources: the sources of the pipeline.
         offset: how far the run has read them.
-        place: the checkpoint, as the user has named it.
+        checkpoint: the checkpoint, as the user has named it.
 
     Raises:
         CheckpointMismatch: for such a source, whose new rows would never be read.
@@ -60,14 +62,14 @@ def check_ends(sources: Sequence[Read], offset: Offset, place: str) -> None:
         had_end = read.label not in offset["passed"]  # a part of offsets that only unbounded sources have
         if read.source.is_bounded and not had_end:
             raise CheckpointMismatch(
-                f"{read.label!r} had no end in the run in {place!r}, and has one now, so what it got in the meantime "
-                "would not be read",
+                f"{read.label!r} had no end in the run in {checkpoint!r}, and has one now, so what it got "
+                "in the meantime would not be read",
                 hint="restore the source, such as follow=True; to end the run after the data that are there, use "
                 "run(until='drained')",
             )
         if offset["last"] and had_end and not read.source.is_bounded:
             raise CheckpointMismatch(
-                f"the input of the run in {place!r} is complete, so {read.label!r} cannot go on without an end",
+                f"the input of the run in {checkpoint!r} is complete, so {read.label!r} cannot go on without an end",
                 hint="pass a new directory as checkpoint=",
             )
 
@@ -84,7 +86,7 @@ def check_rows_held(sources: Sequence[Read], offset: Offset) -> None:
                 source.check_version(origin, tuple(version))
 
 
-def claim_sinks(program: Program, place: str) -> None:
+def claim_sinks(program: Program, checkpoint: str) -> None:
     """Prevent older starts of the run from writing to its sinks, and discard what they have left pending.
 
     A new run is rejected if it must not add its output to that of others, see `Sink.check_earlier`.
@@ -92,7 +94,7 @@ def claim_sinks(program: Program, place: str) -> None:
 
     Args:
         program: the program of this start.
-        place: the checkpoint, as the user has named it.
+        checkpoint: the checkpoint, as the user has named it.
 
     Raises:
         SinkError: for a new run whose output would be added to that of another one.
@@ -102,10 +104,10 @@ def claim_sinks(program: Program, place: str) -> None:
         write.sink.check_earlier(program.run_id)
     for write in program.staged.sinks:
         fenced(write.sink, program).claim()
-        _compare(program, write, place)
+        _compare(program, write, checkpoint)
 
 
-def _compare(program: Program, write: Write, place: str) -> None:
+def _compare(program: Program, write: Write, checkpoint: str) -> None:
     known = write.sink.commits_of(program.run_id)
     number, sequencer = (-1, 0) if program.planned is None else program.planned
     current = commit_id(program, number)
@@ -120,7 +122,7 @@ def _compare(program: Program, write: Write, place: str) -> None:
             "is an older copy. The run continues from it under new commit ids: what was read after the copy was made "
             "is read again, and its results are published again. Remove the output of the later commits if no row may "
             "appear twice.",
-            place,
+            checkpoint,
             "no micro-batch" if number < 0 else f"micro-batch {number}",
             write.label,
             max(later),

@@ -69,11 +69,11 @@ class KeptDraws:
         for path in paths:
             if path.name.removeprefix(".") < commit:
                 shutil.rmtree(path, ignore_errors=True)
-        place = folder / f"{commit}.{program.sequencer:020d}"
-        usable = [path for path in paths if path.name.startswith(commit) and path <= place]
+        own = folder / f"{commit}.{program.sequencer:020d}"
+        usable = [path for path in paths if path.name.startswith(commit) and path <= own]
         published = Publication.read(program.directory) or Publication()
         if not program.weak and published.batch < micro_batch:
-            usable = [path for path in usable if path == place]
+            usable = [path for path in usable if path == own]
         if not usable and published.batch == micro_batch and folder.name in published.draws:
             raise corrupt(repr(str(folder)), f"the kept outputs of micro-batch {micro_batch} are missing")
         before = read_part(program.directory, _name(usable[-1])) if usable else {}
@@ -81,7 +81,7 @@ class KeptDraws:
             raise corrupt(repr(str(usable[-1] / _FILE)), "it is missing")
         for machine in memoising:
             machine.draws = Draws(before.get(machine.label, {}))
-        return cls(program.directory, _name(place), memoising, place in usable)
+        return cls(program.directory, _name(own), memoising, own in usable)
 
     def keep(self) -> None:
         """Make the outputs of the functions durable, if any function was called.
@@ -97,24 +97,24 @@ class KeptDraws:
         if self._is_there or not any(draws.asked for draws in draws_of.values()):
             return  # the repeated elements are the same as before
         record = as_part(self._name, {label: draws.now for label, draws in draws_of.items()})
-        place = pathlib.Path(self._directory, self._name).parent
-        fresh = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
+        path = pathlib.Path(self._directory, self._name).parent
+        fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         try:
             make_folder(fresh)
             write_file(fresh / _FILE, record)
-            fresh.rename(place)  # fails if the folder exists and is not empty, so the first attempt wins
+            fresh.rename(path)  # fails if the folder exists and is not empty, so the first attempt wins
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
-            if place.exists():
+            if path.exists():
                 raise SupersededRun(
-                    f"another attempt of this micro-batch has kept different outputs in {str(place)!r}",
+                    f"another attempt of this micro-batch has kept different outputs in {str(path)!r}",
                     hint="nothing is lost: a retry or a restart uses those outputs; do not enable Spark's "
                     "speculative execution",
                 ) from error
-            with writing(place):
+            with writing(path):
                 raise
 
 
-def _name(place: pathlib.Path) -> str:
+def _name(path: pathlib.Path) -> str:
     """Return the name of the file of outputs in the folder of one attempt."""
-    return "/".join((*place.parts[-3:], _FILE))
+    return "/".join((*path.parts[-3:], _FILE))

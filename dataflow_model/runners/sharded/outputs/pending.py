@@ -143,7 +143,7 @@ class PendingWriter:
 
 
 def write_pending(task: Task, rows: Iterable[Row]) -> Pending:
-    """Write one task's rows to a place where readers do not see them yet."""
+    """Write one task's rows where readers do not see them yet."""
     pending = Pending()
     with collecting() as tally, PendingWriter(task, f"task-{task.part}") as writer:
         pending.tallies.append(tally)

@@ -54,7 +54,7 @@ class Publication:
         return (
             None
             if note is None
-            else cls(note["batch"], tuple(note["draws"]), tuple((*place,) for place in note.get("skipped", ())))
+            else cls(note["batch"], tuple(note["draws"]), tuple((*file,) for file in note.get("skipped", ())))
         )
 
     @classmethod

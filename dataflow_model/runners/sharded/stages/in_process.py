@@ -58,7 +58,7 @@ class InProcess(Generic[StoreT]):
 
     def run_stages(self, number: int, sent: Iterable[Row]) -> list[Row]:
         """Run the shards of all stages in turn, and return the rows for the sinks."""
-        inboxes: dict[tuple[int, int], list[Row]] = {place: [] for place in self.stores}
+        inboxes: dict[tuple[int, int], list[Row]] = {key: [] for key in self.stores}
         outputs: list[Row] = []
         for row in sent:
             inboxes.get((row.stage, row.shard), outputs).append(row)

@@ -143,22 +143,22 @@ def _of_script(program: Program, meta: ShardMeta, control: Control) -> Timeline:
     now = {
         name: replay.sources.setdefault(name, SourceProgress(high=(int(MIN_TIMESTAMP),) * count)) for name in sources
     }
-    for place in control.steps or ():
+    for event in control.steps or ():
         over: list[str] = []
-        if place.label and place.watermark is not None:
-            now[place.label].low, now[place.label].high = place.watermark, place.percentiles
-        elif not place.label and place.at[1] == STATIC_STEP + 1:
+        if event.label and event.watermark is not None:
+            now[event.label].low, now[event.label].high = event.watermark, event.percentiles
+        elif not event.label and event.at[1] == STATIC_STEP + 1:
             over = [name for name, source in sources.items() if source.as_script is None]
-        elif not place.label and place.watermark == MAX_TIMESTAMP:
+        elif not event.label and event.watermark == MAX_TIMESTAMP:
             over = list(sources)
         for name in over:
             now[name].low, now[name].high = end, (end,) * count
-        signals = replay.signals if place.signal is None else (*replay.signals, place.signal)
+        signals = replay.signals if event.signal is None else (*replay.signals, event.signal)
         replay.signals = ()
         if signals:
             signals_at[len(at)] = signals
-        at.append(place.at)
-        closes.append(not place.label and place.watermark is not None)
+        at.append(event.at)
+        closes.append(not event.label and event.watermark is not None)
         for name, progress in now.items():
             reached[name].append(Watermarks.of(progress.low, progress.high))
     watermarks = {name: WatermarkLane.of(values) for name, values in reached.items()}
@@ -173,7 +173,7 @@ def _open_in_dataframes(program: Program, meta: ShardMeta, control: Control) -> 
     for read in program.staged.sources:
         source = read.source
         if source.as_dataframe is not None and not source.is_bounded and source.processing_time is not None:
-            seen = [place for place in meta.replay.reached if place[0] == read.label]
+            seen = [entry for entry in meta.replay.reached if entry[0] == read.label]
             origins += seen or [(read.label, "")]  # nothing is complete before the first row
     return origins
 

@@ -40,8 +40,8 @@ def read_kept(task: Task, ref: Ref, payloads: Iterable[bytes]) -> Iterator[Row]:
         with torn_down(task):
             for payload in payloads:
                 bundle, instants = _elements(payload)
-                places = map(at_instant, instants, bundle.orders)
-                bundle.orders = of_rows(name_of_origin(ref.label, ref.tag), places)
+                orders = map(at_instant, instants, bundle.orders)
+                bundle.orders = of_rows(name_of_origin(ref.label, ref.tag), orders)
                 yield from run_through(task, ref.label, ref.tag, bundle, FIRST, writer=writer)
         yield from writer.finish()
 

@@ -184,16 +184,16 @@ class _MicroBatch:
             yield from (Row(receiver, self.depth + 1, Kind.TIMELINE, payload) for receiver in receivers)
 
     def _partials(self) -> dict[str, dict[int, Partials]]:
-        """Return the partials of each lifted grouping by the place of their instant in the timeline."""
-        by_place: dict[str, dict[int, Partials]] = {}
+        """Return the partials of each lifted grouping by the index of their instant in the timeline."""
+        by_instant: dict[str, dict[int, Partials]] = {}
         partials = self.inbox.partials
         if not partials:
-            return by_place
-        places = self.timeline.at.places_of(InstantLane.of(list(partials))).tolist()
-        for place, by_cut in zip(places, partials.values(), strict=True):
-            for cut, tables in by_cut.items() if place >= 0 else ():
-                by_place.setdefault(cut, {})[place] = tables
-        return by_place
+            return by_instant
+        indices = self.timeline.at.indices_of(InstantLane.of(list(partials))).tolist()
+        for index, by_cut in zip(indices, partials.values(), strict=True):
+            for cut, tables in by_cut.items() if index >= 0 else ():
+                by_instant.setdefault(cut, {})[index] = tables
+        return by_instant
 
     def _inboxes(self) -> dict[str, PlacedBundle]:
         """Return the elements whose instant is in the timeline, by cut; the others wait in state for their tick."""
@@ -206,10 +206,10 @@ class _MicroBatch:
         arrivals: defaultdict[str, list[PlacedBundle]] = defaultdict(list)
         for packed in bundles:
             bundle, at = _with_instants(packed, first, now)
-            places = timeline.at.places_of(at)
-            arrived, waiting = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
+            indices = timeline.at.indices_of(at)
+            arrived, waiting = np.flatnonzero(indices >= 0), np.flatnonzero(indices < 0)
             if len(arrived):
-                ready = PlacedBundle(bundle.take(arrived) if len(waiting) else bundle, Integers(places[arrived]))
+                ready = PlacedBundle(bundle.take(arrived) if len(waiting) else bundle, Integers(indices[arrived]))
                 arrivals[packed.cut].append(ready)
                 machine = state.shard.machines.get(packed.cut)
                 if machine is not None and state.meta.latest is not None:

@@ -82,8 +82,8 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     found = None
     retries: Counter[str] = Counter()
     if not skips:
-        place = part.origin, start, stop
-        found = opened_in_version(source, part.label, place, part.version, retries, read=known)
+        extent = part.origin, start, stop
+        found = opened_in_version(source, part.label, extent, part.version, retries, read=known)
     if found is None:
         skipped = Observations(part.label, part.origin, np.empty(0, np.int64), skipped=(part.start, part.stop))
         yield from task.rows_for_followers(Kind.SEEN, (skipped, {}))
@@ -261,9 +261,9 @@ def pack_arrivals(
             continue
         node = program.staged.taker(cut)
         stage = program.staged.depth_of(cut)
-        places = at[cut] if isinstance(at, Mapping) else at
+        instants = at[cut] if isinstance(at, Mapping) else at
         if isinstance(node, Write) or cut in program.staged.owners:
-            whole = PackedBundle(cut, _instants(bundle, places), bundle)
+            whole = PackedBundle(cut, _instants(bundle, instants), bundle)
             kept = _kept_number(node)
             if kept is not None:
                 yield Row(task.home, stage, Kind.KEPT, _packed_elements(task, whole), kept)
@@ -279,7 +279,9 @@ def pack_arrivals(
             bundle.values = in_columns(bundle.values)
         for slot, rows in rows_by_shard(node, bundle, len(program.shard_ids) * program.buckets).items():
             part = bundle if len(rows) == len(bundle) else bundle.take(rows)
-            of_part = places if places is None or isinstance(places, tuple) or part is bundle else taken(places, rows)
+            of_part = (
+                instants if instants is None or isinstance(instants, tuple) or part is bundle else taken(instants, rows)
+            )
             bucket, index = divmod(slot, len(program.shard_ids))
             payload = _packed_elements(task, PackedBundle(cut, _instants(part, of_part), part))
             yield Row(program.shard_ids[index], stage, Kind.DATA, payload, bucket)
@@ -308,8 +310,8 @@ def pack_panes(task: Task, stage: StageShard, instants: Sequence[At], writer: Pe
     for cut, tables in stage.take_panes().items():
         kept = _kept_number(staged.taker(cut))
         passed = staged.depth_of(cut) - 1 - stage.depth
-        for place, panes in tables:
-            at = instants[place]
+        for index, panes in tables:
+            at = instants[index]
             if writer is not None and kept is None:
                 writer.write_panes(PackedPanes(cut, at, passed, panes.produced, panes.trigger, panes.table))
                 continue

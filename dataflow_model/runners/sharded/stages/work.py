@@ -82,8 +82,8 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
             if held is not None and read.label in work.control.begins:
                 yield from read_static(task, read.label, work.control.wall or 0, at)
                 yield from _counted(task, read.label, held.row_count())
-    for label, first, last, places in work.scripts:
-        yield from read_script(task, label, first, last, places)
+    for label, first, last, instants in work.scripts:
+        yield from read_script(task, label, first, last, instants)
         script = staged.source(label).as_script
         assert script is not None  # noqa: S101 - the feed lists its events
         yield from _counted(task, label, script.count_elements(first, last))

@@ -1,7 +1,7 @@
 """The classes of records that are keys in durable state: their fields must stay as they are.
 
-A key is found, and belongs to a shard, by its bytes, which contain its fields by position. If the class has other
-fields, or has them in another order, the same key has other bytes, and its state would never be found.
+A key is scope, and belongs to a shard, by its bytes, which contain its fields by position. If the class has other
+fields, or has them in another order, the same key has other bytes, and its state would never be scope.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_key_classes(stored: KeyClasses) -> None:
             raise CheckpointMismatch(
                 f"keys of the class {kind.__qualname__!r} of the module {kind.__module__!r} are stored with the fields "
                 f"{', '.join(names)}, but the class has the fields {', '.join(fields)}",
-                hint="restore the fields in their order, since a key is found by them; or start over with another "
+                hint="restore the fields in their order, since a key is scope by them; or start over with another "
                 "checkpoint",
             )
 
@@ -68,7 +68,7 @@ def _bytes_of(entries: Mapping[str, Mapping[bytes, Any]]) -> Iterable[bytes]:
 
 def _is_found(kind: type[Any]) -> bool:
     """Return whether a class can be found by its name, by which a checkpoint refers to it."""
-    place: Any = sys.modules.get(kind.__module__)
+    scope: Any = sys.modules.get(kind.__module__)
     for name in kind.__qualname__.split("."):  # `<locals>` is never found
-        place = getattr(place, name, None)
-    return place is kind
+        scope = getattr(scope, name, None)
+    return scope is kind

@@ -45,7 +45,7 @@ SPARK_POINTS: Final = tuple(point for point in POINTS if not point.endswith("_co
 
 @attrs.frozen
 class Fault:
-    """The places of a run at which faults can be injected. This class injects none; subclasses do."""
+    """The points of a run at which faults can be injected. This class injects none; subclasses do."""
 
     def reach(self, point: str, micro_batch: int) -> None:
         """Pass a named point, one of `POINTS`; a fault may kill the process here."""

@@ -210,11 +210,13 @@ class Program:
 def _own_folders() -> tuple[str, ...]:
     """Return the folders and archives from which this process imports modules that are not installed."""
     library = pathlib.Path(sysconfig.get_path("stdlib"))
-    places = [pathlib.Path(place).absolute() for place in sys.path]
+    folders = [pathlib.Path(folder).absolute() for folder in sys.path]
     return tuple(
-        str(place)
-        for place in places
-        if not place.is_relative_to(library) and place.name not in {"site-packages", "dist-packages"} and place.exists()
+        str(folder)
+        for folder in folders
+        if not folder.is_relative_to(library)
+        and folder.name not in {"site-packages", "dist-packages"}
+        and folder.exists()
     )
 
 

@@ -97,7 +97,7 @@ class ShardState:
                 self.meta.joins[name] = whole
             try:
                 settled = machine.settle()
-            except DataflowError:  # the place for state beyond the bound on memory is full, for example
+            except DataflowError:  # the disk for state beyond the bound on memory is full, for example
                 raise
             except BaseException as error:
                 raise unpicklable_state(name, error) from error

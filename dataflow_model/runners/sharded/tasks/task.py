@@ -54,11 +54,11 @@ class ProcessCache:
 
     def fragment(self, program: Program, producer: str, skip: frozenset[str]) -> Fragment:
         """Return the fragment after a source, without some nodes; its DoFns are set up once."""
-        place = (program.digest, producer, skip)
-        if place not in self._fragments:
+        key = (program.digest, producer, skip)
+        if key not in self._fragments:
             staged = program.staged
-            self._fragments[place] = Fragment(staged.plan, producer, staged.cuts, program.side_values, skip)
-        return self._fragments[place]
+            self._fragments[key] = Fragment(staged.plan, producer, staged.cuts, program.side_values, skip)
+        return self._fragments[key]
 
     def take_shard(self, program: Program, depth: int, shard: int) -> ShardState | None:
         """Remove a shard from the cache and return it; `None` if it is not cached."""
@@ -72,12 +72,12 @@ class ProcessCache:
 
     def forget_shards(self, digest: str | None = None) -> None:
         """Discard the shards of a program, or of all programs, and tear down their functions."""
-        for place in [place for place in self._shards if digest in {None, place[0]}]:
-            self._shards.pop(place).discard()
+        for key in [key for key in self._shards if digest in {None, key[0]}]:
+            self._shards.pop(key).discard()
 
     def forget_fragments(self, digest: str) -> None:
         """Discard the fragments after the sources of a program, and tear down their functions."""
-        tear_down_all([self._fragments.pop(place) for place in list(self._fragments) if place[0] == digest])
+        tear_down_all([self._fragments.pop(key) for key in list(self._fragments) if key[0] == digest])
 
     def forget(self, digest: str) -> None:
         """Discard a program and everything that belongs to it, and tear down its functions."""

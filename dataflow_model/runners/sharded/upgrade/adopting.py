@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def seed_in(common_part: str) -> pathlib.Path:
-    """Return the place of a checkpoint's seed, whether or not it has one.
+    """Return the path of a checkpoint's seed, whether or not it has one.
 
     Args:
         common_part: the part of the checkpoint that is the same for all hosts.

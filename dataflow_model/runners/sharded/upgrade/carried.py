@@ -230,9 +230,9 @@ def _least(least: dict[str, int], values: Mapping[str, int]) -> None:
 
 def _least_position(positions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        name: tuple(map(min, *places)) if isinstance(value, tuple) and len(places) > 1 else min(places)
+        name: tuple(map(min, *reached)) if isinstance(value, tuple) and len(reached) > 1 else min(reached)
         for name, value in positions[0].items()
-        if (places := [position[name] for position in positions])
+        if (reached := [position[name] for position in positions])
     }
 
 

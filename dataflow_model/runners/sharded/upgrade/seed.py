@@ -97,7 +97,7 @@ class SeedWriter:
 
     def keys(self, label: str, shard: int, entries: Mapping[bytes, Any]) -> None:
         """Write the stored entries of one transform on one of the old shards."""
-        self._write(_place_of(label, shard), dict(entries))
+        self._write(_name_of(label, shard), dict(entries))
 
     def finish(self, carried: Carried, **manifest: Any) -> Manifest:
         """Write the other files, the manifest last."""
@@ -144,7 +144,7 @@ class Seed:
 
         def entries(label: str) -> Iterator[Mapping[bytes, Any]]:
             for shard in range(manifest.shards):
-                name = _place_of(label, shard)
+                name = _name_of(label, shard)
                 if label in self.known and name in manifest.checksums and own_share.meets(shard, manifest.shards):
                     yield self._read(manifest, name)
 
@@ -187,7 +187,7 @@ class Seed:
         return from_part(content, name, repr(str(path)))
 
 
-def _place_of(label: str, shard: int) -> str:
+def _name_of(label: str, shard: int) -> str:
     return f"keys/{file_name(label)}/{shard:04d}.pickle"
 
 

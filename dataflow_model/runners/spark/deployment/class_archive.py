@@ -27,10 +27,10 @@ _QUIET: Final = "-Xlog:cds*=off"
 
 
 def archive_path() -> Path:
-    """Return the place of the archive for this installation of PySpark and of Java.
+    """Return the path of the archive for this installation of PySpark and of Java.
 
     A JVM only takes an archive that was written by the same build of Java, for the same jars. So after an upgrade of
-    either of them the place is another one.
+    either of them the path is another one.
     """
     java, pyspark = _java(), importlib.util.find_spec("pyspark")
     origin = None if pyspark is None else pyspark.origin

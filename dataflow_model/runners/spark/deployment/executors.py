@@ -59,7 +59,7 @@ class _Executor:
     clock: float | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """What errors call it."""
         return f"{self.host} ({self.python})"
 
@@ -90,7 +90,7 @@ def check_executors(
     own = [read.source for read in staged.sources] + [write.sink for write in staged.sinks]
     # Those of the user may be beside the program or shipped; a worker that does not find them names them.
     modules = sorted({type(part).__module__ for part in own if type(part).__module__.startswith("dataflow_model.")})
-    paths = [path for read in staged.sources for path in read.source.places]
+    paths = [path for read in staged.sources for path in read.source.shared_paths]
     if not package.is_distributed:
         paths.insert(0, package.file)  # which is in the folder of the checkpoint
     _, notes = _checked(spark, package, libraries, modules, paths)
@@ -112,8 +112,8 @@ def list_executors(spark: SparkSession, package: Package) -> tuple[tuple[str, ..
         UnsupportedOnRunner: if they run another Python than this one, or lack libraries.
     """
     found, notes = _checked(spark, package, [*_LIBRARIES, *_OF_STREAMS], [], [])
-    places = sorted({f"{executor.place}, core {CoreBuild[executor.core].name.lower()}" for executor in found})
-    return tuple(places), notes
+    locations = sorted({f"{executor.location}, core {CoreBuild[executor.core].name.lower()}" for executor in found})
+    return tuple(locations), notes
 
 
 def _checked(
@@ -143,16 +143,16 @@ def _looked_at(spark: SparkSession, look: Callable[[Any], str]) -> list[_Executo
                 f"{sys.version_info[1]} on the executors before the session is built",
             ) from error
         raise
-    return sorted((_Executor(**json.loads(answer)) for answer in answers), key=lambda executor: executor.place)
+    return sorted((_Executor(**json.loads(answer)) for answer in answers), key=lambda executor: executor.location)
 
 
 def _check_libraries(found: Sequence[_Executor]) -> None:
-    lacking = {executor.place: executor.missing for executor in found if executor.missing}
+    lacking = {executor.location: executor.missing for executor in found if executor.missing}
     if lacking:
         names = sorted({_PIP_NAMES.get(name, name) for missing in lacking.values() for name in missing})
         raise UnsupportedOnRunner(
             "executors lack packages that this run needs: "
-            + "; ".join(f"{place} lacks {', '.join(missing)}" for place, missing in lacking.items()),
+            + "; ".join(f"{location} lacks {', '.join(missing)}" for location, missing in lacking.items()),
             hint=f"install them for the Python of the executors: pip install {' '.join(names)}",
         )
 
@@ -173,10 +173,10 @@ def _slow(found: Iterable[_Executor]) -> list[str]:
     """Return a sentence for each way in which the core runs uncompiled somewhere."""
     notes = []
     for build, way_out in _WAY_OUT.items():
-        places = sorted({executor.place for executor in found if executor.core == build.name})
-        if places:
+        locations = sorted({executor.location for executor in found if executor.core == build.name})
+        if locations:
             notes.append(
-                f"executors run the core of dataflow_model uncompiled, about 30 times slower: {', '.join(places)}; "
+                f"executors run the core of dataflow_model uncompiled, about 30 times slower: {', '.join(locations)}; "
                 f"{way_out}"
             )
     return notes
@@ -241,11 +241,11 @@ def _looking(
         unreachable = {}
         for path in paths:
             try:
-                place = pathlib.Path(path)
-                if place.is_dir():
-                    next(place.iterdir(), None)
+                location = pathlib.Path(path)
+                if location.is_dir():
+                    next(location.iterdir(), None)
                 else:
-                    place.open("rb").close()
+                    location.open("rb").close()
             except OSError as error:
                 unreachable[path] = error.strerror or str(error)
         found["unreachable"] = unreachable

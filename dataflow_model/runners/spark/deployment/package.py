@@ -144,21 +144,21 @@ def _digester() -> Callable[[str], str]:
 # which is not available where they are unpickled.
 
 
-def _installed_finder(module: str, place: str) -> Callable[[], Any]:
+def _installed_finder(module: str, name: str) -> Callable[[], Any]:
     def find() -> Any:
         import importlib
 
-        return getattr(importlib.import_module(module), place)
+        return getattr(importlib.import_module(module), name)
 
     return find
 
 
-def _finder(module: str, place: str, prepare: Callable[[], None]) -> Callable[[], Any]:
+def _finder(module: str, name: str, prepare: Callable[[], None]) -> Callable[[], Any]:
     def find() -> Any:
         import importlib
 
         prepare()
-        return getattr(importlib.import_module(module), place)
+        return getattr(importlib.import_module(module), name)
 
     return find
 
@@ -180,7 +180,7 @@ def _preparing(
         build: for what the driver's core is compiled, if it is.
     """
     digest_of, unpacked = _digester(), _unpacking(file, is_distributed, wanted)
-    place, record = _CORE, RECORD
+    location, record = _CORE, RECORD
 
     def is_compiled(folder: Any, suffix: str) -> bool:
         if not (folder / record).is_file() or (folder / record).read_text().strip() != core[0]:
@@ -203,7 +203,7 @@ def _preparing(
         spec = importlib.util.find_spec("dataflow_model")
         own = None if spec is None or spec.origin is None else pathlib.Path(spec.origin).parent
         is_same = own is not None and own.is_dir() and digest_of(str(own)) == wanted
-        if own is None or not is_same or (fits and not is_compiled(own / place, suffix)):
+        if own is None or not is_same or (fits and not is_compiled(own / location, suffix)):
             for name in [name for name in sys.modules if name.partition(".")[0] == "dataflow_model"]:
                 del sys.modules[name]  # another version
             sys.path.insert(0, unpacked(fits))

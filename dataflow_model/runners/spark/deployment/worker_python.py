@@ -33,10 +33,10 @@ _LAUNCHER: Final = r"""#!/bin/sh
 set -f
 path=
 IFS=:
-for place in $PYTHONPATH; do
-    case $place in
+for entry in $PYTHONPATH; do
+    case $entry in
     */python/lib/pyspark.zip | */python/lib/py4j-*-src.zip | */jars/spark-core_*.jar) ;;
-    *) path=${path:+$path:}$place ;;
+    *) path=${path:+$path:}$entry ;;
     esac
 done
 if [ "$1 $2 $3" = "-m pyspark.daemon pyspark.worker" ]; then

@@ -102,12 +102,12 @@ def pack(core: CoreGrouping, encoded: Mapping[int, bytes]) -> dict[bytes, bytes 
 
 
 def _rest(core: CoreGrouping, keys: Sequence[int], objects: Mapping[int, KeyObjects]) -> list[bytes]:
-    """Return the pickle of each key, see `packed_form`; `objects` are by the place of the key."""
+    """Return the pickle of each key, see `packed_form`; `objects` are by the index of the key."""
     if not objects:
         return core.keys.all_pickled(keys)
     return [
-        dump((core.keys.shown[number], *objects[place].parts())) if place in objects else core.keys.pickled(number)
-        for place, number in enumerate(keys)
+        dump((core.keys.shown[number], *objects[index].parts())) if index in objects else core.keys.pickled(number)
+        for index, number in enumerate(keys)
     ]
 
 
@@ -115,9 +115,9 @@ def _joined(sources: Sequence[_Parts]) -> list[bytes]:
     """Return for each key its part of each source, one after the other."""
     sizes: NDArray[np.int64] = np.sum([np.diff(bounds) for _, bounds in sources], axis=0)
     ends = np.cumsum(sizes)
-    target, places = bytearray(int(ends[-1])), column_of(ends - sizes)
+    target, offsets = bytearray(int(ends[-1])), column_of(ends - sizes)
     for source, bounds in sources:
-        copy_parts(source, column_of(bounds), target, places)
+        copy_parts(source, column_of(bounds), target, offsets)
     return divided(bytes(target), column_of(ends - sizes), column_of(ends))
 
 
@@ -129,7 +129,7 @@ def _apart(parts: Sequence[bytes]) -> _Parts:
 
 
 def _heads(core: CoreGrouping, slots: NDArray[np.intp], begins: NDArray[np.intp]) -> _Parts:
-    """Return the bytes that stored keys begin with, see `StoredKey`; `begins` are the places of their first cells."""
+    """Return the bytes that stored keys begin with, see `StoredKey`; `begins` are the indices of their first cells."""
     count, width = len(begins), core.program.lines + 1
     written, were_set = column(count * width), column(count * width)
     core.machine.schedule.write_dues(
@@ -157,10 +157,10 @@ class _CellColumns:
             range(cells.first_counter, cells.first_queued),
             range(cells.first_deadline, cells.width),
         )
-        places = [*map(COLUMNS.__getitem__, _TAKEN), *itertools.chain(*further)]
-        columns = column(len(places) * len(slots))
-        from_rows(cells.rows, cells.width, column_of(slots), array("q", places), columns)
-        taken = np.frombuffer(columns, np.int64).reshape(len(places), len(slots))
+        indices = [*map(COLUMNS.__getitem__, _TAKEN), *itertools.chain(*further)]
+        columns = column(len(indices) * len(slots))
+        from_rows(cells.rows, cells.width, column_of(slots), array("q", indices), columns)
+        taken = np.frombuffer(columns, np.int64).reshape(len(indices), len(slots))
         self._by_name = dict(zip(_TAKEN, taken, strict=False))
         cuts = itertools.accumulate(map(len, further), initial=len(_TAKEN))
         self.bits, self.counters, self.deadlines = (taken[begin:end].T for begin, end in itertools.pairwise(cuts))
@@ -269,15 +269,15 @@ def _objects(
     key_of_entry = [key_of_cell[cell] for cell in of_cell.tolist()]
     firsts = np.searchsorted(of_cell, bounds).tolist()
     numbered = list(zip(at.slots.tolist(), key_of_cell, itertools.count(), strict=False))
-    cells = [(slot, key, place - bounds[key]) for slot, key, place in numbered]
+    cells = [(slot, key, index - bounds[key]) for slot, key, index in numbered]
     if core.kernels is None:
         accumulators = core.fold.accumulators()
         for slot, key, number in cells:
             if slot in accumulators:
                 objects[key].accumulators[number] = accumulators[slot]
         values = zip(key_of_entry, core.standing_values(entries.tolist()), strict=True)
-        for place, (key, value) in enumerate(values):
-            objects[key].standing[place - firsts[key]] = value
+        for index, (key, value) in enumerate(values):
+            objects[key].standing[index - firsts[key]] = value
     _add_states(core, objects, cells)
     kinds, entry_kinds = _kinds(core, at, entries)
     _add_windows(core, objects, key_of_cell, core.machine.cells, at.slots, kinds)
@@ -303,6 +303,6 @@ def _add_windows(
     core: CoreGrouping, objects: Mapping[int, KeyObjects], keys: Sequence[int], table: Any, rows: Any, kinds: Column
 ) -> None:
     """Add the windows of users' classes in rows of a table; `keys` and `kinds` are by row."""
-    for place in np.flatnonzero(kinds > GLOBAL_KIND).tolist():
-        kind, row = int(kinds[place]), int(rows[place])
-        objects[keys[place]].windows[kind] = core.window(table.start[row], table.end[row], kind)
+    for index in np.flatnonzero(kinds > GLOBAL_KIND).tolist():
+        kind, row = int(kinds[index]), int(rows[index])
+        objects[keys[index]].windows[kind] = core.window(table.start[row], table.end[row], kind)

@@ -64,7 +64,7 @@ class _Alike:
         has_objects: whether they have further objects.
         counts: the number of rows of cells, and of emitted values, of each.
         rows, standing_rows, rest: where parts begin in the bytes of a key: its rows, and its pickle.
-        places: which keys they are of those that are unpacked together.
+        indices: which keys they are of those that are unpacked together.
     """
 
     form: _Form
@@ -73,12 +73,12 @@ class _Alike:
     rows: int
     standing_rows: int
     rest: int
-    places: NDArray[np.int64]
+    indices: NDArray[np.int64]
 
     @classmethod
-    def read(cls, core: CoreGrouping, joined: Joined, places: NDArray[np.int64], begin: int) -> _Alike:
-        """Return a group of the keys at some places, which are like the first; their states begin at `begin`."""
-        stored = joined.entry(places[0])
+    def read(cls, core: CoreGrouping, joined: Joined, indices: NDArray[np.int64], begin: int) -> _Alike:
+        """Return a group of the keys at some indices, which are like the first; their states begin at `begin`."""
+        stored = joined.entry(indices[0])
         _, flags, count, standing_count = HEADER.unpack_from(stored, begin)
         kernels = 0 if core.form is None else len(core.form.kernels)
         at = begin + HEADER.size
@@ -94,7 +94,7 @@ class _Alike:
         )
         standing_rows = rows + count * form.cells.row.itemsize
         rest = standing_rows + standing_count * form.standing.row.itemsize
-        return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest, places)
+        return cls(form, bool(flags & FURTHER), (count, standing_count), rows, standing_rows, rest, indices)
 
 
 @attrs.frozen(eq=False)
@@ -115,7 +115,7 @@ class _Rows:
 
     @classmethod
     def read(cls, layout: Layout, stored: Joined, begins: Column, counts: Column) -> _Rows:
-        """Return the rows of keys whose bytes begin at some places."""
+        """Return the rows of keys whose bytes begin at some offsets."""
         packed = layout.columns(stored.whole, begins, counts)
         columns = leading(packed, len(packed)).reshape(len(layout.codes), -1)
         return cls(packed, list(columns), counts, [0, *np.cumsum(counts).tolist()])
@@ -140,13 +140,13 @@ def _groups(core: CoreGrouping, stored: Joined, begin: int) -> Iterator[_Alike]:
     """Yield keys with the same bytes before their rows; `begin` is the number of bytes before a state."""
     waiting = [np.arange(len(stored))]
     while waiting:
-        places = waiting.pop()
-        length = _Alike.read(core, stored, places, begin).rows - begin
-        numbers = column(len(places))
-        count = number_alike(stored.whole, column_of(stored.begins[places] + begin), length, numbers)
-        numbered = leading(numbers, len(places))
+        indices = waiting.pop()
+        length = _Alike.read(core, stored, indices, begin).rows - begin
+        numbers = column(len(indices))
+        count = number_alike(stored.whole, column_of(stored.begins[indices] + begin), length, numbers)
+        numbered = leading(numbers, len(indices))
         ends = np.cumsum(np.bincount(numbered, minlength=count))
-        for alike in np.split(places[np.argsort(numbered, kind="stable")], ends[:-1]):
+        for alike in np.split(indices[np.argsort(numbered, kind="stable")], ends[:-1]):
             group = _Alike.read(core, stored, alike, begin)
             if group.rows - begin > length:
                 waiting.append(alike)  # only the first of the bytes before their rows have been compared
@@ -155,11 +155,11 @@ def _groups(core: CoreGrouping, stored: Joined, begin: int) -> Iterator[_Alike]:
 
 
 def _numbered(core: CoreGrouping, stored: Joined, group: _Alike) -> tuple[list[int], dict[int, KeyObjects]]:
-    """Return the numbers of a group's keys, and their contents that are not integers by the place in the group."""
+    """Return the numbers of a group's keys, and their contents that are not integers by the index in the group."""
     objects: dict[int, KeyObjects] = {}
-    begins = stored.begins[group.places] + group.rest
-    pickles = divided(stored.whole, column_of(begins), column_of(stored.ends[group.places]))
-    known: list[Any] = core.keys.find_all(map(stored.keys.__getitem__, group.places.tolist()))
+    begins = stored.begins[group.indices] + group.rest
+    pickles = divided(stored.whole, column_of(begins), column_of(stored.ends[group.indices]))
+    known: list[Any] = core.keys.find_all(map(stored.keys.__getitem__, group.indices.tolist()))
     others = range(len(pickles)) if group.has_objects else core.keys.know_pickled(known, pickles)
     for other in others:
         key, *parts = load(pickles[other]) if group.has_objects else (load(pickles[other]),)
@@ -177,7 +177,7 @@ def _unpack_form(core: CoreGrouping, form: _Form, stored: Joined, groups: Sequen
     keys, objects_of = _key_numbers(core, stored, groups)
     cells, standing = _read_rows(form, stored, groups)
     _renumber_windows(core, objects_of, (cells, standing))
-    of_trees = _places_of_trees(machine.cells)
+    of_trees = _columns_of_trees(machine.cells)
     opened = _open_cells(core, keys, cells, of_trees)
     slots = leading(opened, len(opened))
     entries = _open_standing(core, keys, standing)
@@ -194,12 +194,12 @@ def _unpack_form(core: CoreGrouping, form: _Form, stored: Joined, groups: Sequen
 def _key_numbers(
     core: CoreGrouping, stored: Joined, groups: Sequence[_Alike]
 ) -> tuple[NDArray[np.int64], dict[int, KeyObjects]]:
-    """Return the numbers of the keys of groups, and their contents that are not integers by the place of the key."""
+    """Return the numbers of the keys of groups, and their contents that are not integers by the index of the key."""
     objects_of: dict[int, KeyObjects] = {}
     numbers: list[int] = []
     for group in groups:
         of_group, objects = _numbered(core, stored, group)
-        objects_of.update({len(numbers) + place: of_key for place, of_key in objects.items()})
+        objects_of.update({len(numbers) + index: of_key for index, of_key in objects.items()})
         numbers += of_group
     core.machine.cells.admit_keys(len(core.keys))
     return np.array(numbers, np.int64), objects_of
@@ -207,8 +207,8 @@ def _key_numbers(
 
 def _read_rows(form: _Form, stored: Joined, groups: Sequence[_Alike]) -> tuple[_Rows, _Rows]:
     """Return the cells and the emitted values of the keys of groups."""
-    firsts = stored.begins[np.concatenate([group.places for group in groups])]
-    keys_of_groups = [len(group.places) for group in groups]
+    firsts = stored.begins[np.concatenate([group.indices for group in groups])]
+    keys_of_groups = [len(group.indices) for group in groups]
     counts, standing_counts, rows, standing_rows = np.repeat(
         np.array([(*group.counts, group.rows, group.standing_rows) for group in groups]).T, keys_of_groups, axis=1
     )
@@ -220,19 +220,19 @@ def _read_rows(form: _Form, stored: Joined, groups: Sequence[_Alike]) -> tuple[_
 
 def _renumber_windows(core: CoreGrouping, objects_of: Mapping[int, KeyObjects], tables: Iterable[_Rows]) -> None:
     """Replace the kinds of windows of users' classes in rows."""
-    for place, objects in objects_of.items():
+    for index, objects in objects_of.items():
         numbers = {kind: core.kind(window) for kind, window in objects.windows.items()}
         for rows in tables if numbers else ():
             kinds = rows.columns[_KIND]
-            for row in range(rows.bounds[place], rows.bounds[place + 1]):
+            for row in range(rows.bounds[index], rows.bounds[index + 1]):
                 kind = int(kinds[row])
                 known = numbers.get(~kind if kind < 0 else kind)
                 if known is not None:
                     kinds[row] = ~known if kind < 0 else known
 
 
-def _places_of_trees(cells: CellTable) -> list[int]:
-    """Return the places in a row of a table of the bits, counters and deadlines of trigger trees."""
+def _columns_of_trees(cells: CellTable) -> list[int]:
+    """Return the indices in a row of a table of the bits, counters and deadlines of trigger trees."""
     return [*range(cells.first_bit, cells.first_queued), *range(cells.first_deadline, cells.width)]
 
 
@@ -243,7 +243,7 @@ def _open_cells(core: CoreGrouping, keys: NDArray[np.int64], rows: _Rows, of_tre
         core: the grouping.
         keys: the numbers of the keys.
         rows: the cells; the times in them become absolute.
-        of_trees: see `_places_of_trees`.
+        of_trees: see `_columns_of_trees`.
     """
     cells = core.machine.cells
     start, length, kind, *_, on_time_index, earliest, latest, _ = rows.columns[:CELL_COLUMNS]
@@ -253,10 +253,10 @@ def _open_cells(core: CoreGrouping, keys: NDArray[np.int64], rows: _Rows, of_tre
     on_time_index -= 1
     earliest += start
     latest += start
-    places_in_row = array("q", [*map(COLUMNS.__getitem__, _RESTORED), *of_trees])
+    indices_in_row = array("q", [*map(COLUMNS.__getitem__, _RESTORED), *of_trees])
     first, end = CELL_COLUMNS - len(_RESTORED), CELL_COLUMNS + len(of_trees)
     of_rows: Any = memoryview(rows.packed)[first * len(start) : end * len(start)]
-    to_rows(cells.rows, cells.width, opened, places_in_row, of_rows)
+    to_rows(cells.rows, cells.width, opened, indices_in_row, of_rows)
     return opened
 
 
@@ -267,15 +267,15 @@ def _open_standing(core: CoreGrouping, keys: NDArray[np.int64], rows: _Rows) -> 
     opened = column(len(start))
     table.open_all(opened)
     entries = leading(opened, len(start))
-    places, panes = _as_places(entries), table.panes
-    _put(panes.key, places, np.repeat(keys, rows.counts))
-    _put(panes.start, places, start)
-    _put(panes.end, places, start + length)
-    _put(panes.kind, places, kind)
-    _put(panes.time, places, time + start)
-    _put(panes.flags, places, flags)
-    _put(panes.index, places, index)
-    _put(panes.on_time_index, places, on_time_index - 1)
+    indices, panes = _as_slice(entries), table.panes
+    _put(panes.key, indices, np.repeat(keys, rows.counts))
+    _put(panes.start, indices, start)
+    _put(panes.end, indices, start + length)
+    _put(panes.kind, indices, kind)
+    _put(panes.time, indices, time + start)
+    _put(panes.flags, indices, flags)
+    _put(panes.index, indices, index)
+    _put(panes.on_time_index, indices, on_time_index - 1)
     return entries
 
 
@@ -298,12 +298,12 @@ def _restore_objects(
     entries: Sequence[int],
     standing_bounds: Sequence[int],
 ) -> None:
-    """Restore what is not an integer, by the place of the key; the bounds are those of its cells and entries."""
+    """Restore what is not an integer, by the index of the key; the bounds are those of its cells and entries."""
     accumulators: dict[int, Any] = {}
     standing: dict[int, Any] = {}
     trees = core.machine.trees
-    for place, objects in objects_of.items():
-        first, first_entry = bounds[place], standing_bounds[place]
+    for index, objects in objects_of.items():
+        first, first_entry = bounds[index], standing_bounds[index]
         accumulators.update({slots[first + at]: value for at, value in objects.accumulators.items()})
         standing.update({entries[first_entry + at]: value for at, value in objects.standing.items()})
         trees.memory.update({(slots[first + at], of): state for (at, of), state in objects.memory.items()})
@@ -315,12 +315,12 @@ def _restore_objects(
         core.restore_values(accumulators, standing)
 
 
-def _as_places(places: Column) -> Column | slice:
-    """Return places as a slice if they are consecutive, as in new columns, because that is faster."""
-    if len(places) and places[-1] - places[0] == len(places) - 1 and (np.diff(places) == 1).all():
-        return slice(int(places[0]), int(places[-1]) + 1)
-    return places
+def _as_slice(indices: Column) -> Column | slice:
+    """Return indices as a slice if they are consecutive, as in new columns, because that is faster."""
+    if len(indices) and indices[-1] - indices[0] == len(indices) - 1 and (np.diff(indices) == 1).all():
+        return slice(int(indices[0]), int(indices[-1]) + 1)
+    return indices
 
 
-def _put(of: Any, places: Column | slice, values: Column) -> None:
-    np.asarray(of)[places] = values
+def _put(of: Any, indices: Column | slice, values: Column) -> None:
+    np.asarray(of)[indices] = values

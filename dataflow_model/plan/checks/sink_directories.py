@@ -1,4 +1,4 @@
-"""The places of sinks: they must not share one, nor write to one that a source follows, nor change it on the way."""
+"""The directories of sinks: two sinks must not share one, none may write where a source follows files or change it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.logical.graph import Plan
 
-_PLACES: Final = ("path", "database", "table")
+_LOCATION_OPTIONS: Final = ("path", "database", "table")
 """The options of sinks that decide where their output goes; the others decide its form."""
 
 
-def check_sink_places(plan: Plan) -> None:
+def check_sink_directories(plan: Plan) -> None:
     """Raise `PlanError` if the sinks of a pipeline would disturb each other, or feed its sources.
 
     Two sinks must not write to the same directory, since each would take the other's commits for its own, and none
@@ -33,33 +33,36 @@ def check_sink_places(plan: Plan) -> None:
         >>> p = dm.Pipeline()
         >>> for label in ("first", "second"):
         ...     _ = p | f"{label} rows" >> dm.Create([1]) | label >> dm.io.WriteJson("/nowhere/out")
-        >>> check_sink_places(p.plan())
+        >>> check_sink_directories(p.plan())
         Traceback (most recent call last):
         ...
         dataflow_model.errors.PlanError: 'first' and 'second' both write to /nowhere/out, so each would mistake the
             other's commits for its own
         Hint: give each sink its own directory, or merge the collections with dm.Flatten() and use one sink
     """
-    places: list[tuple[str, str]] = []
+    directories: list[tuple[str, str]] = []
     for node in plan.nodes:
-        place = node.sink.place() if isinstance(node, Write) else None
-        if place is not None:
-            places.append((node.label, os.path.normcase(os.path.realpath(place))))
-    for read, (label, place) in itertools.product(plan.nodes, places):
-        if isinstance(read, Read) and read.source.follows(place):
+        directory = node.sink.directory() if isinstance(node, Write) else None
+        if directory is not None:
+            directories.append((node.label, os.path.normcase(os.path.realpath(directory))))
+    for read, (label, directory) in itertools.product(plan.nodes, directories):
+        if isinstance(read, Read) and read.source.follows(directory):
             raise PlanError(
-                f"{label!r} writes to {place}, which {read.label!r} follows, so the pipeline would read its own output",
+                f"{label!r} writes to {directory}, which {read.label!r} follows, so the pipeline would read its own "
+                "output",
                 hint=f"let {label!r} write to a directory outside of the folder that is followed",
             )
-    for (label, place), (other, other_place) in itertools.permutations(places, 2):
-        if place == other_place:
+    for (label, directory), (other, other_directory) in itertools.permutations(directories, 2):
+        if directory == other_directory:
             raise PlanError(
-                f"{label!r} and {other!r} both write to {place}, so each would mistake the other's commits for its own",
+                f"{label!r} and {other!r} both write to {directory}, so each would mistake the other's commits for its "
+                "own",
                 hint="give each sink its own directory, or merge the collections with dm.Flatten() and use one sink",
             )
-        if Path(other_place).is_relative_to(place) and Path(other_place).relative_to(place).parts[0].startswith("_"):
+        inner = Path(other_directory)
+        if inner.is_relative_to(directory) and inner.relative_to(directory).parts[0].startswith("_"):
             raise PlanError(
-                f"{other!r} writes to {other_place}, which is reserved for the internal files of {label!r}",
+                f"{other!r} writes to {other_directory}, which is reserved for the internal files of {label!r}",
                 hint=f"give {other!r} its own directory",
             )
 
@@ -86,7 +89,7 @@ def change_of_destination(before: Mapping[str, str], now: Mapping[str, str]) -> 
 
     Example:
         >>> change_of_destination({"path": "'out'", "panes": "False"}, {"path": "'new'", "panes": "False"})
-        "wrote to path='out'; it would write to path='new' now, and what is in the old place would stay there"
+        "wrote to path='out'; it would write to path='new' now, and the output in the old location would stay there"
         >>> change_of_destination({"panes": "False"}, {"panes": "True"})
         'wrote with panes=False; it would write with panes=True now, beside the output in the old form'
     """
@@ -96,6 +99,6 @@ def change_of_destination(before: Mapping[str, str], now: Mapping[str, str]) -> 
     if not changed:
         return None
     was, is_now = (", ".join(f"{name}={of[name]}" for name in changed if name in of) for of in (before, now))
-    if set(changed).isdisjoint(_PLACES):
+    if set(changed).isdisjoint(_LOCATION_OPTIONS):
         return f"wrote with {was}; it would write with {is_now} now, beside the output in the old form"
-    return f"wrote to {was}; it would write to {is_now} now, and what is in the old place would stay there"
+    return f"wrote to {was}; it would write to {is_now} now, and the output in the old location would stay there"
