@@ -9,7 +9,7 @@ import dataflow_model as dm
 from dataflow_model.plan.logical.strategy import WindowingStrategy
 from dataflow_model.runners.engine.core.columns import column
 from dataflow_model.runners.engine.core.machine import GroupingMachine
-from dataflow_model.runners.engine.core.operations import FIRE, GLOBAL_KIND, INTERVAL_KIND, LOW_LINE
+from dataflow_model.runners.engine.core.operations import FIRE, GLOBAL_KIND, INTERVAL_KIND, LOW_DOMAIN
 from dataflow_model.runners.engine.core.program import compile_tree
 from dataflow_model.runners.engine.core.rules import Rules
 
@@ -42,7 +42,7 @@ def test_outdated_entries_of_a_growing_session_do_not_accumulate_in_the_queues()
     assert machine.cells.live == 1
     for queue in (*machine.schedule.queues, machine.schedule.holds):
         assert queue.size <= MOST_OUTDATED + 4
-    assert machine.schedule.first_due(LOW_LINE) == 5_009
+    assert machine.schedule.first_due(LOW_DOMAIN) == 5_009
     assert machine.schedule.held() == 5_008
 
 

@@ -24,7 +24,7 @@ STEPS: st.SearchStrategy[Steps] = st.lists(
 
 
 def linked() -> CellTable:
-    table = CellTable(words=1, counters=0, deadlines=0, lines=1, never=2**63 - 1, linked=True)
+    table = CellTable(words=1, counters=0, deadlines=0, domains=1, never=2**63 - 1, linked=True)
     table.admit_keys(2)
     return table
 

@@ -13,13 +13,13 @@ from dataflow_model.runners.engine.state.key_store import StoredKey
 if TYPE_CHECKING:
     from dataflow_model.runners.engine.state.queues import Dues
 
-LINES = 2
+DOMAINS = 2
 KEYS = [b"a", b"b", b"c"]
-DUES = st.tuples(*[st.none() | st.integers(0, 3)] * LINES)
+DUES = st.tuples(*[st.none() | st.integers(0, 3)] * DOMAINS)
 STEPS = st.lists(
     st.tuples(st.just("wait"), st.dictionaries(st.sampled_from(KEYS), DUES))
     | st.tuples(st.just("load"), st.sets(st.sampled_from(KEYS)))
-    | st.tuples(st.just("take"), st.tuples(st.integers(0, LINES - 1), st.integers(0, 3)))
+    | st.tuples(st.just("take"), st.tuples(st.integers(0, DOMAINS - 1), st.integers(0, 3)))
 )
 
 
@@ -32,7 +32,7 @@ def test_keys_outside_of_the_columns_wait_for_the_deadlines_that_they_had_when_t
     steps: list[tuple[str, object]],
 ) -> None:
     current: dict[bytes, Dues] = {}
-    waiting = WaitingKeys(LINES, lambda encoded: head(current[encoded]) if encoded in current else b"")
+    waiting = WaitingKeys(DOMAINS, lambda encoded: head(current[encoded]) if encoded in current else b"")
     for step in steps:
         match step:
             case "wait", dict() as keys:
@@ -41,15 +41,15 @@ def test_keys_outside_of_the_columns_wait_for_the_deadlines_that_they_had_when_t
             case "load", set() as loaded:
                 for encoded in loaded:
                     current.pop(encoded, None)
-            case "take", (int() as line, int() as until):
-                taken = waiting.take(line, until)
-                due_keys = [(due, encoded) for encoded, dues in current.items() if (due := dues[line]) is not None]
+            case "take", (int() as domain, int() as until):
+                taken = waiting.take(domain, until)
+                due_keys = [(due, encoded) for encoded, dues in current.items() if (due := dues[domain]) is not None]
                 assert taken == [encoded for due, encoded in sorted(due_keys) if due <= until]
                 for encoded in taken:
                     del current[encoded]
-        for line in range(LINES):
-            known_dues = [due for dues in current.values() if (due := dues[line]) is not None]
-            assert waiting.first(line) == min(known_dues, default=None)
+        for domain in range(DOMAINS):
+            known_dues = [due for dues in current.values() if (due := dues[domain]) is not None]
+            assert waiting.first(domain) == min(known_dues, default=None)
 
 
 def test_keys_that_leave_the_columns_repeatedly_take_no_further_memory() -> None:

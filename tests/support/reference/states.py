@@ -12,9 +12,9 @@ import numpy as np
 from dataflow_model.runners.engine.core.cells import HAD_ON_TIME, HAS_CLOSED, PENDING_ON_TIME, REOPENED, TIMED
 from dataflow_model.runners.engine.core.columns import indices_in_rows, leading
 from dataflow_model.runners.engine.core.operations import (
-    CLOCK_LINE,
+    CLOCK_DOMAIN,
     DONE,
-    LOW_LINE,
+    LOW_DOMAIN,
     MET,
     PANE_BY_TRIGGER,
     PANE_FIRST,
@@ -78,14 +78,14 @@ class TreeColumns:
             for place, first in enumerate(program.first_child)
             if program.operation[place] == ALL
         ]
-        lines = enumerate(program.line)
-        self._timed = [(place, *self._clock(line)) for place, line in lines if line >= 0]
+        domains = enumerate(program.domain)
+        self._timed = [(place, *self._clock(domain)) for place, domain in domains if domain >= 0]
 
-    def _clock(self, line: int) -> tuple[TimeDomain, float]:
-        """Return the time domain and percentile of a line, in the form for timers."""
-        if line == CLOCK_LINE:
+    def _clock(self, domain: int) -> tuple[TimeDomain, float]:
+        """Return the time domain and percentile of a numbered one, in the form for timers."""
+        if domain == CLOCK_DOMAIN:
             return TimeDomain.PROCESSING_TIME, LOW_WATERMARK
-        return TimeDomain.EVENT_TIME, LOW_WATERMARK if line == LOW_LINE else self._program.percentiles[line - 2]
+        return TimeDomain.EVENT_TIME, LOW_WATERMARK if domain == LOW_DOMAIN else self._program.percentiles[domain - 2]
 
     def columns(self, tree: TreeState) -> tuple[list[int], list[int], list[int], dict[int, Any], TreeState]:
         """Return the columns of a tree state.
@@ -103,12 +103,12 @@ class TreeColumns:
             counters[number] = tree.store.get((place, tag), 0)
         for place in self._users.intersection(program.owner):
             first = program.deadline[place]
-            deadlines[first : first + program.lines] = [int(MAX_TIMESTAMP)] * program.lines
+            deadlines[first : first + program.domains] = [int(MAX_TIMESTAMP)] * program.domains
         for (place, _), (domain, percentile, time) in tree.timers.items():
             owner = program.owner[place]
             self._put(bits, SET, place if owner < 0 else owner)
             if owner >= 0:
-                at = program.deadline[owner] + program.line_of(domain, percentile)
+                at = program.deadline[owner] + program.domain_index(domain, percentile)
                 deadlines[at] = min(deadlines[at], int(time))
             elif program.deadline[place] >= 0:
                 deadlines[program.deadline[place]] = int(time)

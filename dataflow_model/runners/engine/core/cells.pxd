@@ -11,7 +11,7 @@ cdef int64_t _AT_ONCE, _MANY_STEPS, _LINE
 
 @cython.final
 cdef class CellTable:
-    cdef public int64_t words, stride, counts, waits, lines, never, width, capacity, used, live, free_count, freed_count
+    cdef public int64_t words, stride, counts, waits, domains, never, width, capacity, used, live, free_count, freed_count
     cdef public int64_t touched_count, first_bit, first_counter, first_queued, first_deadline
     cdef public bint linked
     cdef public int64_t[:] key, start, end, kind, chain, flags, pending, elements, earliest, latest, hold_at

@@ -52,7 +52,7 @@ class CellTable:
         words: the number of words in a bit set over the places of the trigger tree.
         counters: the number of places of the tree that count.
         deadlines: the number of deadlines that places of the tree store for themselves.
-        lines: the number of clocks that a cell can wait for: the low watermark, the processing clock, and each other
+        domains: the number of clocks that a cell can wait for: the low watermark, the processing clock, and each other
             percentile of the watermark.
         never: the deadline of a cell that is not queued, +∞.
         linked: whether to keep each key's open windows in order of their starts, for merging.
@@ -72,7 +72,7 @@ class CellTable:
         first_bit, first_counter, first_queued, first_deadline: where these columns begin in a row.
         bits: three sets of places for each slot: finished, timer set, condition met.
         counters, deadlines: for each slot, by the number of the place that needs one.
-        queued: the earliest deadline in a queue, for each slot by line.
+        queued: the earliest deadline in a queue, for each slot by time domain.
         hold_at: the earliest hold in the queue of holds, by slot.
         cells_of_key: the number of slots of each key.
         first_of_key, after: each key's open windows in order of their starts, if `linked`.
@@ -80,12 +80,12 @@ class CellTable:
         touched: the keys with a cell that has changed since `forget_touched`, each once.
     """
 
-    def __init__(self, words: int, counters: int, deadlines: int, lines: int, never: int, linked: bool) -> None:
+    def __init__(self, words: int, counters: int, deadlines: int, domains: int, never: int, linked: bool) -> None:
         self.words = words
         self.stride = words * _BIT_SETS
         self.counts = counters
         self.waits = deadlines
-        self.lines = lines
+        self.domains = domains
         self.never = never
         self.linked = linked
         self.capacity = _FIRST_CAPACITY
@@ -95,7 +95,7 @@ class CellTable:
         self.first_bit = len(COLUMNS)
         self.first_counter = self.first_bit + self.stride
         self.first_queued = self.first_counter + counters
-        self.first_deadline = self.first_queued + lines
+        self.first_deadline = self.first_queued + domains
         self.width = self.first_deadline + deadlines
         self.rows: array[int] = column(size * self.width, _NONE)
         self.divide()
@@ -198,7 +198,7 @@ class CellTable:
             self.bits[at] = 0
         for at in range(row, row + self.counts):
             self.counters[at] = 0
-        for at in range(row, row + self.lines):
+        for at in range(row, row + self.domains):
             self.queued[at] = self.never
         head = self.bucket(key, start, end, kind)
         self.chain[slot] = self.heads[head]

@@ -7,7 +7,7 @@ from dataflow_model.runners.engine.core.log cimport CauseLog, OperationLog, Pane
 from dataflow_model.runners.engine.core.schedule cimport Schedule
 
 cdef int64_t _CLEAR, _FIRE, _REPLACE, _RETRACT, _EXPIRE, _ON_TIME, _LATE, _FIRST, _LAST, _BY_TRIGGER, _RETRACTION
-cdef int64_t _ACCUMULATES, _CLEARS, _LOW_LINE, _ELEMENT, _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _TIMED, _NONE
+cdef int64_t _ACCUMULATES, _CLEARS, _LOW_DOMAIN, _ELEMENT, _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _TIMED, _NONE
 
 @cython.final
 cdef class Emission:

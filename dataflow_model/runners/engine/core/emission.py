@@ -28,7 +28,7 @@ _BY_TRIGGER: Final = operations.PANE_BY_TRIGGER
 _RETRACTION: Final = operations.PANE_RETRACTION
 _ACCUMULATES: Final = operations.ACCUMULATES
 _CLEARS: Final = operations.CLEARS
-_LOW_LINE: Final = operations.LOW_LINE
+_LOW_DOMAIN: Final = operations.LOW_DOMAIN
 _ELEMENT: Final = operations.ELEMENT
 _PENDING_ON_TIME: Final = cells.PENDING_ON_TIME
 _HAD_ON_TIME: Final = cells.HAD_ON_TIME
@@ -154,7 +154,7 @@ class Emission:
         table = self.cells
         flags = table.flags[slot]
         info = _BY_TRIGGER if by_trigger else 0
-        if self.trees.now[_LOW_LINE] >= table.end[slot]:
+        if self.trees.now[_LOW_DOMAIN] >= table.end[slot]:
             is_first = table.on_time_index[slot] < 0 and not flags & _HAD_ON_TIME
             info |= _ON_TIME if is_first and (passing or flags & _PENDING_ON_TIME) else _LATE
             table.on_time_index[slot] += 1
@@ -230,7 +230,7 @@ class Emission:
             self.cause = causes.open()
             causes.event[self.cause] = self.events
             causes.instant[self.cause] = self.instant
-            causes.watermark[self.cause] = self.trees.now[_LOW_LINE]
+            causes.watermark[self.cause] = self.trees.now[_LOW_DOMAIN]
             causes.phase[self.cause] = self.phase
             causes.at[self.cause] = self.at
             causes.key[self.cause] = table.key[slot]

@@ -4,14 +4,14 @@ from libc.stdint cimport int64_t, uint64_t
 from dataflow_model.runners.engine.core.cells cimport CellTable
 
 cdef int64_t _ALWAYS, _COUNT, _WEIGH, _TEST, _ASK, _SIGNAL, _WATERMARK, _DELAY, _PERIOD, _USER, _REPEATEDLY, _REPEAT_COUNT
-cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_LINE, _ELEMENT, _TIMER, _SIGNALLED, _RETRACTED, _MERGED, _FIRED, _FINISHED, _MODE, _DONE, _SET, _MET
+cdef int64_t _EACH, _ALL, _OR_FINALLY, _CLOCK_DOMAIN, _ELEMENT, _TIMER, _SIGNALLED, _RETRACTED, _MERGED, _FIRED, _FINISHED, _MODE, _DONE, _SET, _MET
 
 @cython.final
 cdef class TreeEvaluator:
     cdef public CellTable cells
-    cdef public int64_t infinity, words, places, timer_count, event, number, row, event_time, signal, user_count, lines
+    cdef public int64_t infinity, words, places, timer_count, event, number, row, event_time, signal, user_count, domains
     cdef public bint cleared
-    cdef public int64_t[::1] operation, argument, last, line, counter, deadline, first_child, children, child, word, mask
+    cdef public int64_t[::1] operation, argument, last, domain, counter, deadline, first_child, children, child, word, mask
     cdef public int64_t[::1] timers, user_places, clocks_passed, now, due_in, due_at, fired_in, fired_at
     cdef public tuple calls
     cdef public object values, users
@@ -24,12 +24,12 @@ cdef class TreeEvaluator:
     @cython.locals(number=int64_t, place=int64_t, time=int64_t, is_due=cython.bint)
     cpdef int64_t due(self, int64_t slot, bint clock, int64_t until) except -1
     @cython.locals(number=int64_t, place=int64_t, earliest=int64_t)
-    cpdef int64_t next_due(self, int64_t slot, int64_t line) noexcept
+    cpdef int64_t next_due(self, int64_t slot, int64_t domain) noexcept
     @cython.locals(number=int64_t, place=int64_t, time=int64_t)
-    cpdef bint waits(self, int64_t slot, int64_t line) except *
-    @cython.locals(number=int64_t, place=int64_t, line=int64_t)
+    cpdef bint waits(self, int64_t slot, int64_t domain) except *
+    @cython.locals(number=int64_t, place=int64_t, domain=int64_t)
     cpdef bint is_overdue(self, int64_t slot) noexcept
-    @cython.locals(base=int64_t, line=int64_t)
+    @cython.locals(base=int64_t, domain=int64_t)
     cpdef bint is_user_due(self, int64_t place, int64_t slot, bint clock, int64_t until) noexcept
     cpdef bint is_finished(self, int64_t slot) noexcept
     @cython.locals(place=int64_t)
@@ -69,7 +69,7 @@ cdef class TreeEvaluator:
     cpdef int64_t ask(self, int64_t place, int64_t slot) except -1
     @cython.locals(result=int64_t)
     cpdef int64_t call(self, int64_t place, int64_t slot) except -1
-    @cython.locals(line=int64_t, is_new=cython.bint)
+    @cython.locals(domain=int64_t, is_new=cython.bint)
     cpdef int pass_clocks(self) except -1
     cpdef int64_t following(self, int64_t place, int64_t first) except? -1
 

@@ -34,7 +34,7 @@ _REPEAT_COUNT: Final = program.REPEAT_COUNT
 _EACH: Final = program.EACH
 _ALL: Final = program.ALL
 _OR_FINALLY: Final = program.OR_FINALLY
-_CLOCK_LINE: Final = operations.CLOCK_LINE
+_CLOCK_DOMAIN: Final = operations.CLOCK_DOMAIN
 
 # Events.
 _ELEMENT: Final = operations.EVENT_ELEMENT
@@ -63,7 +63,7 @@ class TreeEvaluator:
         infinity: +∞, at which sums saturate.
 
     Attributes:
-        now: the clocks by line: low watermark, processing clock, further percentiles of the watermark.
+        now: the clocks by time domain: low watermark, processing clock, further percentiles of the watermark.
         fired_at: by place, the deadline that fired it in the current event.
         values: the elements by row, for callbacks.
         users: runs the user's triggers; `None` if there are none.
@@ -76,7 +76,7 @@ class TreeEvaluator:
         self.operation = program.operation
         self.argument = program.argument
         self.last = program.last
-        self.line = program.line
+        self.domain = program.domain
         self.counter = program.counter
         self.deadline = program.deadline
         self.first_child = program.first_child
@@ -87,16 +87,16 @@ class TreeEvaluator:
         self.words = program.words
         self.calls: Sequence[Callable[..., Any] | None] = program.calls
         self.places = len(program.operation)
-        timers = [place for place in range(self.places) if program.line[place] >= 0]
+        timers = [place for place in range(self.places) if program.domain[place] >= 0]
         self.timers: array[int] = array("q", [*timers, 0])
         self.timer_count = len(timers)
         users = [place for place in range(self.places) if program.operation[place] == _USER]
         self.user_places: array[int] = array("q", [*users, 0])
         self.user_count = len(users)
         self.users: TriggerCallbacks | None = None
-        self.lines = program.lines
-        self.clocks_passed: array[int] = column(program.lines)
-        self.now: array[int] = column(program.lines)
+        self.domains = program.domains
+        self.clocks_passed: array[int] = column(program.domains)
+        self.now: array[int] = column(program.domains)
         self.event, self.cleared = _ELEMENT, False
         self.number = self.row = self.event_time = self.signal = 0
         self.due_in: array[int] = column(self.places)
@@ -147,10 +147,10 @@ class TreeEvaluator:
         is_due = False
         for number in range(self.timer_count):
             place = self.timers[number]
-            if (self.line[place] == _CLOCK_LINE) != clock or not self.has(slot, _SET, place):
+            if (self.domain[place] == _CLOCK_DOMAIN) != clock or not self.has(slot, _SET, place):
                 continue
             time = self.time_of(slot, place)
-            if time <= (until if clock else self.now[self.line[place]]):
+            if time <= (until if clock else self.now[self.domain[place]]):
                 is_due = True
                 self.due_in[place] = self.number
                 self.due_at[place] = time
@@ -167,31 +167,31 @@ class TreeEvaluator:
         self.event = _TIMER
         return self.invoke(0, slot)
 
-    def next_due(self, slot: int, line: int) -> int:
-        """Return the earliest deadline of a cell on one line; +∞ if there is none."""
+    def next_due(self, slot: int, domain: int) -> int:
+        """Return the earliest deadline of a cell in one time domain; +∞ if there is none."""
         earliest = self.infinity
         for number in range(self.timer_count):
             place = self.timers[number]
-            if self.line[place] == line and self.has(slot, _SET, place):
+            if self.domain[place] == domain and self.has(slot, _SET, place):
                 earliest = min(earliest, self.time_of(slot, place))
         for number in range(self.user_count):
             place = self.user_places[number]
             if self.has(slot, _SET, place):
-                earliest = min(earliest, self.cells.deadlines[slot * self.cells.width + self.deadline[place] + line])
+                earliest = min(earliest, self.cells.deadlines[slot * self.cells.width + self.deadline[place] + domain])
         return earliest
 
-    def waits(self, slot: int, line: int) -> bool:
-        """Return whether a timer of a cell is set on a line, if only for +∞."""
+    def waits(self, slot: int, domain: int) -> bool:
+        """Return whether a timer of a cell is set in a time domain, if only for +∞."""
         for number in range(self.timer_count):
             place = self.timers[number]
-            if self.line[place] == line and self.has(slot, _SET, place):
+            if self.domain[place] == domain and self.has(slot, _SET, place):
                 return True
         for number in range(self.user_count):
             place = self.user_places[number]
             if self.has(slot, _SET, place):
                 assert self.users is not None  # noqa: S101 - the tree has a user's trigger
-                time = self.cells.deadlines[slot * self.cells.width + self.deadline[place] + line]
-                if time < self.infinity or self.users.has_timer(slot, place, line):
+                time = self.cells.deadlines[slot * self.cells.width + self.deadline[place] + domain]
+                if time < self.infinity or self.users.has_timer(slot, place, domain):
                     return True
         return False
 
@@ -199,8 +199,12 @@ class TreeEvaluator:
         """Return whether a timer of a cell is set at or behind its watermark."""
         for number in range(self.timer_count):
             place = self.timers[number]
-            line = self.line[place]
-            if line != _CLOCK_LINE and self.has(slot, _SET, place) and self.time_of(slot, place) <= self.now[line]:
+            domain = self.domain[place]
+            if (
+                domain != _CLOCK_DOMAIN
+                and self.has(slot, _SET, place)
+                and self.time_of(slot, place) <= self.now[domain]
+            ):
                 return True
         for number in range(self.user_count):
             if self.is_user_due(self.user_places[number], slot, False, 0):
@@ -212,9 +216,9 @@ class TreeEvaluator:
         if not self.has(slot, _SET, place):
             return False
         base = slot * self.cells.width + self.deadline[place]
-        for line in range(self.lines):
-            if (line == _CLOCK_LINE) == clock and self.cells.deadlines[base + line] <= (
-                until if clock else self.now[line]
+        for domain in range(self.domains):
+            if (domain == _CLOCK_DOMAIN) == clock and self.cells.deadlines[base + domain] <= (
+                until if clock else self.now[domain]
             ):
                 return True
         return False
@@ -250,7 +254,7 @@ class TreeEvaluator:
                 self.fired_in[place] = self.number
                 self.fired_at[place] = self.due_at[place]
         elif self.event == _RETRACTED:  # to leaves that wait for a clock, it is an element: the pane has changed
-            result = self.leaf(place, slot) if self.line[place] >= 0 else 0
+            result = self.leaf(place, slot) if self.domain[place] >= 0 else 0
         else:
             is_named = self.operation[place] == _SIGNAL and self.argument[place] == self.signal
             result = _FIRED | _FINISHED if is_named else 0
@@ -270,7 +274,7 @@ class TreeEvaluator:
             self.cells.counters[at] = total
             return 0
         if operation == _WATERMARK:
-            if self.now[self.line[place]] >= self.cells.end[slot]:
+            if self.now[self.domain[place]] >= self.cells.end[slot]:
                 return _FIRED | _FINISHED
             self.put(slot, _SET, place)
             return 0
@@ -289,7 +293,7 @@ class TreeEvaluator:
 
     def deadline_from_now(self, place: int) -> int:
         """Return the deadline that the current element sets; a delay after −∞ ends at −∞, as sums of instants do."""
-        first = self.now[_CLOCK_LINE] if self.line[place] == _CLOCK_LINE else self.event_time
+        first = self.now[_CLOCK_DOMAIN] if self.domain[place] == _CLOCK_DOMAIN else self.event_time
         if self.operation[place] == _PERIOD:
             return self.following(place, first)
         delay = self.argument[place]
@@ -484,9 +488,9 @@ class TreeEvaluator:
     def pass_clocks(self) -> None:
         """Pass the clocks to the user's triggers if one has moved."""
         is_new = False
-        for line in range(self.lines):
-            if self.clocks_passed[line] != self.now[line]:
-                self.clocks_passed[line] = self.now[line]
+        for domain in range(self.domains):
+            if self.clocks_passed[domain] != self.now[domain]:
+                self.clocks_passed[domain] = self.now[domain]
                 is_new = True
         if is_new:
             assert self.users is not None  # noqa: S101 - called only if the tree has a user's trigger
@@ -519,7 +523,7 @@ class TreeEvaluator:
         for number in range(place, self.last[place] + 1):
             self.take(slot, _DONE, number)
         for number in range(place, self.last[place] + 1):
-            if self.operation[number] == _WATERMARK and self.now[self.line[number]] < self.cells.end[slot]:
+            if self.operation[number] == _WATERMARK and self.now[self.domain[number]] < self.cells.end[slot]:
                 self.put(slot, _SET, number)
             elif self.operation[number] == _USER:
                 self.pass_clocks()

@@ -8,7 +8,7 @@ from dataflow_model.runners.engine.core.log cimport OperationLog, StandingTable
 from dataflow_model.runners.engine.core.schedule cimport Schedule
 from dataflow_model.runners.engine.core.tree_merging cimport TreeMerger
 
-cdef int64_t _ADD, _MERGE, _EXPIRE, _TAKE_BACK, _EXCHANGE, _FIRED, _MODE, _LOW_LINE, _CLOCK_LINE, _LATE, _CLOSED, _RETRACTION
+cdef int64_t _ADD, _MERGE, _EXPIRE, _TAKE_BACK, _EXCHANGE, _FIRED, _MODE, _LOW_DOMAIN, _CLOCK_DOMAIN, _LATE, _CLOSED, _RETRACTION
 cdef int64_t _BEFORE, _ELEMENT, _WATERMARK, _AT
 cdef int64_t _PENDING_ON_TIME, _HAD_ON_TIME, _HAS_CLOSED, _REOPENED, _TIMED, _COLLECTED, _NONE, _SCRATCH, _AT_ONCE
 
@@ -21,7 +21,7 @@ cdef class GroupingMachine:
     cdef public Schedule schedule
     cdef public Emission emission
     cdef public OperationLog log
-    cdef public int64_t minus_infinity, infinity, lines, watermark, clock
+    cdef public int64_t minus_infinity, infinity, domains, watermark, clock
     cdef public bint passes_always, closes_always, reopens, merges, spans, rebounded
     cdef public int64_t[::1] sources, replaced
     cdef public int64_t replaced_at
@@ -34,9 +34,9 @@ cdef class GroupingMachine:
     cpdef run(self, object elements, int64_t[::1] replaced, object instants, int64_t[::1] signals, object values, int64_t[::1] hold)
     @cython.locals(emission=Emission, keys=int64_t[::1], starts=int64_t[::1], bounds=int64_t[::1], kinds=int64_t[::1], times=int64_t[::1], numbers=int64_t[::1], replaces=int64_t[::1], at=int64_t[::1], begins=int64_t[::1], until=int64_t[::1], index=int64_t, row=int64_t)
     cpdef run_by_key(self, object elements, int64_t[::1] replaced, object rows, object values, bint ends)
-    @cython.locals(line=int64_t)
+    @cython.locals(domain=int64_t)
     cpdef int follow(self, int64_t watermark) except -1
-    @cython.locals(line=int64_t)
+    @cython.locals(domain=int64_t)
     cpdef void set_clocks(self, int64_t watermark, int64_t clock) noexcept
     cpdef recycle(self)
     cpdef dict counts(self)
@@ -69,9 +69,9 @@ cdef class GroupingMachine:
     cpdef int advance_clock(self, int64_t time) except -1
     @cython.locals(schedule=Schedule, index=int64_t, slot=int64_t, at=int64_t, result=int64_t)
     cpdef int run_clock(self, int64_t until, int64_t phase) except -1
-    @cython.locals(number=int64_t, percentile=int64_t, line=int64_t, reached=int64_t, moved=cython.bint)
+    @cython.locals(number=int64_t, percentile=int64_t, domain=int64_t, reached=int64_t, moved=cython.bint)
     cpdef bint reach(self, object percentiles, int64_t watermark) except -1
-    @cython.locals(schedule=Schedule, previous=int64_t, line=int64_t, index=int64_t, slot=int64_t, result=int64_t)
+    @cython.locals(schedule=Schedule, previous=int64_t, domain=int64_t, index=int64_t, slot=int64_t, result=int64_t)
     cpdef int advance_watermark(self, int64_t watermark) except -1
     @cython.locals(schedule=Schedule, index=int64_t)
     cpdef int run_reopened(self) except -1

@@ -34,8 +34,8 @@ _LATE: Final = operations.DROPPED_LATE
 _CLOSED: Final = operations.DROPPED_CLOSED
 _RETRACTION: Final = operations.DROPPED_RETRACTION
 _MODE: Final = operations.ACCUMULATES | operations.CLEARS
-_LOW_LINE: Final = operations.LOW_LINE
-_CLOCK_LINE: Final = operations.CLOCK_LINE
+_LOW_DOMAIN: Final = operations.LOW_DOMAIN
+_CLOCK_DOMAIN: Final = operations.CLOCK_DOMAIN
 _BEFORE: Final = operations.BEFORE
 _ELEMENT: Final = operations.ELEMENT
 _WATERMARK: Final = operations.WATERMARK
@@ -84,17 +84,17 @@ class GroupingMachine:
         cells: CellTable | None = None,
     ) -> None:
         self.cells = cells or CellTable(
-            program.words, program.counters, program.deadlines, program.lines, infinity, rules.merges
+            program.words, program.counters, program.deadlines, program.domains, infinity, rules.merges
         )
         self.trees = TreeEvaluator(program, self.cells, infinity)
         self.merger = TreeMerger(self.trees, program)
         self.standing = StandingTable()
-        self.schedule = Schedule(self.cells, self.trees, self.standing, rules, program.lines, infinity)
+        self.schedule = Schedule(self.cells, self.trees, self.standing, rules, program.domains, infinity)
         self.emission = Emission(self.cells, self.trees, self.schedule, self.standing, rules)
         self.log = self.emission.log
         self.minus_infinity = minus_infinity
         self.infinity = infinity
-        self.lines = program.lines
+        self.domains = program.domains
         self.passes_always = rules.passes_always
         self.closes_always = rules.closes_always
         self.reopens = rules.reopens
@@ -103,9 +103,9 @@ class GroupingMachine:
         self.merging: MergeCallbacks | None = None
         self.watermark = minus_infinity
         self.clock = 0
-        for line in range(self.lines):
-            self.trees.now[line] = minus_infinity
-        self.trees.now[_CLOCK_LINE] = 0
+        for domain in range(self.domains):
+            self.trees.now[domain] = minus_infinity
+        self.trees.now[_CLOCK_DOMAIN] = 0
         self.rebounded = False
         self.sources: array[int] = column(_SCRATCH)
         self.replaced: array[int] = column(_SCRATCH)
@@ -226,17 +226,17 @@ class GroupingMachine:
     def follow(self, watermark: int) -> None:
         """Advance the watermark and all its percentiles."""
         if watermark > self.watermark:
-            for line in range(self.lines):
-                if line != _CLOCK_LINE:
-                    self.trees.now[line] = watermark
+            for domain in range(self.domains):
+                if domain != _CLOCK_DOMAIN:
+                    self.trees.now[domain] = watermark
             self.advance_watermark(watermark)
 
     def set_clocks(self, watermark: int, clock: int) -> None:
         """Set the clocks; all percentiles equal the watermark."""
         self.watermark = watermark
         self.clock = clock
-        for line in range(self.lines):
-            self.trees.now[line] = clock if line == _CLOCK_LINE else watermark
+        for domain in range(self.domains):
+            self.trees.now[domain] = clock if domain == _CLOCK_DOMAIN else watermark
 
     def recycle(self) -> None:
         """Clear the logs, which the caller has read, and make the slots and entries in them available again."""
@@ -459,7 +459,7 @@ class GroupingMachine:
     def advance_clock(self, time: int) -> None:
         """Advance the processing clock: run the timers before `time`, then set the clock."""
         if time > self.clock:
-            self.trees.now[_CLOCK_LINE] = time  # triggers already see the new time
+            self.trees.now[_CLOCK_DOMAIN] = time  # triggers already see the new time
             self.run_clock(time - 1, _BEFORE)
             self.clock = time
 
@@ -467,7 +467,7 @@ class GroupingMachine:
         """Run the timers of the processing clock that are due."""
         schedule = self.schedule
         schedule.collected_count = 0
-        schedule.collect(_CLOCK_LINE, until)
+        schedule.collect(_CLOCK_DOMAIN, until)
         self.emission.next_event(phase)
         for index in range(schedule.collected_count):
             slot = schedule.collected[index]
@@ -485,10 +485,10 @@ class GroupingMachine:
         """
         moved = False
         for number, percentile in enumerate(percentiles):
-            line = _CLOCK_LINE + 1 + number
+            domain = _CLOCK_DOMAIN + 1 + number
             reached = max(percentile, watermark)
-            if reached > self.trees.now[line]:
-                self.trees.now[line] = reached
+            if reached > self.trees.now[domain]:
+                self.trees.now[domain] = reached
                 moved = True
         return moved
 
@@ -497,12 +497,12 @@ class GroupingMachine:
         schedule, previous = self.schedule, self.watermark
         if watermark > previous:
             self.watermark = watermark
-            self.trees.now[_LOW_LINE] = watermark
+            self.trees.now[_LOW_DOMAIN] = watermark
         self.emission.next_event(_WATERMARK)
         schedule.collected_count = 0
-        for line in range(self.lines):
-            if line != _CLOCK_LINE:
-                schedule.collect(line, self.trees.now[line])
+        for domain in range(self.domains):
+            if domain != _CLOCK_DOMAIN:
+                schedule.collect(domain, self.trees.now[domain])
         if self.watermark > previous:
             self.run_reopened()
         for index in range(schedule.collected_count):

@@ -66,6 +66,6 @@ DROPPED_RETRACTION: Final = 2
 INTERVAL_KIND: Final = 0
 GLOBAL_KIND: Final = 1
 
-# Lines: the clocks that a cell can wait for. Percentiles of the watermark below 100 have higher numbers.
-LOW_LINE: Final = 0
-CLOCK_LINE: Final = 1
+# Time domains: the clocks that a cell can wait for. Percentiles of the watermark below 100 have higher numbers.
+LOW_DOMAIN: Final = 0
+CLOCK_DOMAIN: Final = 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dataflow_model.runners.engine.core.operations import CLOCK_LINE, LOW_LINE
+from dataflow_model.runners.engine.core.operations import CLOCK_DOMAIN, LOW_DOMAIN
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from dataflow_model.triggers import (
     AfterAll,
@@ -72,10 +72,10 @@ class TriggerProgram:
         operation: the operation of each place.
         argument: the argument of the operation: a number of elements, a delay, the number of a signal.
         last: the greatest place below it.
-        line: the clock that its timer waits for; −1 if it has no timer.
+        domain: the clock that its timer waits for; −1 if it has no timer.
         counter: the number of its counter in a cell; −1 if it has none.
-        deadline: the number of its deadline in a cell; −1 if it has none. A user's trigger has one for each line,
-            starting there.
+        deadline: the number of its deadline in a cell; −1 if it has none. A user's trigger has one for each time
+            domain, starting there.
         first_child, children: the position of its first child in `child`, and the number of its children.
         child: the places of all children, concatenated.
         word, mask: its bit in a set of places.
@@ -84,15 +84,15 @@ class TriggerProgram:
         calls: by place, the Python function that it calls; `None` for most.
         merges: by place, the function that merges the states of a user's condition.
         owner: by place, the user's trigger that runs it, itself or one above it; −1 for the other places.
-        percentiles: the percentiles of the watermark below 100 that it waits for, lowest first; their lines follow that
-            of the clock.
-        signals: the names of the signals that it waits for, in order; a signal's number is its place among them.
+        percentiles: the percentiles of the watermark below 100 that it waits for, lowest first; their time domains
+            follow that of the clock.
+        signals: the names of the signals that it waits for, in order; a signal's number is its index among them.
     """
 
     operation: array[int]
     argument: array[int]
     last: array[int]
-    line: array[int]
+    domain: array[int]
     counter: array[int]
     deadline: array[int]
     first_child: array[int]
@@ -110,27 +110,29 @@ class TriggerProgram:
     signals: tuple[str, ...]
 
     @property
-    def lines(self) -> int:
+    def domains(self) -> int:
         """The number of clocks that a cell may wait for."""
-        return CLOCK_LINE + 1 + len(self.percentiles)
+        return CLOCK_DOMAIN + 1 + len(self.percentiles)
 
     @property
     def calls_back(self) -> bool:
         """Whether it calls functions in Python with elements."""
         return USER in self.operation or any(call is not None for call in self.calls)
 
-    def line_of(self, domain: TimeDomain, percentile: float) -> int:
-        """Return the line on which a timer of the user's waits."""
+    def domain_index(self, domain: TimeDomain, percentile: float) -> int:
+        """Return the number of the time domain in which a timer of the user's waits."""
         if domain is TimeDomain.PROCESSING_TIME:
-            return CLOCK_LINE
-        return LOW_LINE if percentile == LOW_WATERMARK else CLOCK_LINE + 1 + self.percentiles.index(float(percentile))
+            return CLOCK_DOMAIN
+        return (
+            LOW_DOMAIN if percentile == LOW_WATERMARK else CLOCK_DOMAIN + 1 + self.percentiles.index(float(percentile))
+        )
 
 
 @attrs.define
 class _Place:
     operation: int
     argument: int = 0
-    line: int = -1
+    domain: int = -1
     counts: bool = False
     waits: int = 0
     call: Callable[..., Any] | None = None
@@ -164,7 +166,7 @@ def compile_tree(trigger: Trigger) -> TriggerProgram:
         operation=array("q", [place.operation for place in places]),
         argument=array("q", [place.argument for place in places]),
         last=array("q", [place.last for place in places]),
-        line=array("q", [place.line for place in places]),
+        domain=array("q", [place.domain for place in places]),
         counter=_numbered(counting, len(places)),
         deadline=array("q", [at if place.waits else -1 for place, at in zip(places, waiting, strict=False)]),
         first_child=array("q", first_child),
@@ -203,7 +205,7 @@ def _place(trigger: Trigger, places: list[_Place], percentiles: tuple[float, ...
         places.append(place)
         place.children = [_place(child, places, percentiles, signals) for child in tree.children]
     else:
-        place = _Place(USER, waits=CLOCK_LINE + 1 + len(percentiles), owner=number)
+        place = _Place(USER, waits=CLOCK_DOMAIN + 1 + len(percentiles), owner=number)
         places.append(place)
         places.extend(_Place(NEVER, owner=number) for _ in _gather(tree)[1:])
     place.last = len(places) - 1
@@ -236,15 +238,15 @@ def _leaf(tree: Trigger, percentiles: tuple[float, ...], signals: tuple[str, ...
             return _Place(SIGNAL, signals.index(name))
         case AfterWatermark():
             share = tree.percentile
-            line = LOW_LINE if share == LOW_WATERMARK else CLOCK_LINE + 1 + percentiles.index(float(share))
-            return _Place(WATERMARK, line=line)
+            domain = LOW_DOMAIN if share == LOW_WATERMARK else CLOCK_DOMAIN + 1 + percentiles.index(float(share))
+            return _Place(WATERMARK, domain=domain)
         case AfterProcessingTime(delay):
-            return _Place(DELAY, int(delay), CLOCK_LINE, waits=1)
+            return _Place(DELAY, int(delay), CLOCK_DOMAIN, waits=1)
         case AfterEventTime(delay):
-            return _Place(DELAY, int(delay), LOW_LINE, waits=1)
+            return _Place(DELAY, int(delay), LOW_DOMAIN, waits=1)
         case AtPeriod():
-            line = LOW_LINE if tree.domain is TimeDomain.EVENT_TIME else CLOCK_LINE
-            return _Place(PERIOD, line=line, waits=1, call=_next_time(tree))
+            domain = LOW_DOMAIN if tree.domain is TimeDomain.EVENT_TIME else CLOCK_DOMAIN
+            return _Place(PERIOD, domain=domain, waits=1, call=_next_time(tree))
         case RepeatCount():
             return _Place(REPEAT_COUNT, min(tree.n, _MOST), counts=True)
         case _:

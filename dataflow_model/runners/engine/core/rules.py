@@ -104,7 +104,7 @@ class TriggerCallbacks(Protocol):
     fired_at: int
 
     def set_clocks(self, now: Sequence[int]) -> None:
-        """Set the clocks, by line."""
+        """Set the clocks, by time domain."""
         ...
 
     def run(self, number: int, place: int, slot: int, row: int, event_time: int) -> int:
@@ -115,8 +115,8 @@ class TriggerCallbacks(Protocol):
         """Take the timers of a place that are due out of its cell; return whether there are any."""
         ...
 
-    def has_timer(self, slot: int, place: int, line: int) -> bool:
-        """Return whether a place, or one below it, has a timer on a line."""
+    def has_timer(self, slot: int, place: int, domain: int) -> bool:
+        """Return whether a place, or one below it, has a timer in a time domain."""
         ...
 
     def reset(self, number: int, place: int, slot: int, row: int, event_time: int) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.core.log import StandingTable
     from dataflow_model.runners.engine.core.rules import Rules
 
-_LOW_LINE: Final = operations.LOW_LINE
+_LOW_DOMAIN: Final = operations.LOW_DOMAIN
 _EARLIEST: Final = rules.EARLIEST
 _LATEST: Final = rules.LATEST
 _REOPENED: Final = cells.REOPENED
@@ -30,7 +30,7 @@ _AT_ONCE: Final = 256
 
 
 class Schedule:
-    """The deadlines of the cells of one grouping on one shard, on each line, and the holds of its output watermark.
+    """The deadlines of the cells of one grouping on one shard, by time domain, and the holds of its output watermark.
 
     A cell has at most one current entry in each queue, at a time no later than its deadline: deadlines that have moved
     forward, or are gone, are found out when the entry is reached.
@@ -40,7 +40,7 @@ class Schedule:
         trees: the evaluator of the trigger.
         standing: the values that have been emitted and not retracted.
         rules: the windowing strategy, apart from the trigger.
-        lines: the number of clocks with deadlines.
+        domains: the number of clocks with deadlines.
         infinity: +∞.
 
     Attributes:
@@ -55,19 +55,19 @@ class Schedule:
         trees: TreeEvaluator,
         standing: StandingTable,
         rules: Rules,
-        lines: int,
+        domains: int,
         infinity: int,
     ) -> None:
         self.cells = cells
         self.trees = trees
         self.standing = standing
-        self.lines = lines
+        self.domains = domains
         self.infinity = infinity
         self.lateness = rules.allowed_lateness
         self.timestamp_combiner = rules.timestamp_combiner
         self.merges = rules.merges
         self.closes_always = rules.closes_always
-        self.queues = [DeadlineQueue() for _ in range(lines)]
+        self.queues = [DeadlineQueue() for _ in range(domains)]
         self.holds = DeadlineQueue()
         self.collected: array[int] = column(_SCRATCH)
         self.collected_count = 0
@@ -81,10 +81,10 @@ class Schedule:
         """Return the watermark at which a window expires; every window expires at +∞."""
         return self.infinity if end > self.infinity - self.lateness else end + self.lateness
 
-    def due_on(self, slot: int, line: int) -> int:
-        """Return the next time on a line that concerns a cell; +∞ if there is none."""
-        due = self.trees.next_due(slot, line)
-        return min(due, self.expiry(self.cells.end[slot])) if line == _LOW_LINE else due
+    def due_on(self, slot: int, domain: int) -> int:
+        """Return the next time in a time domain that concerns a cell; +∞ if there is none."""
+        due = self.trees.next_due(slot, domain)
+        return min(due, self.expiry(self.cells.end[slot])) if domain == _LOW_DOMAIN else due
 
     def output_time(self, slot: int) -> int:
         """Return the event time of the next pane; it does not depend on when the pane fires."""
@@ -133,12 +133,12 @@ class Schedule:
         """Add a changed cell to those queues in which it is now due earlier than before."""
         table = self.cells
         table.touch(table.key[slot])
-        for line in range(self.lines):
-            due = self.due_on(slot, line)
-            at = slot * table.width + line
+        for domain in range(self.domains):
+            due = self.due_on(slot, domain)
+            at = slot * table.width + domain
             if due < table.queued[at]:
                 table.queued[at] = due
-                self.enqueue(self.queues[line], due, slot, line)
+                self.enqueue(self.queues[domain], due, slot, domain)
         if self.holds_back and self.is_awaited(slot):
             hold = self.hold_of(slot)
             if hold < table.hold_at[slot]:
@@ -153,53 +153,53 @@ class Schedule:
         self.reopened[self.reopened_count] = slot
         self.reopened_count += 1
 
-    def enqueue(self, queue: DeadlineQueue, time: int, slot: int, line: int) -> None:
+    def enqueue(self, queue: DeadlineQueue, time: int, slot: int, domain: int) -> None:
         """Add to a queue, after removing the outdated entries if most are."""
         if queue.size > _FEW + 4 * self.cells.live:
-            self.prune(queue, line)
+            self.prune(queue, domain)
         queue.push(time, slot)
 
-    def prune(self, queue: DeadlineQueue, line: int) -> None:
+    def prune(self, queue: DeadlineQueue, domain: int) -> None:
         """Remove the outdated entries of a queue, and repetitions of others; it takes as long as the queue is."""
         count = queue.pop_until(self.infinity)
         slots, times = queue.popped, queue.popped_at
         for index in range(count):
-            if self.queued_at(slots[index], line) == times[index]:
-                self.queue_at(slots[index], line, self.infinity)  # a second entry of the cell is none of this queue's
+            if self.queued_at(slots[index], domain) == times[index]:
+                self.queue_at(slots[index], domain, self.infinity)  # a second entry of the cell is none of this queue's
             else:
                 slots[index] = -1
         for index in range(count):
             if slots[index] >= 0:
-                self.queue_at(slots[index], line, times[index])
+                self.queue_at(slots[index], domain, times[index])
                 queue.push(times[index], slots[index])
 
-    def queued_at(self, slot: int, line: int) -> int:
-        """Return the time at which a cell is in the queue of a line, or of holds; +∞ if it is in none."""
+    def queued_at(self, slot: int, domain: int) -> int:
+        """Return the time at which a cell is in the queue of a time domain, or of holds; +∞ if it is in none."""
         table = self.cells
         if table.key[slot] < 0:
             return self.infinity
-        return table.hold_at[slot] if line == _HOLDS else table.queued[slot * table.width + line]
+        return table.hold_at[slot] if domain == _HOLDS else table.queued[slot * table.width + domain]
 
-    def queue_at(self, slot: int, line: int, time: int) -> None:
-        """Record the time at which a cell is in the queue of a line, or of holds."""
-        if line == _HOLDS:
+    def queue_at(self, slot: int, domain: int, time: int) -> None:
+        """Record the time at which a cell is in the queue of a time domain, or of holds."""
+        if domain == _HOLDS:
             self.cells.hold_at[slot] = time
         else:
-            self.cells.queued[slot * self.cells.width + line] = time
+            self.cells.queued[slot * self.cells.width + domain] = time
 
     def write_dues(
         self, slots: array[int], begins: array[int], minus_infinity: int, dues: array[int], are_set: array[int]
     ) -> None:
-        """Write when each of some keys is next due on each line, and its hold.
+        """Write when each of some keys is next due in each time domain, and its hold.
 
         Args:
             slots: the cells of the keys, one key after the other.
             begins: the indices in `slots` at which a key begins.
             minus_infinity: the deadline of reopened windows, which are due at any watermark.
-            dues: is filled with a row for each key: the earliest deadline on each line, then the hold.
+            dues: is filled with a row for each key: the earliest deadline in each time domain, then the hold.
             are_set: is filled with 1 where there is one, if only for +∞, and 0 elsewhere.
         """
-        width, row, key = self.lines + 1, 0, 0
+        width, row, key = self.domains + 1, 0, 0
         for index in range(len(slots)):
             if key < len(begins) and begins[key] == index:
                 row = key * width
@@ -208,27 +208,27 @@ class Schedule:
                     dues[at], are_set[at] = self.infinity, 0
             slot = slots[index]
             if self.cells.flags[slot] & _REOPENED:
-                dues[row + _LOW_LINE], are_set[row + _LOW_LINE] = minus_infinity, 1
+                dues[row + _LOW_DOMAIN], are_set[row + _LOW_DOMAIN] = minus_infinity, 1
                 continue
-            for line in range(self.lines):
-                if line == _LOW_LINE or self.trees.waits(slot, line):
-                    dues[row + line], are_set[row + line] = min(dues[row + line], self.due_on(slot, line)), 1
+            for domain in range(self.domains):
+                if domain == _LOW_DOMAIN or self.trees.waits(slot, domain):
+                    dues[row + domain], are_set[row + domain] = min(dues[row + domain], self.due_on(slot, domain)), 1
             if self.is_awaited(slot):
-                at = row + self.lines
+                at = row + self.domains
                 dues[at], are_set[at] = min(dues[at], self.hold_of(slot)), 1
 
     # What is due ---------------------------------------------------------------------------------------------------
 
-    def first_due(self, line: int) -> int:
-        """Return the next time on a line that concerns any cell; +∞ if there is none."""
-        queue = self.queues[line]
+    def first_due(self, domain: int) -> int:
+        """Return the next time in a time domain that concerns any cell; +∞ if there is none."""
+        queue = self.queues[domain]
         while queue.size > 0:
             time, slot = queue.first_time(), queue.first_slot()
-            if self.queued_at(slot, line) == time:
-                due = self.due_on(slot, line)
+            if self.queued_at(slot, domain) == time:
+                due = self.due_on(slot, domain)
                 if due == time:
                     return time
-                self.queue_at(slot, line, due)
+                self.queue_at(slot, domain, due)
                 queue.pop()
                 if due < self.infinity:
                     queue.push(due, slot)
@@ -236,23 +236,23 @@ class Schedule:
                 queue.pop()
         return self.infinity
 
-    def collect(self, line: int, until: int) -> None:
-        """Move the cells that are due on a line from its queue to those collected."""
-        table, queue = self.cells, self.queues[line]
+    def collect(self, domain: int, until: int) -> None:
+        """Move the cells that are due in a time domain from its queue to those collected."""
+        table, queue = self.cells, self.queues[domain]
         count = queue.pop_until(until)
         for index in range(count):
             if index % _AT_ONCE == 0:
                 table.read_ahead(queue.popped, index, min(index + _AT_ONCE, count))
             slot = queue.popped[index]
-            queued = self.queued_at(slot, line)
+            queued = self.queued_at(slot, domain)
             if queued > until or queued == self.infinity:
                 continue
-            due = self.due_on(slot, line)
+            due = self.due_on(slot, domain)
             if due <= until:
-                self.queue_at(slot, line, self.infinity)
+                self.queue_at(slot, domain, self.infinity)
                 self.collect_cell(slot)
             else:
-                self.queue_at(slot, line, due)
+                self.queue_at(slot, domain, due)
                 if due < self.infinity:
                     queue.push(due, slot)
         if until == self.infinity and self.collected_count + self.reopened_count < table.live:

@@ -111,7 +111,7 @@ class TreeMerger:
         trees = self.trees
         operation = trees.operation[place]
         if operation == _WATERMARK:
-            if trees.now[trees.line[place]] < self.cells.end[target]:
+            if trees.now[trees.domain[place]] < self.cells.end[target]:
                 trees.take(target, _DONE, place)
             if not trees.has(target, _DONE, place):
                 trees.put(target, _SET, place)

@@ -14,7 +14,7 @@ from dataflow_model.runners.engine.core.columns import column, column_of, leadin
 from dataflow_model.runners.engine.core.folding import PythonFold
 from dataflow_model.runners.engine.core.machine import GroupingMachine
 from dataflow_model.runners.engine.core.operations import (
-    CLOCK_LINE,
+    CLOCK_DOMAIN,
     ELEMENT,
     GLOBAL_KIND,
     INTERVAL_KIND,
@@ -230,17 +230,19 @@ class CoreGrouping:
         """Set the clocks, and the percentiles that the trigger waits for."""
         self.machine.set_clocks(watermark, clock)
         for number, percentile in enumerate(percentiles):
-            self.machine.trees.now[CLOCK_LINE + 1 + number] = percentile
+            self.machine.trees.now[CLOCK_DOMAIN + 1 + number] = percentile
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return the next times at which a timer or an expiry is due, in event time and on the processing clock."""
         machine = self.machine
-        clock = machine.schedule.first_due(CLOCK_LINE)
+        clock = machine.schedule.first_due(CLOCK_DOMAIN)
         event = None
         if machine.schedule.reopened_count:
             event = _MINUS_INFINITY
         elif machine.cells.live:  # each cell waits at least for its expiry
-            event = min(machine.schedule.first_due(line) for line in range(machine.lines) if line != CLOCK_LINE)
+            event = min(
+                machine.schedule.first_due(domain) for domain in range(machine.domains) if domain != CLOCK_DOMAIN
+            )
         return event, clock if clock < _INFINITY else None
 
     # Values in durable state ---------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class CoreMachine(WithoutState):
         self._lifetime = Lifetime(node.label, node.combine)
         self._percentiles = tuple(dict.fromkeys((*percentiles, *self._core.percentiles)))
         self._width = len(self._percentiles)
-        self._lines = [self._percentiles.index(percentile) for percentile in self._core.percentiles]
+        self._domains = [self._percentiles.index(percentile) for percentile in self._core.percentiles]
         self._records_percentile = records_percentile
         self._hold = int(MAX_TIMESTAMP)
 
@@ -190,7 +190,7 @@ class CoreMachine(WithoutState):
             watermark=watermarks.low,
             closes=closes,
             until=np.zeros(stop - first, np.int64),
-            further=[further[:, line] for line in self._lines],
+            further=[further[:, domain] for domain in self._domains],
             signals=signals,
         )
 
@@ -486,7 +486,7 @@ class CoreMachine(WithoutState):
         """Set the clocks to what `clocks` returned."""
         self.watermarks = Watermarks.of(watermark, percentiles)
         further = self.watermarks.further(self._width)
-        self._core.set_clocks(watermark, clock, [further[line] for line in self._lines])
+        self._core.set_clocks(watermark, clock, [further[domain] for domain in self._domains])
 
     def state_size(self) -> tuple[int, int] | None:
         """Return the number of keys, none of which is settled."""

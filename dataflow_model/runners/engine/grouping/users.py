@@ -82,7 +82,7 @@ class UserTriggers:
     # Events --------------------------------------------------------------------------------------------------------
 
     def set_clocks(self, now: Sequence[int]) -> None:
-        """Set the clocks, by line."""
+        """Set the clocks, by time domain."""
         low, clock, *further = list(now)
         percentiles = dict(zip(self._program.percentiles, further, strict=True))
         self._machine.clocks(watermark=low, processing_time=clock, percentiles=percentiles)
@@ -116,7 +116,7 @@ class UserTriggers:
         due: dict[int, list[tuple[int, str]]] = {}
         for (number, tag), (of, percentile, time) in state.timers.items():
             if self._owner[number] == place and of is domain:
-                reached = until if clock else now[self._program.line_of(of, percentile)]
+                reached = until if clock else now[self._program.domain_index(of, percentile)]
                 if int(time) <= reached:
                     due.setdefault(number, []).append((int(time), tag))
         for number, timers in due.items():
@@ -233,11 +233,11 @@ class UserTriggers:
             info = info_of_pane(flags, index, on_time_index, self._core.trigger)
             self.histories[slot] = (*self.histories.get(slot, ()), info)
 
-    def has_timer(self, slot: int, place: int, line: int) -> bool:
-        """Return whether a place, or one below it, has a timer on a line."""
+    def has_timer(self, slot: int, place: int, index: int) -> bool:
+        """Return whether a place, or one below it, has a timer in a time domain."""
         timers = self.states[slot].timers if slot in self.states else {}
         return any(
-            self._owner[number] == place and self._program.line_of(domain, percentile) == line
+            self._owner[number] == place and self._program.domain_index(domain, percentile) == index
             for (number, _), (domain, percentile, _) in timers.items()
         )
 
@@ -255,20 +255,20 @@ class UserTriggers:
         return window
 
     def _note_timers(self, place: int, slot: int, state: TreeState) -> None:
-        """Let the cell's columns have the earliest timers of a place and all below it, by line."""
+        """Let the cell's columns have the earliest timers of a place and all below it, by time domain."""
         if not state.timers and (slot, place) not in self._timed:
             return
-        earliest = [_NEVER] * self._program.lines
+        earliest = [_NEVER] * self._program.domains
         is_set = False
         for (number, _), (domain, percentile, time) in state.timers.items():
             if self._owner[number] == place:
-                line = self._program.line_of(domain, percentile)
-                earliest[line] = min(earliest[line], int(time))
+                index = self._program.domain_index(domain, percentile)
+                earliest[index] = min(earliest[index], int(time))
                 is_set = True
         machine = self._core.machine
         base = slot * machine.cells.width + self._program.deadline[place]
-        for line, due in enumerate(earliest):
-            machine.cells.deadlines[base + line] = due
+        for index, due in enumerate(earliest):
+            machine.cells.deadlines[base + index] = due
         if is_set:
             self._timed.add((slot, place))
             machine.trees.put(slot, SET, place)

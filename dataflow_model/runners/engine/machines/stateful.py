@@ -300,8 +300,8 @@ class StatefulMachine(StoreMachine):
         """Run everything that is due in one domain, in order, including timers that are set on the way."""
         due: list[tuple[Cause, int, OpenCell]] = []
         numbers = itertools.count()  # so that cells are never compared
-        line = EVENT_TIME if domain is _EVENT else CLOCK
-        for encoded, window, keyed in self.state.take_due({line: until}):  # which marks them as changed
+        number = EVENT_TIME if domain is _EVENT else CLOCK
+        for encoded, window, keyed in self.state.take_due({number: until}):  # which marks them as changed
             cell = OpenCell(self._window(window), encoded, keyed, keyed.cells[window])
             cell.begin_event()
             at = self._next_due(domain, cell, until)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KEPT_DECODED: Final = 1_000
 """The maximum number of settled keys that are kept decoded too: those used last, which are likely to be used next."""
 EVENT_TIME, CLOCK = range(2)
-"""The lines of deadlines of every node: the low watermark and the processing clock."""
+"""The time domains of the deadlines of every node: the low watermark and the processing clock."""
 _Cell: TypeAlias = tuple[bytes, Window | None]
 """A key and one of its windows; a settled key has an entry without a window."""
 KeyT = TypeVar("KeyT")
@@ -92,14 +92,14 @@ class KeyStore(abc.ABC, Generic[KeyT]):
     After a change of a window's state, call `mark`; the deadlines are updated when they are next needed.
 
     Args:
-        lines: the number of clocks with deadlines; the holds of the watermark come after them.
+        domains: the number of clocks with deadlines; the holds of the watermark come after them.
 
     Attributes:
         keys: the keys in memory, by encoded key.
         touched: the keys whose state has changed since it was last taken.
     """
 
-    def __init__(self, lines: int) -> None:
+    def __init__(self, domains: int) -> None:
         self.keys: dict[bytes, KeyT] = {}
         self.touched: set[bytes] = set()
         self._settled = SettledKeys()
@@ -107,8 +107,8 @@ class KeyStore(abc.ABC, Generic[KeyT]):
         self._decoded: dict[bytes, KeyT] = {}
         """Settled keys that are also kept decoded; each of their windows keeps its deadlines."""
         self._stale: set[tuple[bytes, Window]] = set()
-        self._lines = lines
-        self._deadlines: Deadlines[_Cell] = Deadlines(lines + 1)
+        self._domains = domains
+        self._deadlines: Deadlines[_Cell] = Deadlines(domains + 1)
 
     # The state of a key --------------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class KeyStore(abc.ABC, Generic[KeyT]):
 
     @abc.abstractmethod
     def _dues(self, state: KeyT, window: Window) -> Dues | None:
-        """Return a window's next deadline on each line, followed by its hold of the watermark.
+        """Return a window's next deadline in each time domain, followed by its hold of the watermark.
 
         `None` if the window has no state.
         """
@@ -158,42 +158,42 @@ class KeyStore(abc.ABC, Generic[KeyT]):
     # Deadlines -----------------------------------------------------------------------------------------------------
 
     def next_dues(self) -> Dues:
-        """Return the earliest deadline on each line."""
+        """Return the earliest deadline in each time domain."""
         self._refresh()
-        return tuple(map(self._deadlines.first, range(self._lines)))
+        return tuple(map(self._deadlines.first, range(self._domains)))
 
     def next_moments(self) -> tuple[int | None, int | None]:
-        """Return the earliest deadline in event time, on any line, and on the processing clock."""
+        """Return the earliest deadline in event time, in any time domain, and on the processing clock."""
         dues = self.next_dues()
-        return earliest(due for line, due in enumerate(dues) if line != CLOCK), dues[CLOCK]
+        return earliest(due for domain, due in enumerate(dues) if domain != CLOCK), dues[CLOCK]
 
     def is_due(self, clocks: Iterable[int]) -> bool:
         """Return whether anything is due at these clock values, or has changed since the deadlines were last updated.
 
         Args:
-            clocks: the clock of each line.
+            clocks: the clock of each time domain.
         """
         if self._stale:
             return True
         first = self._deadlines.first
-        return any((due := first(line)) is not None and due <= clock for line, clock in enumerate(clocks))
+        return any((due := first(domain)) is not None and due <= clock for domain, clock in enumerate(clocks))
 
     def hold(self) -> int | None:
         """Return the earliest event time of pending output."""
         self._refresh()
-        return self._deadlines.first(self._lines)
+        return self._deadlines.first(self._domains)
 
     def take_due(self, untils: Mapping[int, int]) -> list[tuple[bytes, Window, KeyT]]:
-        """Remove and return the windows with a deadline on one of some lines, at a given time or before.
+        """Remove and return the windows with a deadline in one of some time domains, at a given time or before.
 
         Args:
-            untils: the time for each line.
+            untils: the time for each time domain.
         """
         self._refresh()
         due: dict[tuple[bytes, Window], KeyT] = {}
-        for line, until in untils.items():
-            while indices := self._deadlines.take(line, until):
-                for encoded, window in indices:
+        for domain, until in untils.items():
+            while cells := self._deadlines.take(domain, until):
+                for encoded, window in cells:
                     state = self.open(encoded)  # a settled key's windows follow in the next round
                     if window is not None:
                         due[encoded, window] = state

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 Dues: TypeAlias = tuple[int | None, ...]
-"""The deadline on each line; `None` if there is none."""
+"""The deadline in each time domain; `None` if there is none."""
 _Entry: TypeAlias = list[Any]
 """Deadline, number (so that keys are never compared), key, and whether the entry is still valid."""
 _FEW: Final = 64
@@ -17,13 +17,13 @@ _FEW: Final = 64
 
 
 class Deadlines(Generic[KeyT]):
-    """A heap for each line, in which stale entries are skipped when they reach the top.
+    """A heap for each time domain, in which stale entries are skipped when they reach the top.
 
     Each key that is loaded from its stored state gets new entries, so stale entries may pile up while a watermark
     stands still. A heap is rebuilt once most of its entries are stale, which keeps the cost of a change at O(log n).
 
     Args:
-        lines: the number of deadlines of each key.
+        domains: the number of deadlines of each key.
 
     Example:
         >>> deadlines = Deadlines(2)
@@ -34,8 +34,8 @@ class Deadlines(Generic[KeyT]):
         (['a'], 7)
     """
 
-    def __init__(self, lines: int) -> None:
-        self._heaps: tuple[list[_Entry], ...] = tuple([] for _ in range(lines))
+    def __init__(self, domains: int) -> None:
+        self._heaps: tuple[list[_Entry], ...] = tuple([] for _ in range(domains))
         self._entries: dict[KeyT, list[_Entry | None]] = {}
         self._numbers = itertools.count()
 
@@ -44,21 +44,21 @@ class Deadlines(Generic[KeyT]):
         entries = self._entries.get(key)
         if entries is None:
             entries = self._entries[key] = [None] * len(self._heaps)
-        for line, due in enumerate(dues):
-            entry = entries[line]
+        for domain, due in enumerate(dues):
+            entry = entries[domain]
             if entry is not None:
                 if entry[0] == due:
                     continue
                 entry[3] = False
             if due is None:
-                entries[line] = None
+                entries[domain] = None
                 continue
-            entry = entries[line] = [due, next(self._numbers), key, True]
-            heap = self._heaps[line]
+            entry = entries[domain] = [due, next(self._numbers), key, True]
+            heap = self._heaps[domain]
             heapq.heappush(heap, entry)
             if len(heap) > _FEW + 2 * len(self._entries):
                 heap[:] = [
-                    known for place_entries in self._entries.values() if (known := place_entries[line]) is not None
+                    known for entries_of_key in self._entries.values() if (known := entries_of_key[domain]) is not None
                 ]
                 heapq.heapify(heap)
 
@@ -72,20 +72,20 @@ class Deadlines(Generic[KeyT]):
             if entry is not None:
                 entry[3] = False
 
-    def first(self, line: int) -> int | None:
-        """Return the earliest deadline on a line."""
-        heap = self._heaps[line]
+    def first(self, domain: int) -> int | None:
+        """Return the earliest deadline in a time domain."""
+        heap = self._heaps[domain]
         while heap and not heap[0][3]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
-    def take(self, line: int, until: int) -> list[KeyT]:
-        """Remove and return the keys that are due on a line at `until` or before, earliest first."""
-        heap = self._heaps[line]
+    def take(self, domain: int, until: int) -> list[KeyT]:
+        """Remove and return the keys that are due in a time domain at `until` or before, earliest first."""
+        heap = self._heaps[domain]
         taken: list[KeyT] = []
         while heap and heap[0][0] <= until:
             _, _, key, holds = heapq.heappop(heap)
             if holds:
-                self._entries[key][line] = None
+                self._entries[key][domain] = None
                 taken.append(key)
         return taken

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.state.resharding import Share
 
 _FEW: Final = 64
-"""Up to this number of deadlines on a line, outdated ones are not removed."""
+"""Up to this number of deadlines in a time domain, outdated ones are not removed."""
 _KEPT: Final = 1 << 17
 _CELL_BYTES: Final = 320
 """The approximate memory of a cell in columns, in addition to the bytes of its key."""
@@ -51,22 +51,22 @@ class _StoredKeys:
     """The durable form of every key, and the deadlines of the keys that are not in columns.
 
     Args:
-        lines: the number of clocks that have deadlines.
+        domains: the number of clocks that have deadlines.
 
     Attributes:
         entries: the stored keys, by encoded key; see `StoredKey`.
         begin: where the state of a key begins in its stored form.
     """
 
-    def __init__(self, lines: int) -> None:
+    def __init__(self, domains: int) -> None:
         self.entries: ByteTable | SettledKeys = ByteTable()
-        self.begin = head_bytes(lines + 1)
+        self.begin = head_bytes(domains + 1)
         self._loaded: dict[bytes, bytes] = {}
         """The keys that are in columns, with the heads of their stored form."""
         self._not_waiting: set[bytes] = set()
         """Those of them that may not be among the waiting keys with this head; the others need not be added again."""
-        self._lines = lines
-        self._waiting = WaitingKeys(lines + 1, self._popped_head)
+        self._domains = domains
+        self._waiting = WaitingKeys(domains + 1, self._popped_head)
 
     def load(self, keys: Iterable[bytes]) -> Joined:
         """Return the stored form of keys to load into columns, without those that are loaded already, or are new.
@@ -81,9 +81,9 @@ class _StoredKeys:
         return entries
 
     def due(self, untils: Iterable[int]) -> list[bytes]:
-        """Return the keys outside the columns with a deadline up to the clock of a line; the caller loads them."""
-        by_line = [self._waiting.take(line, until) for line, until in enumerate(untils)]
-        due = dict.fromkeys(itertools.chain(*by_line))  # a key may be due on several lines
+        """Return the keys outside the columns with a deadline up to the clock of a domain, which the caller loads."""
+        by_domain = [self._waiting.take(domain, until) for domain, until in enumerate(untils)]
+        due = dict.fromkeys(itertools.chain(*by_domain))  # a key may be due in several time domains
         self._not_waiting.update(due)
         return list(due)
 
@@ -116,11 +116,11 @@ class _StoredKeys:
 
     def hold(self) -> int | None:
         """Return the earliest event time of pending output of the keys outside the columns."""
-        return self._waiting.first(self._lines)
+        return self._waiting.first(self._domains)
 
     def next_dues(self) -> Dues:
-        """Return the next deadline of the keys outside the columns, for each line."""
-        return tuple(map(self._waiting.first, range(self._lines)))
+        """Return the next deadline of the keys outside the columns, for each time domain."""
+        return tuple(map(self._waiting.first, range(self._domains)))
 
     def _heads(self, entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         begin = self.begin
@@ -282,7 +282,7 @@ class DurableMachine(CoreMachine):
     ) -> None:
         self._kept = kept
         self._is_bounded = False
-        self._stored = _StoredKeys(compile_tree(node.strategy.trigger).lines)
+        self._stored = _StoredKeys(compile_tree(node.strategy.trigger).domains)
         self._make = functools.partial(_DurableGrouping, node, late_data, self._stored, takes_back=takes_back)
         self._grouping = self._make()
         super().__init__(
@@ -309,7 +309,7 @@ class DurableMachine(CoreMachine):
         reached = advanced[-1] if len(advanced) else self.watermarks
         further = reached.further(self._width)
         clock = int(np.max(array_of(chunk.instants.clocks), initial=self._core.machine.clock))
-        keys = self._stored.due([reached.low, clock, *(further[line] for line in self._lines)])
+        keys = self._stored.due([reached.low, clock, *(further[domain] for domain in self._domains)])
         if any(map(self._grouping.waits_for, chunk.instants.signals.values())):
             keys = list(self._stored.entries)
         if keys:
@@ -328,7 +328,7 @@ class DurableMachine(CoreMachine):
         """Return the next watermark, and the next time of the clock, at which a timer or an expiry is due."""
         event, clock = super().next_moments()
         dues = self._stored.next_dues()
-        event_dues = [event, *(due for line, due in enumerate(dues) if line != CLOCK)]
+        event_dues = [event, *(due for domain, due in enumerate(dues) if domain != CLOCK)]
         return earliest(event_dues), earliest([clock, dues[CLOCK]])
 
     def bound_memory(self, most: int) -> None:

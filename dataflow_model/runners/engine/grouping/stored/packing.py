@@ -130,7 +130,7 @@ def _apart(parts: Sequence[bytes]) -> _Parts:
 
 def _heads(core: CoreGrouping, slots: NDArray[np.intp], begins: NDArray[np.intp]) -> _Parts:
     """Return the bytes that stored keys begin with, see `StoredKey`; `begins` are the indices of their first cells."""
-    count, width = len(begins), core.program.lines + 1
+    count, width = len(begins), core.program.domains + 1
     written, were_set = column(count * width), column(count * width)
     core.machine.schedule.write_dues(
         column_of(slots), column_of(begins), core.machine.minus_infinity, written, were_set
@@ -202,7 +202,7 @@ def _cell_columns(core: CoreGrouping, at: _CellColumns, standing: Column) -> lis
     bits, deadlines = at.bits, at.deadlines.copy("K")
     for place, first in enumerate(program.deadline):
         if first >= 0:  # the deadline of a timer that is not set has no meaning
-            width = program.lines if program.operation[place] == USER else 1
+            width = program.domains if program.operation[place] == USER else 1
             deadlines[~_has_timer(program, bits, place), first : first + width] = 0
     return [
         start,

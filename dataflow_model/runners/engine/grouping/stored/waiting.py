@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class WaitingKeys:
-    """The keys that wait for each deadline, on each line.
+    """The keys that wait for each deadline, in each time domain.
 
     Many keys wait for the same deadline, such as the end of a window, so each deadline is in a heap once, with its
     keys. Keys that were loaded or have changed stay there until their deadline is the next one, and adding them again
     changes nothing.
 
     Args:
-        lines: the number of lines.
+        domains: the number of time domains.
         current: returns the head of a stored key that is not in columns, see `StoredKey`; `b""` for other keys.
 
     Example:
@@ -32,17 +32,17 @@ class WaitingKeys:
         (5, 3, [b'b', b'a'], None)
     """
 
-    def __init__(self, lines: int, current: Callable[[bytes], bytes]) -> None:
-        self._lines = [_Line() for _ in range(lines)]
+    def __init__(self, domains: int, current: Callable[[bytes], bytes]) -> None:
+        self._domains = [_Domain() for _ in range(domains)]
         self._current = current
 
     def size(self) -> int:
-        """Return the largest number of entries on a line, including outdated ones."""
-        return max(line.size for line in self._lines)
+        """Return the largest number of entries in a time domain, including outdated ones."""
+        return max(domain.size for domain in self._domains)
 
     def clear(self) -> None:
         """Remove all keys."""
-        self._lines = [_Line() for _ in self._lines]
+        self._domains = [_Domain() for _ in self._domains]
 
     def add(self, keys: Iterable[tuple[bytes, bytes]]) -> None:
         """Add keys with their heads."""
@@ -50,37 +50,37 @@ class WaitingKeys:
         for encoded, head in keys:
             keys_by_head[head].append(encoded)
         for head, encoded_keys in keys_by_head.items():
-            for line, due in zip(self._lines, dues_of(head), strict=True):
+            for domain, due in zip(self._domains, dues_of(head), strict=True):
                 if due is not None:
-                    line.add(due, encoded_keys)
+                    domain.add(due, encoded_keys)
 
-    def first(self, line: int) -> int | None:
-        """Return the earliest deadline on a line."""
-        of_line = self._lines[line]
-        while of_line.heap:
-            due, encoded = of_line.pop()
-            if self._is_current(line, due, encoded):
-                of_line.add(due, [encoded])
+    def first(self, domain: int) -> int | None:
+        """Return the earliest deadline in a time domain."""
+        of_domain = self._domains[domain]
+        while of_domain.heap:
+            due, encoded = of_domain.pop()
+            if self._is_current(domain, due, encoded):
+                of_domain.add(due, [encoded])
                 return due
         return None
 
-    def take(self, line: int, until: int) -> list[bytes]:
-        """Remove and return the keys that are due on a line at `until` or before."""
-        of_line = self._lines[line]
+    def take(self, domain: int, until: int) -> list[bytes]:
+        """Remove and return the keys that are due in a time domain at `until` or before."""
+        of_domain = self._domains[domain]
         taken: list[tuple[int, bytes]] = []
-        while of_line.heap and of_line.heap[0] <= until:
-            due, encoded = of_line.pop()
-            if self._is_current(line, due, encoded):
+        while of_domain.heap and of_domain.heap[0] <= until:
+            due, encoded = of_domain.pop()
+            if self._is_current(domain, due, encoded):
                 taken.append((due, encoded))
         return [encoded for _, encoded in sorted(taken)]
 
-    def _is_current(self, line: int, due: int, encoded: bytes) -> bool:
+    def _is_current(self, domain: int, due: int, encoded: bytes) -> bool:
         head = self._current(encoded)
-        return head != b"" and dues_of(head)[line] == due
+        return head != b"" and dues_of(head)[domain] == due
 
 
-class _Line:
-    """The deadlines on one line.
+class _Domain:
+    """The deadlines in one time domain.
 
     Attributes:
         heap: the deadlines.
