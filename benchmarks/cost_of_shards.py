@@ -24,7 +24,8 @@ import dataflow_model as dm
 from dataflow_model.plan.logical.stages import cut_into_stages
 from dataflow_model.runners.sharded.commits.progress import read_progress
 from dataflow_model.runners.sharded.commits.publishing import Publisher
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.outputs.pending import write_pending
 from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
 from dataflow_model.runners.sharded.stages.tallies import counting
@@ -38,7 +39,6 @@ from dataflow_model.values.pickles import dump, load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.tasks.rows import Row
 
 __all__ = ["SHARDS", "Cost", "build", "growth", "measured", "shards_table", "write_files"]
@@ -93,7 +93,7 @@ class _Cluster:
 
     folder: Path
     program: Program
-    offset: Offset = attrs.field(factory=begin)
+    offset: Offset = attrs.field(factory=Offset)
     stores: dict[tuple[int, int], MemoryStore] = attrs.field(factory=dict)
     workers: dict[tuple[int, int], ProcessCache] = attrs.field(factory=dict)
     feed: Feed = attrs.field(init=False)
@@ -118,7 +118,7 @@ class _Cluster:
         written = [_timed(functools.partial(self._write, shard, inboxes[_STAGES + 1][shard])) for shard in shards]
         messages = [message for message, _ in written]
         publisher = Publisher(self.program, self._directory)
-        _, publish = _timed(lambda: publisher.commit(end["batch"], [load(message) for message in messages]))
+        _, publish = _timed(lambda: publisher.commit(end.batch, [load(message) for message in messages]))
         write = statistics.fmean(taken for _, taken in written)
         return Cost(len(shards), choosing + dividing, read, tuple(stages), write, publish)
 
@@ -129,7 +129,7 @@ class _Cluster:
     def _task(self, stage: int, part: int) -> Task:
         """Return a task in a process of its own."""
         worker = self.workers.setdefault((stage, part), ProcessCache())
-        return Task(self.program, worker, part, self.offset["batch"])
+        return Task(self.program, worker, part, self.offset.batch)
 
     def _run(
         self,

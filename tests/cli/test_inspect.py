@@ -272,7 +272,10 @@ def test_the_logs_of_a_stream_on_spark_are_read_without_java_or_pyspark(
     for path in (stream.checkpoint / "local").iterdir():
         path.unlink()
     (stream.checkpoint / "local").rmdir()
-    for log, lines in (("commits", ["v1", "{}"]), ("offsets", ["v1", "{}", json.dumps(offset), '{"page": 7}'])):
+    for log, lines in (
+        ("commits", ["v1", "{}"]),
+        ("offsets", ["v1", "{}", json.dumps(offset.to_json()), '{"page": 7}']),
+    ):
         (stream.checkpoint / "spark" / log).mkdir(parents=True)
         (stream.checkpoint / "spark" / log / "1").write_text("\n".join(lines))
     monkeypatch.setitem(sys.modules, "pyspark", None)

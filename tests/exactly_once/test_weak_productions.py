@@ -70,7 +70,7 @@ def test_only_weak_productions_of_a_micro_batch_that_did_not_commit_are_repeated
     before = len(printed(tmp_path))
     lost = copy.deepcopy((weak.offset, weak.stores))
     weak.step()  # published, and then the driver dies: neither offset nor state of it is committed
-    once, batch = printed(tmp_path)[before:], weak.offset["batch"]
+    once, batch = printed(tmp_path)[before:], weak.offset.batch
     weak.offset, weak.stores = lost
     weak.cache.forget_shards()
     weak.finish()

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import dataflow_model as dm
 from dataflow_model.plan.endpoints.sources import Source
 from dataflow_model.plan.logical.stages import cut_into_stages
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.tasks import faults
 from tests.support.faults.injected import DAY, JumpingClock
 from tests.support.faults.summing import SINK, Sums
@@ -56,10 +57,10 @@ def test_the_clock_of_a_run_never_goes_back_whatever_the_wall_clock_does(reading
     _ = pipeline | dm.Read(Endless()) | dm.io.Collect()
     left = iter(readings)
     feed = Feed(cut_into_stages(pipeline.plan()).sources, 1, 1, read_clock=lambda wall: next(left))
-    offset = begin()
+    offset = Offset()
     for reading in readings:
         before, offset = offset, feed.next(offset, drain=False)
-        assert offset["clock"] == max(reading, before["clock"] + 1)
+        assert offset.clock == max(reading, before.clock + 1)
 
 
 @pytest.mark.slow

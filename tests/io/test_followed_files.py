@@ -26,7 +26,7 @@ from dataflow_model.io.listing.file_identity import FileVersion
 from dataflow_model.io.parquet import parquet_source
 from dataflow_model.io.text import row_texts
 from dataflow_model.io.text.row_texts import TextFormat
-from dataflow_model.runners.sharded.feed.followed import Followed, rows_read
+from dataflow_model.runners.sharded.feed.origins import SourceOffset
 from tests.support.folders import SCHEMA, Folder, Reader
 from tests.support.runners.local_streams import Stepped
 
@@ -217,7 +217,7 @@ def test_a_file_replaced_between_listing_and_reading_stops_the_run(tmp_path: Pat
     folder = Folder(tmp_path)
     reader = Reader(folder)
     folder.put("export", range(10))
-    [origin] = reader.source.poll(Followed(), 0).origins
+    [origin] = reader.source.poll(SourceOffset(), 0).origins
     assert origin.version is not None
     reader.source.check_version(origin.name, origin.version)
     folder.touch("export")
@@ -359,12 +359,13 @@ def test_the_offset_marks_a_file_as_done_in_the_micro_batch_that_reads_its_last_
     states = []
     for rows in (2, 1, 1):
         reader.micro_batch(rows)
-        states.append({part: sorted(reader.offset[part]["rows"]) for part in ("totals", "done", "completed")})
+        source = reader.offset.of_source("rows")
+        states.append({"open": [*source.open], "done": [*source.done], "completed": [*source.completed]})
     name = ["export.parquet"]
     assert states == [
-        {"totals": name, "done": [], "completed": []},
-        {"totals": [], "done": name, "completed": name},
-        {"totals": [], "done": name, "completed": []},
+        {"open": name, "done": [], "completed": []},
+        {"open": [], "done": name, "completed": name},
+        {"open": [], "done": name, "completed": []},
     ]
 
 
@@ -378,7 +379,7 @@ def test_removed_files_leave_nothing_in_the_offset(tmp_path: Path) -> None:
         folder.remove(f"{number:06d}")
         sizes.append(reader.size())
     assert max(sizes[10:]) <= max(sizes[:10]) + 20  # the numbers in it get longer
-    assert rows_read(reader.offset, "rows") == 300
+    assert reader.offset.of_source("rows").rows_read == 300
 
 
 NAMES = st.sampled_from("abc")
@@ -424,8 +425,7 @@ def test_whatever_happens_to_the_files_each_row_is_read_once_or_counted_as_lost(
             elif event == "micro-batch":
                 listed = {name: list(rows) for name, rows in there.items()}
                 read += reader.micro_batch(count)
-                parts = [reader.offset[part].get("rows", {}) for part in ("rows", "totals", "versions", "done")]
-                assert {name for part in parts for name in part} == {folder.file(name).name for name in there}
+                assert reader.offset.of_source("rows").names() == {folder.file(name).name for name in there}
             elif event == "restart":
                 counted = reader.lost, reader.sequences
                 reader = Reader(folder, reader.offset)
@@ -434,7 +434,7 @@ def test_whatever_happens_to_the_files_each_row_is_read_once_or_counted_as_lost(
         assert set(read) >= {number for rows in there.values() for number in rows}
         assert reader.lost == lost
         assert len(set(reader.sequences)) == len(read)
-        assert rows_read(reader.offset, "rows") == len(read)
+        assert reader.offset.of_source("rows").rows_read == len(read)
 
 
 def test_a_new_file_under_an_earlier_name_has_record_ids_of_its_own(tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.io.generated import GeneratedSource
-from dataflow_model.runners.sharded.feed.followed import Followed
+from dataflow_model.runners.sharded.feed.origins import SourceOffset
 from dataflow_model.testing import ManualClock
 from tests.support.pipelines import run, seen, streaming
 from tests.support.runners.local_streams import Stepped
@@ -81,12 +80,12 @@ def test_a_generated_row_is_available_from_its_instant_on_and_not_before(
     rate: int, period: int, steps: list[int]
 ) -> None:
     made = source(dm.io.GenerateSequence(rate=rate, period=dm.Duration(micros=period)))
-    known, clock = Followed(), NEW_YEAR * 10**6
+    known, clock = SourceOffset(), NEW_YEAR * 10**6
     begun = clock
     for step in [0, *steps]:
         clock += step
-        known = known.after(made, made.poll(known, clock))
-        known = attrs.evolve(known, rows=dict(known.totals))
+        known = known.listed(made, made.poll(known, clock), "numbers")
+        known = known.advanced({name: origin.left for name, origin in known.open.items()})
         [name] = known.names()
         origin = known.get(name)
         assert origin is not None

@@ -16,7 +16,7 @@ from dataflow_model.io.listing import matching as listing
 from dataflow_model.io.listing.listed_folder import SETTLED, TICK
 from dataflow_model.io.listing.matching import FEW, SHARE, Watch, list_files
 from dataflow_model.io.parquet.parquet_source import ParquetSource
-from dataflow_model.runners.sharded.feed.followed import Followed
+from dataflow_model.runners.sharded.feed.origins import SourceOffset
 from tests.support.folders import SCHEMA, Folder, tick
 from tests.support.os_calls import record_calls
 
@@ -352,14 +352,13 @@ class Poller:
 
     def __init__(self, source: FileSource) -> None:
         self.source = source
-        self.known = Followed()
+        self.known = SourceOffset()
 
     def poll(self) -> dict[str, int]:
         """Return the changes; everything that was there counts as read."""
-        self.known.rows = dict(self.known.totals)
-        self.known.complete()
-        self.known = self.known.after(self.source, self.source.poll(self.known, 0))
-        return {**self.known.totals, **self.known.changes}
+        known = self.known.advanced({name: origin.left for name, origin in self.known.open.items()}).finished()
+        self.known = known.listed(self.source, self.source.poll(known, 0), "files")
+        return {**{name: origin.left for name, origin in self.known.open.items()}, **self.known.changes}
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 import dataflow_model as dm
 from tests.support.gapped_log import GappedLog, append
+from tests.support.micro_batches import planning
 from tests.support.pipelines import run
 
 if TYPE_CHECKING:
@@ -103,3 +104,34 @@ def test_spark_reads_each_row_once(folder: Path, tmp_path: Path, spark: SparkSes
     )
     result = run(dm.SparkRunner(spark, mode=mode, **options), lambda p: build(p, GappedLog(folder=folder)))
     assert positions(result) == expected()
+
+
+def test_an_idle_source_commits_nothing(folder: Path, tmp_path: Path) -> None:
+    feed, offset = planning(lambda p: build(p, GappedLog(folder=folder, is_bounded=False)), lambda: 0.0)
+    for _ in range(3):
+        before, offset = offset, feed.next(offset, drain=False)
+        feed.polls.hasten()
+    assert offset.sources == {label: source.unpolled() for label, source in before.sources.items()}
+
+
+@pytest.mark.parametrize(
+    ("positions_left", "end", "problem"),
+    [
+        (
+            [FAR + 20],
+            FAR + 21,
+            rf"'log' was to read a from position {FAR + 12} on, but it begins at {FAR + 20} now: 8 positions are lost",
+        ),
+        ([FAR], FAR + 4, rf"'log' has read a up to position {FAR + 12}, but it ends at {FAR + 4} now"),
+    ],
+)
+def test_rows_that_are_gone_are_an_error_with_origin_and_position(
+    folder: Path, positions_left: list[int], end: int, problem: str
+) -> None:
+    feed, offset = planning(lambda p: build(p, GappedLog(folder=folder, is_bounded=False)), lambda: 0.0)
+    offset = feed.next(offset, drain=False)
+    (folder / "a").unlink()
+    append(folder, "a", positions_left, end)
+    feed.polls.hasten()
+    with pytest.raises(dm.SourceError, match=problem + ".*\nHint: "):
+        feed.next(offset, drain=False)

@@ -45,7 +45,7 @@ def next_after_outage(feed: Any, offset: Any, clock: Clock) -> Any:
     for _ in range(600):
         clock.seconds += 0.1
         offset = feed.next(offset, drain=False, until_drained=True)
-        if offset["changes"]["numbers"]:
+        if offset.sources["numbers"].changes:
             break
     return offset
 
@@ -94,8 +94,8 @@ def test_a_run_that_ends_with_what_exists_now_polls_once_more_at_once(tmp_path: 
     source.have(5)
     offset = feed.next(offset, drain=False, until_drained=True)
     assert len(source.calls("origins")) == 2
-    assert not offset["last"]
-    assert feed.next(offset, drain=False, until_drained=True)["last"]
+    assert not offset.last
+    assert feed.next(offset, drain=False, until_drained=True).last
 
 
 def test_a_poll_that_fails_is_made_again_later_while_the_run_goes_on(tmp_path: Path) -> None:
@@ -103,14 +103,14 @@ def test_a_poll_that_fails_is_made_again_later_while_the_run_goes_on(tmp_path: P
     source.have(3)
     feed, offset = planned(source, clock)
     offset = feed.next(offset, drain=False)
-    assert offset["totals"] == {"numbers": {}}
+    assert not offset.sources["numbers"].open
     offset = feed.next(offset, drain=False, until_drained=True)
-    assert not offset["last"]
+    assert not offset.last
     assert len(source.calls("origins")) == 1  # it waits although the run is to end
     offset = next_after_outage(feed, offset, clock)
-    assert offset["changes"]["numbers"] == {"retries": 2}
+    assert offset.sources["numbers"].changes == {"retries": 2}
     assert len(source.calls("origins")) == 3
-    assert feed.next(offset, drain=False, until_drained=True)["last"]
+    assert feed.next(offset, drain=False, until_drained=True).last
 
 
 def test_a_poll_that_fails_for_too_long_is_an_error_that_says_what_was_waited_for(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dataflow_model.plan.watermarks.estimators import Arrival
+    from dataflow_model.time import DurationLike
 
 COLUMNS = pa.schema({"at": pa.int64(), "seen": pa.int64(), "sensor": pa.string(), "value": pa.int64()})
 
@@ -38,7 +39,7 @@ class Sensors(ColumnSource):
     event_time: str | Arrival | None = "at"
     processing_time: str | None = None
     is_bounded: bool = True
-    poll_interval: str | None = None
+    poll_interval: DurationLike | None = None
     read_columns: tuple[str, ...] | None = None
 
     def origins(self) -> list[Origin]:

@@ -20,7 +20,8 @@ from hypothesis import example, given
 import dataflow_model as dm
 from dataflow_model.errors import InvalidArgument, SourceError
 from dataflow_model.plan.logical.nodes import Read
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.planning import Feed
 from tests.support.pipelines import start
 from tests.support.runners.local_streams import Stepped
 from tests.support.waiting import wait_for
@@ -28,7 +29,6 @@ from tests.support.waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 SECOND = 1_000_000
 CSV = pa.schema({"n": pa.int64(), "note": pa.string()})
@@ -54,7 +54,7 @@ class Follower:
         p = dm.Pipeline()
         _ = p | "rows" >> read | dm.io.Collect()
         [self.read] = [node for node in p.plan().nodes if isinstance(node, Read)]
-        self.offset: Offset = begin()
+        self.offset: Offset = Offset()
         self.now = 0
         self.counters: dict[str, int] = {}
         self.rows: list[Any] = []
@@ -63,7 +63,9 @@ class Follower:
         """Read a micro-batch after some seconds, and return its rows."""
         self.now += max(int(seconds * SECOND), 1)
         feed = Feed([self.read], 1_000_000, 1, read_clock=lambda _: self.now)
-        end = json.loads(json.dumps(feed.next(self.offset, drain=False, until_drained=drained)))
+        end = Offset.of_json(
+            json.loads(json.dumps(feed.next(self.offset, drain=False, until_drained=drained).to_json()))
+        )
         source = self.read.source.as_columns
         assert source is not None
         new = []

@@ -164,7 +164,7 @@ def test_state_that_is_many_times_the_memory_bound_stays_within_it_in_memory(sha
     _ = texts | "remember" >> dm.ParDo(Remember()) | "remembered" >> dm.io.Collect()
     stream = MicroBatches.of(pipeline.plan(), Schedule(shards=shards, cuts=(60,), max_state_memory=bound))
     stored = 0
-    while not stream.offset["last"]:
+    while not stream.offset.last:
         stream.step()
         assert memory_of(stream) <= bound
         sizes = [metrics.get("state", {}) for metrics in stream.micro_batches[-1].metrics]

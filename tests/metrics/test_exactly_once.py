@@ -44,7 +44,7 @@ def expected(run: Streamed) -> dict[str, dict[str, int]]:
 def test_counters_are_the_same_however_the_micro_batches_are_cut(tmp_path: Path, steps: int) -> None:
     run = Streamed(build, tmp_path, steps)
     commits = 0
-    while not run.offset["last"]:
+    while not run.offset.last:
         run.step()
         commits += 1
     assert counting.counted(report(run)) == expected(run)

@@ -116,7 +116,7 @@ class Mortal(Streamed):
     def die(self) -> None:
         """Run one micro-batch into death; what it has done to state is lost."""
         before = copy.deepcopy(self.stores)
-        number = self.offset["batch"] + 1
+        number = self.offset.batch + 1
         if self.planned is None or self.planned[0] != number:
             self.planned = number, self.program.sequencer
         with pytest.raises(Died):

@@ -289,7 +289,7 @@ def test_an_offset_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(str(tmp_path), staged(), 2, HOST, is_input_over)
     offsets = tmp_path / "spark" / "offsets"
     offsets.mkdir()
-    (offsets / "0").write_text("v2\n{}\n" + json.dumps({**checkpoint.begins, "format": FORMAT + 1}))
+    (offsets / "0").write_text("v2\n{}\n" + json.dumps({**checkpoint.begins.to_json(), "format": FORMAT + 1}))
     with pytest.raises(
         dm.CheckpointMismatch, match=f"offsets/0' was written in format {FORMAT + 1} by a newer version"
     ):

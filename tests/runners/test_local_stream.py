@@ -401,11 +401,11 @@ def test_what_a_micro_batch_commits_does_not_grow_with_the_files_that_were_read(
         put_rows(rows, "new", [(301, "a", 1)])
         assert stream.step()
         [(size,)] = stream.file.execute("SELECT length(record) FROM commits")
-        done = stream.offset["done"]["rows"]
+        done = stream.offset.sources["rows"].done
     assert len(done) == 302
     assert size < 4_000  # what is done takes 30,000 bytes
     with stepped.opened() as stream:
-        assert stream.offset["done"]["rows"] == done
+        assert stream.offset.sources["rows"].done == done
         stream.step()
         assert not stream.step()
     assert sum(value for _, value in values(stepped)) < 302  # nothing came twice
@@ -480,8 +480,7 @@ def test_the_file_of_a_run_contains_the_files_that_are_done_after_its_last_commi
 
 
 def _done(commit: Commit) -> dict[str, Any]:
-    done: dict[str, Any] = commit.offset["done"].get("rows", {})
-    return done
+    return dict(commit.offset.of_source("rows").done)
 
 
 def _put(file: RunFile, offset: Offset, before: Commit | None) -> Commit:

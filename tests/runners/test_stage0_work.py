@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.plan.logical.stages import cut_into_stages
-from dataflow_model.runners.sharded.feed.offsets import begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
 from dataflow_model.runners.sharded.stages.stage0 import BYTES_AT_ONCE, ROWS_AT_ONCE, in_large_batches
 from dataflow_model.runners.sharded.tasks.bound import bound_plan
 from dataflow_model.runners.sharded.tasks.program import Program
@@ -31,7 +31,7 @@ def test_many_small_files_share_the_tasks_of_a_micro_batch(tmp_path: Path) -> No
     rows = p | dm.io.ReadParquet(tmp_path / "rows", event_time="at") | dm.WithKeys("key", value="n")
     _ = rows | dm.Sum.per_key() | dm.io.Collect()
     packed = Program(bound_plan(cut_into_stages(p.plan())), {}, (0, 1, 2), "run").pack()
-    places = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(begin())}
+    places = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(Offset().to_json())}
     reader = StreamReader(program_options(packed, rows_per_batch="1000", parallelism="3", **places))
     start = reader.initialOffset()
     works = [part.work for part in reader.partitions(start, reader.latestOffset(start))]

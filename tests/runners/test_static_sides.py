@@ -8,7 +8,9 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.logical.stages import cut_into_stages
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.origins import OriginOffset, SourceOffset
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.tasks.bound import bound_plan
 from dataflow_model.testing import TestStream
 from tests.support.hosts import on_hosts, runner_on
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 HOSTS = on_hosts("local", "workers", "process", "batch", slow=("streaming",))
 
@@ -151,8 +152,8 @@ def test_a_micro_batch_of_an_earlier_release_reads_no_rows_of_a_static_side_inpu
     p = dm.Pipeline()
     _looked_up(p | "numbers" >> dm.Create([1]), _names(p, tmp_path))
     staged = bound_plan(cut_into_stages(p.plan()))
-    end: Offset = {**begin(), "rows": {"names": {"names.csv": 2}}, "totals": {"names": {"names.csv": 2}}}
-    assert Feed(staged.sources, 10, 1).slices(begin(), end) == []
+    end: Offset = Offset(sources={"names": SourceOffset(is_followed=False, open={"names.csv": OriginOffset(0, 2, 2)})})
+    assert Feed(staged.sources, 10, 1).slices(Offset(), end) == []
 
 
 def _used_twice(numbers: Any, names: Any) -> None:

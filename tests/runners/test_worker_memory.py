@@ -13,7 +13,7 @@ import pytest
 
 import dataflow_model as dm
 from dataflow_model.plan.logical.stages import cut_into_stages
-from dataflow_model.runners.sharded.feed.offsets import begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
 from dataflow_model.runners.sharded.tasks.bound import bound_plan
 from dataflow_model.runners.sharded.tasks.program import Program
 from dataflow_model.runners.spark.deployment import worker_memory
@@ -69,7 +69,7 @@ def test_each_kind_of_task_returns_its_memory_once_its_output_was_taken(
     pairs = p | dm.io.ReadParquet(tmp_path / "rows", event_time="at") | dm.WithKeys("key", value="n")
     _ = pairs | dm.Sum.per_key() | dm.io.Collect()
     packed = Program(bound_plan(cut_into_stages(p.plan())), {}, (0,), "run").pack()
-    places = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(begin())}
+    places = {"requests": str(tmp_path), "directory": str(tmp_path), "begin": json.dumps(Offset().to_json())}
     options = program_options(packed, rows_per_batch="10", parallelism="1", **places)
 
     reader = StreamReader(options)

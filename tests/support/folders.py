@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import dataflow_model as dm
 from dataflow_model.plan.endpoints.sources import ColumnSource
 from dataflow_model.plan.logical.nodes import Read
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.planning import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 __all__ = ["SCHEMA", "Folder", "Reader", "content", "tick"]
 
@@ -86,7 +86,7 @@ class Reader:
         assert isinstance(read.source, ColumnSource)
         self.source = read.source
         self._read = pickle.dumps(read)
-        self.offset = begin() if offset is None else offset
+        self.offset = Offset() if offset is None else offset
         self.lost = 0
         self.replaced = 0
         self.sequences: list[tuple[str, int]] = []
@@ -94,7 +94,7 @@ class Reader:
     def micro_batch(self, rows: int = 1_000_000) -> list[int]:
         """Read one micro-batch and return its numbers."""
         feed = Feed([pickle.loads(self._read)], rows, 1)
-        end: Offset = json.loads(json.dumps(feed.next(self.offset, drain=False)))
+        end: Offset = Offset.of_json(json.loads(json.dumps(feed.next(self.offset, drain=False).to_json())))
         numbers = []
         parts = feed.slices(self.offset, end)
         assert feed.slices(self.offset, end) == parts
@@ -112,7 +112,7 @@ class Reader:
 
     def size(self) -> int:
         """Return how many bytes an offset has."""
-        return len(json.dumps(self.offset))
+        return len(json.dumps(self.offset.to_json()))
 
 
 def tick(folder: Path) -> None:

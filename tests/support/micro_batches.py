@@ -15,7 +15,8 @@ from dataflow_model.runners.sharded.checkpoint.requests import forget_signals, p
 from dataflow_model.runners.sharded.commits.progress import read_counters, read_progress, read_watermarks
 from dataflow_model.runners.sharded.commits.publishing import Publisher, read_collected
 from dataflow_model.runners.sharded.directory import Checkpoint
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.feed.polls import Polls
 from dataflow_model.runners.sharded.outputs.pending import write_pending
 from dataflow_model.runners.sharded.tasks.bound import bound_plan
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.logical.graph import Plan
-    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.tasks.rows import Row
 
 
@@ -56,7 +56,7 @@ def plan_of(build: Callable[[dm.Pipeline], Any]) -> Plan:
 
 def planning(build: Callable[[dm.Pipeline], Any], clock: Callable[[], float]) -> tuple[Feed, Offset]:
     """Return what plans the micro-batches of a pipeline, with a clock for its polls, and the first offset."""
-    return Feed(cut_into_stages(plan_of(build)).sources, 100, 1, polls=Polls(now=clock)), begin()
+    return Feed(cut_into_stages(plan_of(build)).sources, 100, 1, polls=Polls(now=clock)), Offset()
 
 
 class Streamed(MicroBatches):
@@ -102,10 +102,15 @@ class Streamed(MicroBatches):
 
     def commit(self, end: Offset, rows: list[Row]) -> None:
         """Publish what has reached the sinks."""
-        number = end["batch"]
+        number = end.batch
         pending = write_pending(Task(self.program, self.cache, micro_batch=number), rows)
         Publisher(self.program, self.directory).commit(number, [pending])
-        forget_signals(self.folder, end["signals"])
+        forget_signals(self.folder, end.signals)
+
+    def read_of(self, label: str, origin: str) -> int:
+        """Return how many rows of an origin have been read."""
+        found = self.offset.of_source(label).find(origin)
+        return 0 if found is None else found.read
 
     def progress(self) -> dict[str, Any]:
         return read_progress(self.directory)
@@ -152,7 +157,7 @@ class Run(Streamed):
     def steps(self, count: int) -> Self:
         """Run some micro-batches, or as many as there are."""
         for _ in range(count):
-            if not self.offset["last"]:
+            if not self.offset.last:
                 self.step()
         return self
 
@@ -169,7 +174,7 @@ class Run(Streamed):
         record = self.checkpoint.record
         labels = self.program.shard_ids
         seeds = [read_shard(record, labels, shard, store) for (_, shard), store in self.stores.items()]
-        batch = self.offset["batch"] - 1
+        batch = self.offset.batch - 1
         write_seed(seeds, self.folder, folder, record, batch, self.offset, drop, watermarks)
         return folder
 

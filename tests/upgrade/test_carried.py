@@ -26,7 +26,7 @@ def test_an_upgrade_to_another_number_of_shards_changes_no_pane_wherever_the_run
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     assert len(expected) >= 8
     old = Run(build, tmp_path / "old", rows=events, shards=2)
-    while not old.steps(1).offset["last"]:
+    while not old.steps(1).offset.last:
         new = old.upgraded(build, 3).finish()
         assert not difference(expected, seen(new.collected("panes"))), old.offset
 

@@ -13,7 +13,7 @@ import dataflow_model as dm
 from dataflow_model.plan.logical.fingerprint import definitions, differences, fingerprint
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.logical.state_parts import parts_of_state
-from dataflow_model.runners.sharded.feed.offsets import Feed
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.time import MIN_TIMESTAMP
 from tests.support.inputs import write_history
@@ -109,7 +109,7 @@ def test_the_transforms_before_a_grouping_may_be_rearranged(rows: Path, tmp_path
 
     expected = seen(run(dm.LocalRunner(), rearranged).collected("panes"))
     old = Run(plain(rows), tmp_path / "old", rows=61)
-    while not old.steps(1).offset["last"]:
+    while not old.steps(1).offset.last:
         new = old.upgraded(rearranged, 3).finish()
         assert not difference(expected, seen(new.collected("panes"))), old.offset
 
@@ -137,7 +137,7 @@ def test_a_source_with_another_watermark_estimator_keeps_its_offset(rows: Path, 
     old = Run(plain(rows), tmp_path / "old", rows=61).steps(4)
     before = old.progress()["watermarks"]["sums"]
     new = old.upgraded(patient, 2)
-    while not new.offset["last"]:
+    while not new.offset.last:
         new.step()
         assert new.progress()["watermarks"]["sums"] >= before
         before = new.progress()["watermarks"]["sums"]
@@ -160,7 +160,7 @@ def test_a_source_can_be_added_and_no_watermark_goes_back(rows: Path, tmp_path: 
     new = old.restarted(both) if way == "restart" else old.upgraded(both, 3)
     before = old.progress()["watermarks"]
     assert before["sums"] > int(MIN_TIMESTAMP)
-    while not new.offset["last"]:
+    while not new.offset.last:
         new.step()
         after = new.progress()["watermarks"]
         assert all(after[label] >= before[label] for label in before)
@@ -190,7 +190,7 @@ def test_created_elements_can_be_added_as_a_source(rows: Path, tmp_path: Path) -
     new = old.restarted(both).finish()
     assert {record.value for record in new.collected("panes") if record.value[0] == "h"} == {("h", 3)}
     again = new.restarted(both)
-    assert again.offset["last"]
+    assert again.offset.last
 
 
 def test_an_unfinished_micro_batch_is_run_again_without_the_added_sources(rows: Path, tmp_path: Path) -> None:

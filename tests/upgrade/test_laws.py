@@ -38,12 +38,12 @@ def test_drawn_scripts_give_the_same_panes_wherever_they_are_upgraded(
     whole = Run(build, tmp_path / "whole", rows=10_000).finish()
     old = Run(build, tmp_path / "old", rows=40, shards=shards)
     cuts = 0
-    while not old.steps(1).offset["last"]:
+    while not old.steps(1).offset.last:
         cuts += 1
         new = old.upgraded(build, more).finish()
         for case, (stream, strategy) in enumerate(cases):
             problem = difference(seen(expected.collected(f"panes {case}")), seen(new.collected(f"panes {case}")))
-            assert not problem, f"{old.offset['step']}: {problem}\n{stream.steps}\n{strategy}"
+            assert not problem, f"{old.offset.step}: {problem}\n{stream.steps}\n{strategy}"
         assert new.metrics() == whole.metrics()
     assert cuts >= 2
 
@@ -61,12 +61,12 @@ def test_chains_give_the_same_panes_wherever_they_are_upgraded(
     whole = Run(build, tmp_path / "whole", rows=10_000).finish()
     old = Run(build, tmp_path / "old", rows=25, shards=shards)
     cuts = 0
-    while not old.steps(1).offset["last"]:
+    while not old.steps(1).offset.last:
         cuts += 1
         new = old.upgraded(build, more).finish()
         for name, (stream, groupings) in cases.items():
             for _, sink in sinks_of(name, groupings):
                 problem = difference(seen(expected.collected(sink)), seen(new.collected(sink)))
-                assert not problem, f"{old.offset['step']}, {sink}: {problem}\n{stream.steps}\n{groupings}"
+                assert not problem, f"{old.offset.step}, {sink}: {problem}\n{stream.steps}\n{groupings}"
         assert new.metrics() == whole.metrics()
     assert cuts >= 2

@@ -141,7 +141,7 @@ def test_moving_a_watermark_to_where_it_is_changes_nothing(
     expected = seen(run(dm.LocalRunner(), build).collected("panes"))
     old = Run(build, tmp_path / "old", rows=61, shards=2).steps(steps)
     known = {read.label: old.watermarks().get(read.label, dm.MIN_TIMESTAMP) for read in old.program.staged.sources}
-    moved = {label: at for label, at in known.items() if at > dm.MIN_TIMESTAMP and label in old.offset["begun"]}
+    moved = {label: at for label, at in known.items() if at > dm.MIN_TIMESTAMP and label in old.offset.begun}
     new = old.upgraded(build, shards, watermarks=moved)
     new.finish()
     assert not difference(expected, seen(new.collected("panes")))

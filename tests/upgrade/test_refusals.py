@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 def old(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a stopped run whose checkpoint has Spark's logs too; its state is read from memory."""
     run = Run(plain(rows), tmp_path / "old", rows=61).steps(3)
-    batch = run.offset["batch"] - 1  # Spark numbers micro-batches from 0
+    batch = run.offset.batch - 1  # Spark numbers micro-batches from 0
     log(run, "offsets", batch)
     log(run, "commits", batch)
     write_progress(run.directory, {**run.progress(), "batch": batch})
@@ -66,7 +66,11 @@ def log(run: Run, name: str, batch: int, **changes: Any) -> None:
     """Write what Spark writes for one micro-batch."""
     folder = run.folder / "spark" / name
     folder.mkdir(parents=True, exist_ok=True)
-    lines = ["v2", "{}", *([f"dataflow_model:{json.dumps({**run.offset, **changes})}"] if name == "offsets" else [])]
+    lines = [
+        "v2",
+        "{}",
+        *([f"dataflow_model:{json.dumps({**run.offset.to_json(), **changes})}"] if name == "offsets" else []),
+    ]
     (folder / str(batch)).write_text("\n".join(lines))
 
 
@@ -139,7 +143,7 @@ def test_upgrading_a_drained_run_is_refused(old: Run, request_: str) -> None:
 
 
 def test_upgrading_a_run_whose_input_has_ended_is_refused(old: Run) -> None:
-    log(old, "offsets", old.offset["batch"] - 1, last=True)
+    log(old, "offsets", old.offset.batch - 1, last=True)
     with pytest.raises(dm.CheckpointMismatch, match="is complete: its windows have emitted their last panes"):
         upgrade(old)
 
@@ -151,14 +155,14 @@ def test_upgrading_a_run_without_a_commit_is_refused(rows: Path, tmp_path: Path)
 
 
 def test_upgrading_a_run_with_streaming_dataframes_is_refused(old: Run) -> None:
-    path = old.folder / "spark" / "offsets" / str(old.offset["batch"] - 1)
+    path = old.folder / "spark" / "offsets" / str(old.offset.batch - 1)
     path.write_text(path.read_text() + '\n{"topic":{"0":17}}')
     with pytest.raises(dm.CheckpointMismatch, match="reads streaming DataFrames, and only Spark knows how far"):
         upgrade(old)
 
 
 def test_a_partly_published_micro_batch_has_to_be_finished_before_an_upgrade(old: Run) -> None:
-    batch = old.offset["batch"]
+    batch = old.offset.batch
     log(old, "offsets", batch)
     Publication(batch).write(old.directory)
     with pytest.raises(dm.CheckpointMismatch, match=rf"published micro-batch {batch}\nHint: start the old pipeline"):
@@ -166,7 +170,7 @@ def test_a_partly_published_micro_batch_has_to_be_finished_before_an_upgrade(old
 
 
 def test_a_micro_batch_that_has_published_nothing_is_read_again_after_an_upgrade(old: Run, rows: Path) -> None:
-    batch = old.offset["batch"]
+    batch = old.offset.batch
     log(old, "offsets", batch, rows={}, totals={})
     Publication(batch - 1).write(old.directory)
     expected = seen(run(dm.LocalRunner(), plain(rows)).collected("panes"))
@@ -174,7 +178,7 @@ def test_a_micro_batch_that_has_published_nothing_is_read_again_after_an_upgrade
 
 
 def test_a_checkpoint_with_files_of_different_commits_is_reported_as_damaged(old: Run) -> None:
-    write_progress(old.directory, {**old.progress(), "batch": old.offset["batch"]})
+    write_progress(old.directory, {**old.progress(), "batch": old.offset.batch})
     with pytest.raises(dm.StateCorruption, match="its last micro-batch is number 2, but number 3 was published last"):
         upgrade(old)
 
@@ -234,7 +238,7 @@ def test_an_interrupted_upgrade_leaves_nothing_that_could_be_taken_for_a_checkpo
         with pytest.raises(KeyboardInterrupt):
             upgrade(old)
     assert sorted(path.name for path in old.folder.parent.iterdir()) == ["old", "rows"]
-    assert Run(plain(rows), upgrade(old)).finish().offset["last"]
+    assert Run(plain(rows), upgrade(old)).finish().offset.last
 
 
 def test_an_upgrade_carries_over_requests_for_signals(old: Run) -> None:

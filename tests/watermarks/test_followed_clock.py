@@ -12,7 +12,8 @@ import pytest
 import dataflow_model as dm
 from dataflow_model.plan.endpoints.sources import ColumnSource, Origin
 from dataflow_model.plan.logical.stages import cut_into_stages
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.tasks.shard_state import ShardState
 from dataflow_model.runners.sharded.tasks.task import ProcessCache, Task
 from tests.support.folders import Folder
@@ -154,7 +155,7 @@ def test_a_partition_that_may_get_more_rows_holds_the_clock_when_all_have_been_r
     pipeline = dm.Pipeline()
     _ = pipeline | "rows" >> dm.Read(Partitions()) | dm.io.Collect()
     feed = Feed(cut_into_stages(pipeline.plan()).sources, 100, 1)
-    start = begin()
+    start = Offset()
     for _ in range(3):
         end = feed.next(start, drain=False)
         assert sorted(feed.control(start, end).open_origins) == [("rows", "a"), ("rows", "b")]

@@ -14,7 +14,7 @@ import dataflow_model as dm
 from dataflow_model.plan.endpoints.sources import Source
 from dataflow_model.plan.logical.nodes import Read
 from dataflow_model.runners.engine.lanes.lanes import Lane
-from dataflow_model.runners.sharded.feed.pacing import advance
+from dataflow_model.runners.sharded.feed.pacing import shares
 from tests.support.micro_batches import Streamed
 from tests.support.pipelines import seen
 from tests.support.watermarks.files import run, summed, write
@@ -65,10 +65,10 @@ def test_under_a_replay_clock_few_rows_are_buffered(tmp_path: Path, files: Calla
     build = summed(tmp_path / "in")
     streamed = Streamed(build, tmp_path, ROWS)
     waited, steps = [], 0
-    while not streamed.offset["last"]:
+    while not streamed.offset.last:
         streamed.step()
         steps += 1
-        waited.append(waiting({name: streamed.offset["rows"]["rows"].get(name, 0) for name in clocks}, clocks))
+        waited.append(waiting({name: streamed.read_of("rows", name) for name in clocks}, clocks))
     assert steps <= sum(map(len, clocks.values())) // ROWS + 3
     assert waited[0] <= 2 * ROWS  # nothing is known of the files when the first rows are taken
     assert max(waited[2:]) <= ROWS
@@ -115,19 +115,14 @@ ORIGINS = st.dictionaries(
 
 @given(ORIGINS, st.integers(1, 5_000))
 def test_a_micro_batch_reads_the_available_rows_up_to_its_limit(origins: dict[str, Any], most: int) -> None:
-    totals = {"rows": {name: read + left for name, (read, left, _) in origins.items()}}
-    rows = {"rows": {name: read for name, (read, _, _) in origins.items()}}
+    unread = {"rows": {name: left for name, (_, left, _) in origins.items()}}
     clocks = {"rows": {name: clock for name, (_, _, clock) in origins.items() if clock is not None}}
-    advance(rows, totals, most, READS, {"clocks": clocks})
-    taken = {name: rows["rows"][name] - read for name, (read, _, _) in origins.items()}
+    taken = shares(unread, most, READS, {"clocks": clocks}).get("rows", {})
     assert all(0 <= count <= origins[name][1] for name, count in taken.items())
     assert sum(taken.values()) == min(most, sum(left for _, left, _ in origins.values()))
 
 
 def test_the_origin_whose_clock_is_behind_all_others_is_read_first() -> None:
-    rows = {"rows": {"a": 5, "b": 5}}
     committed = {"clocks": {"rows": {"a": (900, 1.0), "b": (100, 1.0)}}}
-    advance(rows, {"rows": {"a": 500, "b": 5_000}}, 700, READS, committed)
-    assert rows == {"rows": {"a": 5, "b": 705}}
-    advance(rows, {"rows": {"a": 500, "b": 5_000}}, 1_000, READS, committed)
-    assert rows == {"rows": {"a": 105, "b": 1_605}}
+    assert shares({"rows": {"a": 495, "b": 4_995}}, 700, READS, committed) == {"rows": {"b": 700}}
+    assert shares({"rows": {"a": 495, "b": 4_995}}, 1_000, READS, committed) == {"rows": {"a": 100, "b": 900}}

@@ -24,6 +24,11 @@ class Listed(dict[str, Origin]):
         """Return the names of all files."""
         return self.keys()
 
+    def is_read(self, name: str) -> bool:
+        """Return `False`: nothing is known of what has been read."""
+        del name
+        return False
+
     def has_names_of(self, other: Known) -> bool:
         """Return `False`, since this dict is changed in place."""
         del other

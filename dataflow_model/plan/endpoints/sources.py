@@ -54,6 +54,7 @@ class Origin(NamedTuple):
         replaced: in the result of `ColumnSource.poll`, whether a different origin has replaced the known one of this
             name.
         first: the position of its first row, of a source with a `position_column`.
+        cursor: what `poll` needs to go on behind the last row that is listed; any JSON value, kept in the checkpoint.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Origin(NamedTuple):
     version: tuple[int | str, ...] | None = None
     replaced: bool = False
     first: int = 0
+    cursor: Any = None
 
     @property
     def row_count(self) -> int:
@@ -86,6 +88,10 @@ class Known(Protocol):
 
     def get(self, name: str, /) -> Origin | None:
         """Return an origin as it was listed, or `None` if there was none with that name."""
+        ...
+
+    def is_read(self, name: str, /) -> bool:
+        """Return whether all rows of an origin that were listed have been read."""
         ...
 
     def has_names_of(self, other: Known) -> bool:
@@ -137,11 +143,13 @@ class OriginPosition:
         position: the position after the last row that was read.
         end: the position after the last row that was listed.
         version: its version; `None` if it cannot change.
+        cursor: the cursor with which it was listed.
     """
 
     position: int
     end: int
     version: tuple[int | str, ...] | None = None
+    cursor: Any = None
 
 
 class Source(abc.ABC):  # noqa: B024 - what a subclass must define depends on how it is read
@@ -473,7 +481,7 @@ class ColumnSource(RowSource):
         """
         del clock
         origins = self._checked_origins()
-        changed = [origin for origin in origins if origin != known.get(origin.name)]
+        changed = [origin for origin in origins if origin._replace(first=0) != known.get(origin.name)]
         return Changes(changed, known.names() - {origin.name for origin in origins})
 
     def committed(self, origins: Mapping[str, OriginPosition]) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from dataflow_model.runners.sharded.feed.origins import OriginOffset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -22,7 +24,7 @@ _DIGEST_BYTES: Final = 8
 _MODULUS: Final = 1 << 8 * _DIGEST_BYTES
 
 
-def read_finished(file: RunFile, sums: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+def read_finished(file: RunFile, sums: Mapping[str, int]) -> dict[str, dict[str, OriginOffset]]:
     """Return the completely read origins of each source.
 
     Args:
@@ -33,10 +35,10 @@ def read_finished(file: RunFile, sums: Mapping[str, int]) -> dict[str, dict[str,
         StateCorruption: if rows are missing or damaged.
     """
     actual = dict.fromkeys(sums, 0)
-    finished: dict[str, dict[str, Any]] = {}
+    finished: dict[str, dict[str, OriginOffset]] = {}
     for source, origin, entry in file.execute("SELECT source, origin, entry FROM done"):
         try:
-            finished.setdefault(source, {})[json.loads(origin)] = json.loads(entry)
+            finished.setdefault(source, {})[json.loads(origin)] = OriginOffset.of_json(json.loads(entry))
             actual[source] = (actual.get(source, 0) + _checksum(source, origin, entry)) % _MODULUS
         except (TypeError, ValueError) as error:
             raise file.corrupt(f"a row of its table of finished files cannot be read: {error}") from error
@@ -47,7 +49,12 @@ def read_finished(file: RunFile, sums: Mapping[str, int]) -> dict[str, dict[str,
 
 
 def write_finished(
-    file: RunFile, source: str, done: dict[str, Any], known: dict[str, Any], changed: Collection[str], total: int
+    file: RunFile,
+    source: str,
+    done: Mapping[str, OriginOffset],
+    known: Mapping[str, OriginOffset],
+    changed: Collection[str],
+    total: int,
 ) -> int:
     """Store the completely read origins of a source that have changed, and remove those that no longer exist.
 
@@ -66,8 +73,8 @@ def write_finished(
     removed = [name for name in known if name not in done] if is_shorter else []
     replaced = [name for name in changed if name in known]
     # JSON can represent file names with bytes that are not UTF-8, which text in SQLite cannot.
-    old = [(source, json.dumps(name), json.dumps(known[name])) for name in (*removed, *replaced)]
-    new = [(source, json.dumps(name), json.dumps(done[name])) for name in changed]
+    old = [(source, json.dumps(name), json.dumps(known[name].to_json())) for name in (*removed, *replaced)]
+    new = [(source, json.dumps(name), json.dumps(done[name].to_json())) for name in changed]
     file.execute_many("DELETE FROM done WHERE source = ? AND origin = ?", [row[:2] for row in old])
     file.execute_many("INSERT INTO done VALUES (?, ?, ?)", new)
     return (total + sum(_checksum(*row) for row in new) - sum(_checksum(*row) for row in old)) % _MODULUS

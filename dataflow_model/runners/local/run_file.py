@@ -17,10 +17,11 @@ from dataflow_model.runners.local.finished_files import FINISHED_FILES, read_fin
 from dataflow_model.runners.sharded.checkpoint.durable import corrupt, seal, touch, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dataflow_model.errors import StateCorruption
     from dataflow_model.runners.sharded.feed.offsets import Offset
+    from dataflow_model.runners.sharded.feed.origins import OriginOffset
     from dataflow_model.runners.sharded.outputs.pending import Pending
 
 HOST: Final = "local"
@@ -204,7 +205,7 @@ class RunFile:
             raise self.corrupt(f"its last commit has the number {commit.number}, but is stored as {number}")
         if commit.heads != self._heads():
             raise self.corrupt("the heads of its shards are not those of its last commit")
-        return attrs.evolve(commit, offset={**commit.offset, "done": read_finished(self, commit.done)})
+        return attrs.evolve(commit, offset=_with_done(commit.offset, read_finished(self, commit.done)))
 
     def _heads(self) -> dict[tuple[int, int], int]:
         rows = self.execute("SELECT depth, shard, head FROM heads")
@@ -220,15 +221,15 @@ class RunFile:
         Returns:
             The commit, with the checksums of the rest of the file.
         """
-        done: dict[str, dict[str, Any]] = commit.offset["done"]
-        known: dict[str, dict[str, Any]] = {} if before is None else before.offset["done"]
-        changed: Mapping[str, Collection[str]] = done if before is None else commit.offset["completed"]
+        known = {} if before is None else before.offset.sources
         sums: dict[str, int] = {} if before is None else dict(before.done)
-        for source in done.keys() | known.keys():
-            origins = done.get(source, {}), known.get(source, {}), changed.get(source, ())
-            sums[source] = write_finished(self, source, *origins, sums.get(source, 0))
+        for label in commit.offset.sources.keys() | known.keys():
+            after = commit.offset.of_source(label)
+            changed = after.done if before is None else after.completed
+            done = known[label].done if label in known else {}
+            sums[label] = write_finished(self, label, after.done, done, changed, sums.get(label, 0))
         commit = attrs.evolve(commit, heads=self._heads(), done=sums)
-        record = seal(attrs.evolve(commit, offset={**commit.offset, "done": {}}))
+        record = seal(attrs.evolve(commit, offset=_with_done(commit.offset, {})))
         self.execute("DELETE FROM commits")
         self.execute("INSERT INTO commits VALUES (?, 0, ?)", (commit.number, record))
         return commit
@@ -301,6 +302,12 @@ class ShardStore:
         self.file.execute(_REMOVE_PART, (self.depth, self.shard, sequence, part))
 
 
+def _with_done(offset: Offset, done: Mapping[str, Mapping[str, OriginOffset]]) -> Offset:
+    """Return an offset with these origins as those that have been read completely, by source."""
+    sources = {label: attrs.evolve(source, done=done.get(label, {})) for label, source in offset.sources.items()}
+    return attrs.evolve(offset, sources=sources)
+
+
 def _only(rows: list[tuple[Any, ...]]) -> bytes | None:
     return None if not rows else _bytes(rows[0][0])
 
@@ -326,4 +333,4 @@ def is_input_over(host_part: str) -> bool:
         return False
     with contextlib.closing(file):
         commit = file.last_commit()
-    return commit is not None and bool(commit.offset["last"])
+    return commit is not None and commit.offset.last

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
     from dataflow_model.runners.local.run_file import RunFile, ShardStore
     from dataflow_model.runners.sharded.directory import Checkpoint
-    from dataflow_model.runners.sharded.feed.offsets import Feed, Offset
+    from dataflow_model.runners.sharded.feed.offsets import Offset
+    from dataflow_model.runners.sharded.feed.planning import Feed
     from dataflow_model.runners.sharded.stages.work import Work
     from dataflow_model.runners.sharded.tasks.program import Program
 
@@ -91,11 +92,11 @@ class LocalStream:
         published = number if number is None or self.file.is_published() else number - 1
         check_progress(str(self.checkpoint.path), self._progress, number, published)
         check_committed(self.checkpoint.common_part, number)
-        check_signals(self.checkpoint.requests, self.offset["signalled"])
+        check_signals(self.checkpoint.requests, self.offset.signalled)
         check_ends(self.program.staged.sources, self.offset, str(self.checkpoint.path))
         check_rows_held(self.program.staged.sources, self.offset)
         if self._last is not None:
-            planned = self._last.number, self._last.offset.get("sequencer", 0)
+            planned = self._last.number, self._last.offset.sequencer
             self.program = attrs.evolve(self.program, planned=planned)
             # The progress is written once everything is published and on disk.
             if self._progress.get("batch", -1) < self._last.number:
@@ -112,7 +113,7 @@ class LocalStream:
     @property
     def is_over(self) -> bool:
         """Whether the input has ended."""
-        return bool(self.offset["last"])
+        return self.offset.last
 
     def roll_forward(self) -> None:
         """Publish the last commit of an earlier start of the run, unless it is marked as published.
@@ -202,7 +203,7 @@ class LocalStream:
 
     def _publish(self, commit: Commit) -> None:
         self._progress = self._publisher.commit(commit.number, commit.pending, self._progress)
-        forget_signals(self.checkpoint.requests, commit.offset["signals"])
+        forget_signals(self.checkpoint.requests, commit.offset.signals)
         self._pending = None
         acknowledge(self.program.staged.sources, commit.offset)
 

@@ -25,7 +25,7 @@ from dataflow_model.runners.sharded.checkpoint.trust import check_trust
 from dataflow_model.runners.sharded.commits.ahead import ahead_of_stream
 from dataflow_model.runners.sharded.commits.restoring import claim_sinks
 from dataflow_model.runners.sharded.directory import Checkpoint
-from dataflow_model.runners.sharded.feed.offsets import Feed
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.results import StreamResult
 from dataflow_model.runners.sharded.starting import request_end, stream_program
 

@@ -19,7 +19,6 @@ from dataflow_model.runners.sharded.checkpoint.running import who_runs
 from dataflow_model.runners.sharded.checkpoint.trust import check_trust
 from dataflow_model.runners.sharded.commits.progress import read_progress
 from dataflow_model.runners.sharded.directory import Checkpoint
-from dataflow_model.runners.sharded.feed.followed import Followed, rows_read
 from dataflow_model.runners.sharded.upgrade.reading import read_shard
 from dataflow_model.runners.spark import spark_logs
 from dataflow_model.time import EventTime, ProcessingTime
@@ -168,7 +167,7 @@ def inspect(
     found = read(folder, record, most)
     requests = common_part(folder) / "requests"
     process = who_is_running(folder)
-    is_over = found.offset is not None and bool(found.offset["last"])
+    is_over = found.offset is not None and found.offset.last
     state = "drained" if is_drained(requests) else "running" if process else "finished" if is_over else "stopped"
     return Inspection(
         checkpoint=path,
@@ -282,15 +281,15 @@ def _read_on_spark(folder: pathlib.Path, _: RunRecord, most: int) -> _Found:
 
 
 def _sources(offset: Offset, fingerprint: Mapping[str, str]) -> Iterator[SourceState]:
-    for label in (label for label in fingerprint if label in offset["begun"]):
-        followed = Followed.of(offset, label)
-        listed = [OpenOrigin(name, followed.rows.get(name, 0), total) for name, total in followed.totals.items()]
+    for label in (label for label in fingerprint if label in offset.begun):
+        source = offset.of_source(label)
+        listed = [OpenOrigin(name, origin.read, origin.end - origin.first) for name, origin in source.open.items()]
         unread = tuple(origin for origin in listed if origin.read < origin.listed)
         yield SourceState(
             label,
-            rows_read(offset, label),
+            source.rows_read,
             sum(origin.listed - origin.read for origin in unread),
-            len(followed.done) + len(listed) - len(unread),
+            len(source.done) + len(listed) - len(unread),
             unread,
         )
 

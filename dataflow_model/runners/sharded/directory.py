@@ -16,7 +16,7 @@ from dataflow_model.runners.sharded.checkpoint.parts import check_present, commo
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
 from dataflow_model.runners.sharded.checkpoint.requests import check_written, expect_requests, is_drained
 from dataflow_model.runners.sharded.commits.progress import WRITTEN, read_progress
-from dataflow_model.runners.sharded.feed.offsets import begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
 from dataflow_model.runners.sharded.upgrade.adopting import adopt, seed_in, upgrade_command
 from dataflow_model.runners.sharded.upgrade.seed import Seed
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.plan.rewrites.lifting import Lift
-    from dataflow_model.runners.sharded.feed.offsets import Offset
 
 _HOSTS: Final = {"spark": "SparkRunner", "local": "LocalRunner"}
 _NOT_OURS: Final = ("spark", "offsets", "commits", "metadata", "state")
@@ -90,8 +89,7 @@ class Checkpoint:
     def begins(self) -> Offset:
         """The offset at which the sources start."""
         upgraded = self.record.upgraded
-        offset: Offset = begin() if upgraded is None else upgraded["offset"]
-        return offset
+        return Offset() if upgraded is None else Offset.of_json(upgraded["offset"])
 
     @staticmethod
     def check_path(path: str, host: str) -> RunRecord | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from dataflow_model.errors import CheckpointMismatch
 from dataflow_model.runners.sharded.checkpoint.durable import check_format, read_file, reading
-
-if TYPE_CHECKING:
-    from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.offsets import Offset
 
 HOST: Final = "spark"
 """The name of Spark's part of a checkpoint."""
@@ -50,13 +48,13 @@ def last_started(host_part: str) -> tuple[int, Offset] | None:
 def is_input_over(host_part: str) -> bool:
     """Return whether the last micro-batch that has started ends the input."""
     started = last_started(host_part)
-    return started is not None and bool(started[1]["last"])
+    return started is not None and started[1].last
 
 
 def is_end_committed(host_part: str) -> bool:
     """Return whether Spark has committed the micro-batch that ends the input."""
     committed = last_committed(host_part)
-    return committed is not None and bool(offset_of(host_part, committed)[0]["last"])
+    return committed is not None and offset_of(host_part, committed)[0].last
 
 
 def offset_of(host_part: str, batch: int) -> tuple[Offset, int]:
@@ -68,7 +66,7 @@ def offset_of(host_part: str, batch: int) -> tuple[Offset, int]:
         SinkError: if it cannot be read.
     """
     path = pathlib.Path(host_part, "offsets", str(batch))
-    own_offsets: list[Offset] = []
+    own_offsets: list[dict[str, Any]] = []
     others = 0
     try:
         for line in read_file(path).decode().splitlines()[2:]:  # after the version and Spark's own metadata
@@ -84,23 +82,23 @@ def offset_of(host_part: str, batch: int) -> tuple[Offset, int]:
             hint="restore the file from a backup of the checkpoint, or start with a new checkpoint",
         ) from error
     check_format(own.get("format"), repr(str(path)))
-    return own, others
+    return Offset.of_json(own), others
 
 
-def own_offset(text: str) -> Offset | None:
+def own_offset(text: str) -> dict[str, Any] | None:
     """Return an offset of our source as it is in Spark's logs, or `None` if it is another source's.
 
     Example:
-        >>> own_offset('{"rows": {}, "totals": {}, "step": 3}')
-        {'rows': {}, 'totals': {}, 'step': 3}
+        >>> own_offset('{"sources": {}, "signalled": "", "step": 3}')
+        {'sources': {}, 'signalled': '', 'step': 3}
         >>> own_offset('{"page": 7, "last": true}')
 
     Raises:
         ValueError: if it is not JSON.
     """
     offset: Any = json.loads(text)
-    is_ours = isinstance(offset, dict) and {"rows", "totals", "step"} <= offset.keys()
-    return cast("Offset", offset) if is_ours else None
+    is_ours = isinstance(offset, dict) and {"sources", "signalled", "step"} <= offset.keys()
+    return offset if is_ours else None
 
 
 def _last(host_part: str, log: str) -> int | None:

@@ -16,7 +16,8 @@ from dataflow_model.runners.sharded.checkpoint.requests import drain_requests, f
 from dataflow_model.runners.sharded.checkpoint.sequencers import check_newest
 from dataflow_model.runners.sharded.commits.progress import read_progress
 from dataflow_model.runners.sharded.feed.acknowledging import acknowledge
-from dataflow_model.runners.sharded.feed.offsets import Feed
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.feed.polls import Polls
 from dataflow_model.runners.sharded.stages.keyed_stage import run_shard
 from dataflow_model.runners.sharded.stages.tallies import counting
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.stages.work import Work
     from dataflow_model.runners.sharded.tasks.program import PackedProgram
 
@@ -74,7 +74,7 @@ class StreamReader:
         self.parallelism = int(options["parallelism"])
         self.requests = pathlib.Path(options["requests"])
         self.directory = options["directory"]
-        self.begin: Offset = json.loads(options["begin"])
+        self.begin: dict[str, Any] = json.loads(options["begin"])
 
     def _feed(self) -> Feed:
         program = this_program(self.packed)
@@ -86,26 +86,27 @@ class StreamReader:
             polls=_POLLS.setdefault(self.packed.digest, Polls()),
         )
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new stream begins."""
         return self.begin
 
     @reported
-    def latestOffset(self, start: Offset, limit: Any = None) -> Offset:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return where the micro-batch ends that begins at `start`; `start` itself if it would do nothing."""
         del limit
         check_newest(self.directory, this_program(self.packed).fence)
         check_format(start.get("format"), f"the offset in {self.directory!r}")
         drain, until_drained = drain_requests(self.requests)
         feed, progress = self._feed(), read_progress(self.directory)
+        begin = Offset.of_json(start)
         end = feed.next(
-            start,
+            begin,
             drain=drain,
             until_drained=until_drained,
             signals=pending_signals(self.requests),
             committed=progress,
         )
-        return start if self._is_idle(feed, start, end, progress) else end
+        return start if self._is_idle(feed, begin, end, progress) else end.to_json()
 
     def _is_idle(self, feed: Feed, start: Offset, end: Offset, progress: Mapping[str, Any]) -> bool:
         """Return whether a micro-batch would do nothing: there is no new data, and nothing is due on the wall clock.
@@ -121,9 +122,10 @@ class StreamReader:
         return not (is_due or has_work(start, end, plan_work(feed, start, end), progress.get("ended", ())))
 
     @reported
-    def partitions(self, start: Offset, end: Offset) -> list[_Part]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Part]:
         """Return the tasks of a micro-batch."""
-        return [_Part(number, work) for number, work in enumerate(plan_work(self._feed(), start, end))]
+        works = plan_work(self._feed(), Offset.of_json(start), Offset.of_json(end))
+        return [_Part(number, work) for number, work in enumerate(works)]
 
     @reported
     def read(self, partition: _Part) -> Iterator[pa.RecordBatch]:
@@ -133,10 +135,10 @@ class StreamReader:
             yield from arrow_batches(counting(task, read_work(task, partition.work)))
 
     @reported
-    def commit(self, end: Offset) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Delete the requests that were taken, and tell the sources what has been read for good."""
         forget_signals(self.requests, end["signals"])
-        acknowledge(this_program(self.packed).staged.sources, end)
+        acknowledge(this_program(self.packed).staged.sources, Offset.of_json(end))
 
 
 class _SparkStore:

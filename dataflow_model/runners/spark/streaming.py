@@ -121,13 +121,13 @@ def start(runner: SparkRunner, staged: StagedPlan, *, until: str | None) -> Stre
     latest = None
     if started is not None:
         latest = started[0]
-        program = attrs.evolve(program, planned=(latest, started[1].get("sequencer", 0)))
+        program = attrs.evolve(program, planned=(latest, started[1].sequencer))
         check_rows_held(staged.sources, started[1])
     check_ends(staged.sources, checkpoint.begins if started is None else started[1], runner.checkpoint)
     progress = read_progress(checkpoint.common_part)
     check_progress(runner.checkpoint, progress, latest, last_committed(checkpoint.host_part))
     Publication.expect(checkpoint.common_part, progress, is_new=started is None)
-    check_signals(checkpoint.requests, (checkpoint.begins if started is None else started[1])["signalled"])
+    check_signals(checkpoint.requests, (checkpoint.begins if started is None else started[1]).signalled)
     package = share_package(spark, programs)
     notes = check_executors(spark, package, staged, is_stream=True)
     claim_sinks(program, runner.checkpoint)
@@ -162,7 +162,7 @@ def _start_query(
         parallelism=str(checkpoint.shards),
         requests=str(checkpoint.requests),
         directory=checkpoint.common_part,
-        begin=json.dumps(checkpoint.begins),
+        begin=json.dumps(checkpoint.begins.to_json()),
     )
     settings = {**stream_settings(spark), SHUFFLE_PARTITIONS: str(checkpoint.shards), **_OF_WORKERS}
     named = not checkpoint.record.dataframes

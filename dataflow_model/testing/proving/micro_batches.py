@@ -13,7 +13,8 @@ from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
 from dataflow_model.runners.engine.collections.sink_records import records_of
-from dataflow_model.runners.sharded.feed.offsets import Feed, begin
+from dataflow_model.runners.sharded.feed.offsets import Offset
+from dataflow_model.runners.sharded.feed.planning import Feed
 from dataflow_model.runners.sharded.stages.in_process import InProcess
 from dataflow_model.runners.sharded.stages.work import plan_work
 from dataflow_model.runners.sharded.tasks.bound import bound_plan
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.logical.graph import Plan
-    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.state.log import StateStore
     from dataflow_model.runners.sharded.tasks.task import Task
     from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics
@@ -162,7 +162,7 @@ class MicroBatches(InProcess[MemoryStore]):
         stores = {(depth, shard): MemoryStore() for depth in depths for shard in program.shard_ids}
         cache = ProcessCache()
         super().__init__(cache.program(self._packed), stores, cache)
-        self.offset = begin()
+        self.offset = Offset()
         self.micro_batches: list[MicroBatch] = []
         self._schedule = schedule
         self._order = random.Random(schedule.seed)  # noqa: S311 - randomness of a test, not a secret
@@ -183,7 +183,7 @@ class MicroBatches(InProcess[MemoryStore]):
 
     def finish(self) -> Self:
         """Run until all input is processed."""
-        while not self.offset["last"]:
+        while not self.offset.last:
             self.step()
         self._stop_worker()
         return self
@@ -194,10 +194,10 @@ class MicroBatches(InProcess[MemoryStore]):
         Args:
             drain: whether the input ends here.
         """
-        turn = self.offset["batch"]
+        turn = self.offset.batch
         feed = self.feed(turn)
         end = self.end_of_next(feed, drain=drain)
-        sent = self.read(end["batch"], plan_work(feed, self.offset, end))
+        sent = self.read(end.batch, plan_work(feed, self.offset, end))
         if turn in self._schedule.restarts:
             self._stop_worker()
             self.program = self.cache.program(self._packed)
@@ -205,9 +205,9 @@ class MicroBatches(InProcess[MemoryStore]):
             durable = self.stores
             reached = itertools.islice(durable.items(), self._schedule.crashes[turn])
             self.stores = {shard: store.copied() for shard, store in reached}
-            self.run_stages(end["batch"], sent)
+            self.run_stages(end.batch, sent)
             self.stores = durable
-        self.commit(end, self.run_stages(end["batch"], sent))
+        self.commit(end, self.run_stages(end.batch, sent))
         self.offset = end
 
     def feed(self, turn: int) -> Feed:

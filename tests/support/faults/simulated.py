@@ -102,7 +102,7 @@ class Simulation:
         with monkeypatch.context() as patch:
             patch.setattr(in_process, "run_shard", self._run_shard)
             committed = {place: (store.head, dict(store.parts)) for place, store in self.streamed.stores.items()}
-            while not self.streamed.offset["last"]:
+            while not self.streamed.offset.last:
                 try:
                     self.streamed.step()
                 except InjectedFailure as failure:
@@ -113,7 +113,7 @@ class Simulation:
                         store.head, store.parts = head, dict(parts)
                 else:
                     break
-        return not self.streamed.offset["last"]
+        return not self.streamed.offset.last
 
     def _run_shard(self, task: Task, depth: int, label: int, rows: Iterable[Row], store: StateStore) -> list[Row]:
         rows = list(rows)

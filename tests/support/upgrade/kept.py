@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dataflow_model as dm
 from dataflow_model.runners.sharded.checkpoint.durable import FORMAT
+from dataflow_model.runners.sharded.feed.offsets import Offset
 from dataflow_model.runners.spark import local_session
 from dataflow_model.testing.proving.micro_batches import MemoryStore
 from tests.support.inputs import write_history
@@ -155,13 +156,13 @@ def keep(run: Run) -> None:
         (folder / "head").write_bytes(store.head)
         for (sequence, part), payload in store.parts.items():
             (folder / f"{sequence}-{part}").write_bytes(payload)
-    (run.folder / "offset.json").write_text(json.dumps(run.offset))
+    (run.folder / "offset.json").write_text(json.dumps(run.offset.to_json()))
 
 
 def kept(folder: Path, build: Any) -> Run:
     """Return the run that `keep` has written, as another process goes on with it."""
     run = Run(build, folder, CUT)
-    run.offset = json.loads((folder / "offset.json").read_text())
+    run.offset = Offset.of_json(json.loads((folder / "offset.json").read_text()))
     for (depth, shard), store in run.stores.items():
         stored = _store(folder / "stores" / f"{depth}-{shard}")
         store.head, store.parts = stored.head, stored.parts

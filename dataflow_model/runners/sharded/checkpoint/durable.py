@@ -22,9 +22,9 @@ from dataflow_model.values.pickles import dump, load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """The format of everything in a checkpoint; `docs/upgrade.md` lists the versions that write each format."""
-_OLDEST: Final = 6
+_OLDEST: Final = 7
 """The oldest format that this version reads."""
 
 _MAGIC: Final = b"\x00DFM"
@@ -288,7 +288,7 @@ def check_format(format_number: Any, name: str) -> None:
         >>> check_format(FORMAT + 1, "'run.json'")
         Traceback (most recent call last):
         ...
-        dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 7 by a newer version of dataflow_model; this version reads format 6
+        dataflow_model.errors.CheckpointMismatch: 'run.json' was written in format 8 by a newer version of dataflow_model; this version reads format 7
         Hint: run the pipeline with that version, or start over with another checkpoint
     """  # noqa: E501 - the first line of a message is one line
     if isinstance(format_number, int) and _OLDEST <= format_number <= FORMAT:

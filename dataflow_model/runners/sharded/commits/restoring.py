@@ -57,9 +57,9 @@ def check_ends(sources: Sequence[Read], offset: Offset, checkpoint: str) -> None
         CheckpointMismatch: for such a source, whose new rows would never be read.
     """
     for read in sources:
-        if read.source.as_columns is None or read.label not in offset["begun"]:
+        if read.source.as_columns is None or read.label not in offset.begun:
             continue
-        had_end = read.label not in offset["passed"]  # a part of offsets that only unbounded sources have
+        had_end = not offset.of_source(read.label).is_followed
         if read.source.is_bounded and not had_end:
             raise CheckpointMismatch(
                 f"{read.label!r} had no end in the run in {checkpoint!r}, and has one now, so what it got "
@@ -67,7 +67,7 @@ def check_ends(sources: Sequence[Read], offset: Offset, checkpoint: str) -> None
                 hint="restore the source, such as follow=True; to end the run after the data that are there, use "
                 "run(until='drained')",
             )
-        if offset["last"] and had_end and not read.source.is_bounded:
+        if offset.last and had_end and not read.source.is_bounded:
             raise CheckpointMismatch(
                 f"the input of the run in {checkpoint!r} is complete, so {read.label!r} cannot go on without an end",
                 hint="pass a new directory as checkpoint=",
@@ -82,8 +82,9 @@ def check_rows_held(sources: Sequence[Read], offset: Offset) -> None:
     for read in sources:
         source = read.source.as_columns
         if source is not None and source.holds_rows:
-            for origin, (_, *version) in offset["versions"].get(read.label, {}).items():
-                source.check_version(origin, tuple(version))
+            for name, origin in offset.of_source(read.label).open.items():
+                if origin.version is not None:
+                    source.check_version(name, origin.version)
 
 
 def claim_sinks(program: Program, checkpoint: str) -> None:

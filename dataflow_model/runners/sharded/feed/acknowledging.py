@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from dataflow_model.plan.endpoints.retries import retried
 from dataflow_model.plan.endpoints.sources import ColumnSource
 from dataflow_model.runners.engine.functions.user_code import exits_reported
-from dataflow_model.runners.sharded.feed.followed import positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,10 +25,10 @@ def acknowledge(reads: Iterable[Read], offset: Offset) -> None:
     """
     for read in reads:
         source = read.source.as_columns
-        if source is None or read.label not in offset["begun"]:
+        if source is None or read.label not in offset.begun:
             continue
         if type(source).committed is ColumnSource.committed:
             continue
-        found = positions(offset, read.label, has_gaps=source.position_column is not None)
+        found = offset.of_source(read.label).positions(has_gaps=source.position_column is not None)
         with exits_reported(read.label):
             retried(source, read.label, "committed", functools.partial(source.committed, found))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataflow_model.plan.logical.nodes import Read
+    from dataflow_model.runners.sharded.feed.origins import SourceOffset
 
 Rows = dict[str, dict[str, int]]
 """A number of rows by source and origin."""
@@ -36,30 +37,38 @@ class UnreadOrigin(NamedTuple):
     left: int
 
 
-def advance(rows: Rows, totals: Rows, most: int, reads: Sequence[Read], committed: Mapping[str, Any]) -> None:
-    """Take the rows of a micro-batch.
+def unread(sources: Mapping[str, SourceOffset]) -> Rows:
+    """Return the number of unread rows of each origin that has some."""
+    return {
+        label: {name: origin.left for name, origin in source.open.items() if origin.left}
+        for label, source in sources.items()
+    }
+
+
+def shares(left: Rows, most: int, reads: Sequence[Read], committed: Mapping[str, Any]) -> Rows:
+    """Return the number of rows that a micro-batch reads of each origin.
 
     Origins are read in natural order of their names, evenly if each has a watermark of its own, or to the same value of
     a replay clock.
 
     Args:
-        rows: the number of rows read; changed in place.
-        totals: the number of rows.
-        most: the maximum number of rows to take.
+        left: the number of unread rows of each origin that has some.
+        most: the maximum number of rows to read.
         reads: the sources.
         committed: the progress that the last commit wrote: watermarks, and the progress of each origin.
     """
-    held = held_back(rows, totals, reads, committed)
-    unread = [candidate for candidate in _unread_origins(rows, totals) if candidate[:2] not in held]
+    held = held_back(left, reads, committed)
+    candidates = [candidate for candidate in _unread_origins(left) if candidate[:2] not in held]
     if any(read.source.processing_time is not None for read in reads):
-        counts = _by_clock(unread, most, committed.get("clocks", {}))
+        counts = _by_clock(candidates, most, committed.get("clocks", {}))
     else:
         by_origin = any(_has_watermarks(read) for read in reads)
-        counts = (_evenly if by_origin else _in_turn)([candidate.left for candidate in unread], most)
-    for (label, origin, _), count in zip(unread, counts, strict=True):
+        counts = (_evenly if by_origin else _in_turn)([candidate.left for candidate in candidates], most)
+    taken: Rows = {}
+    for (label, origin, _), count in zip(candidates, counts, strict=True):
         if count:
-            of_source = rows.setdefault(label, {})
-            of_source[origin] = of_source.get(origin, 0) + count
+            taken.setdefault(label, {})[origin] = count
+    return taken
 
 
 def _has_watermarks(read: Read) -> bool:
@@ -137,7 +146,7 @@ def _to_one_value(
     return needed(low)
 
 
-def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mapping[str, Any]) -> set[tuple[str, str]]:
+def held_back(left: Rows, reads: Sequence[Read], committed: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Return the (label, origin) pairs that wait for the watermark because of their source's `max_skew`.
 
     An origin waits if its own watermark is ahead of its source's by more than that. If all remaining origins of a
@@ -154,7 +163,7 @@ def held_back(rows: Rows, totals: Rows, reads: Sequence[Read], committed: Mappin
             for origin, watermark in committed.get("reach", {}).get(read.label, {}).items()
             if watermark - low > int(most)
         }
-        remaining = [candidate.origin for candidate in _unread_origins(rows, totals) if candidate.label == read.label]
+        remaining = [candidate.origin for candidate in _unread_origins(left) if candidate.label == read.label]
         waits = [origin for origin in remaining if origin in ahead]
         if waits and len(waits) == len(remaining) and read.source.is_bounded:
             waits.remove(min(waits, key=ahead.__getitem__))
@@ -166,10 +175,10 @@ def _by_name(entry: tuple[str, int]) -> str:
     return natural(entry[0])
 
 
-def _unread_origins(rows: Rows, totals: Rows) -> list[UnreadOrigin]:
+def _unread_origins(left: Rows) -> list[UnreadOrigin]:
     return [
-        UnreadOrigin(label, origin, total - rows.get(label, {}).get(origin, 0))
-        for label, origins in sorted(totals.items())
-        for origin, total in sorted(origins.items(), key=_by_name)
-        if rows.get(label, {}).get(origin, 0) < total
+        UnreadOrigin(label, origin, rows)
+        for label, origins in sorted(left.items())
+        for origin, rows in sorted(origins.items(), key=_by_name)
+        if rows
     ]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.columns.records import Record
     from dataflow_model.plan.endpoints.sinks import Sink, SinkWriter
     from dataflow_model.runners.engine.sources.observing import Observations
-    from dataflow_model.runners.sharded.feed.offsets import Control
+    from dataflow_model.runners.sharded.feed.planning import Control
     from dataflow_model.runners.sharded.tasks.program import Program
     from dataflow_model.runners.sharded.tasks.task import Task
     from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.engine.lanes.order import At
     from dataflow_model.runners.engine.sources.observing import Observations
     from dataflow_model.runners.engine.sources.timeline import Timeline
-    from dataflow_model.runners.sharded.feed.offsets import Control
+    from dataflow_model.runners.sharded.feed.planning import Control
     from dataflow_model.runners.sharded.state.log import StateStore
     from dataflow_model.runners.sharded.tasks.task import Task
     from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dataflow_model.runners.engine.sources.observing import Observations
-    from dataflow_model.runners.sharded.feed.offsets import Control
+    from dataflow_model.runners.sharded.feed.planning import Control
     from dataflow_model.runners.sharded.tasks.program import Program
     from dataflow_model.runners.sharded.tasks.task_metrics import TaskMetrics
 

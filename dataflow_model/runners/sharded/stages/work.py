@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from dataflow_model.runners.engine.lanes.order import At
-    from dataflow_model.runners.sharded.feed.offsets import Control, Feed, Offset
+    from dataflow_model.runners.sharded.feed.offsets import Offset
+    from dataflow_model.runners.sharded.feed.planning import Control, Feed
     from dataflow_model.runners.sharded.tasks.task import Task
 
 
@@ -58,7 +59,7 @@ def has_work(start: Offset, end: Offset, works: Sequence[Work], ended: Collectio
     """
     control = works[0].control
     return bool(
-        end["listed"] != start["listed"]
+        end.listed != start.listed
         or control.begins
         or control.last
         or control.steps

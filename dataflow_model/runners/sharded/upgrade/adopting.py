@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import shlex
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -15,11 +15,10 @@ from dataflow_model.plan.logical.nodes import GroupByKeyAndWindow, Read, Reshuff
 from dataflow_model.plan.logical.retracted import retracted_collections
 from dataflow_model.runners.sharded.checkpoint.requests import check_signals, check_written
 from dataflow_model.runners.sharded.commits.progress import read_progress
-from dataflow_model.runners.sharded.feed.followed import BY_SOURCE, rows_read
 from dataflow_model.runners.sharded.upgrade.seed import Manifest, damaged_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.sharded.checkpoint.record import RunRecord
@@ -72,7 +71,7 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
         return None
     requests = pathlib.Path(common_part, "requests")
     check_written(requests)
-    check_signals(requests, manifest.offset["signalled"])
+    check_signals(requests, manifest.offset.signalled)
     of_parts = record.changed_parts(manifest.parts)
     fits = {
         label
@@ -103,7 +102,7 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
             "from": manifest.old,
             "known": sorted(fits),
             "anew": sorted(anew),
-            "offset": _offset(manifest.offset, fits & sources),
+            "offset": _offset(manifest.offset, fits & sources).to_json(),
         },
     )
 
@@ -111,14 +110,14 @@ def adopt(path: str, common_part: str, staged: StagedPlan, record: RunRecord) ->
 def _kept(manifest: Manifest) -> list[str]:
     """Return the transforms of the old pipeline that have state."""
     keyed = [label for label in manifest.keys if manifest.keys[label] or manifest.waiting[label]]
-    return [*keyed, *manifest.offset["begun"]]
+    return [*keyed, *manifest.offset.begun]
 
 
 def _loss(label: str, manifest: Manifest, record: RunRecord, of_parts: str | None) -> str:
     if label in manifest.keys:
         state = f"{manifest.keys[label]:,} keys and {manifest.waiting[label]:,} buffered elements"
     else:
-        rows = rows_read(manifest.offset, label)
+        rows = manifest.offset.of_source(label).rows_read
         state = f"its position in the source ({rows:,} rows read)"
     was, now = manifest.fingerprint[label], record.fingerprint.get(label)
     if was == now:  # what it gets has changed
@@ -170,7 +169,7 @@ def _check_scripts(path: str, manifest: Manifest, staged: StagedPlan) -> None:
         label for label, line in manifest.fingerprint.items() if line.startswith(f"source {ScriptSource.__name__},")
     }
     scripts = {node.label for node in staged.plan.nodes if isinstance(node, Read) and node.source.as_script is not None}
-    others = {node.label for node in staged.sources} - set(manifest.offset["begun"])
+    others = {node.label for node in staged.sources} - set(manifest.offset.begun)
     if before != scripts or (scripts and others):
         raise CheckpointMismatch(
             f"{path!r} was upgraded from a run with the scripts {sorted(before)}; a script's steps are numbered "
@@ -193,7 +192,6 @@ def _check_watermarks(path: str, manifest: Manifest, staged: StagedPlan) -> None
 
 def _offset(offset: Offset, labels: set[str]) -> Offset:
     """Return the offset without sources that no longer exist or start again."""
-    before: Mapping[str, Any] = offset
-    by_source = {name: {label: known for label, known in before[name].items() if label in labels} for name in BY_SOURCE}
-    begun = [label for label in offset["begun"] if label in labels]
-    return cast("Offset", {**before, **by_source, "begun": begun, "listed": None})
+    sources = {label: source for label, source in offset.sources.items() if label in labels}
+    begun = tuple(label for label in offset.begun if label in labels)
+    return attrs.evolve(offset, sources=sources, begun=begun, listed=None)

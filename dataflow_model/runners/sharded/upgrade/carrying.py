@@ -28,7 +28,6 @@ from dataflow_model.runners.sharded.commits.ahead import AHEAD
 from dataflow_model.runners.sharded.commits.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.commits.progress import WRITTEN, read_progress, write_progress
 from dataflow_model.runners.sharded.commits.restoring import check_progress
-from dataflow_model.runners.sharded.feed.followed import rows_read
 from dataflow_model.runners.sharded.stages.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
@@ -108,7 +107,7 @@ def carry_over(
         raise SinkError(
             f"{str(new)!r} cannot be written: {error}", hint="free some space, or pass another directory"
         ) from error
-    rows = {label: rows_read(offset, label) for label in offset["begun"]}
+    rows = {label: offset.of_source(label).rows_read for label in offset.begun}
     return Upgraded(manifest.keys, manifest.waiting, rows, tuple(manifest.drop), batch, moved)
 
 
@@ -144,13 +143,13 @@ def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[i
             hint="start the old pipeline again, which finishes publishing first; then stop it and upgrade",
         )
     offset, others = stopped.offset(batch)
-    check_signals(requests, offset["signalled"])
+    check_signals(requests, offset.signalled)
     if others:
         raise CheckpointMismatch(
             f"the run in {old!r} reads streaming DataFrames, and only Spark knows how far it has read them",
             hint="start the new pipeline with a new checkpoint, and its DataFrames where the old run stopped",
         )
-    if offset["last"]:
+    if offset.last:
         raise CheckpointMismatch(
             f"the input of the run in {old!r} is complete: its windows have emitted their last panes",
             hint="start the new pipeline with a new checkpoint",
@@ -158,8 +157,8 @@ def _last_commit(old: str, before: pathlib.Path, stopped: StoppedRun) -> tuple[i
     return batch, offset
 
 
-def _check_drop(record: RunRecord, offset: Mapping[str, Any], drop: Collection[str]) -> None:
-    known = [label for stage in record.stages for label in stage] + list(offset["begun"])
+def _check_drop(record: RunRecord, offset: Offset, drop: Collection[str]) -> None:
+    known = [label for stage in record.stages for label in stage] + list(offset.begun)
     for label in drop:
         if label not in known:
             raise InvalidArgument(
@@ -180,10 +179,10 @@ def _moved_back(
     """
     moved = {label: event_time(to) for label, to in watermarks.items()}
     for label, to in moved.items():
-        if label not in offset["begun"]:
+        if label not in offset.begun:
             raise InvalidArgument(
                 f"`watermarks` must name sources of the old pipeline that read rows, got {label!r}",
-                hint=f"these are {', '.join(map(repr, offset['begun'])) or 'none: a script sets its watermark itself'}",
+                hint=f"these are {', '.join(map(repr, offset.begun)) or 'none: a script sets its watermark itself'}",
             )
         if not MIN_TIMESTAMP < to < MAX_TIMESTAMP:
             raise InvalidArgument(

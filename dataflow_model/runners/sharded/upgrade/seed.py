@@ -17,6 +17,7 @@ from dataflow_model.errors import StateCorruption
 from dataflow_model.runners.engine.state.resharding import Share
 from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, read_file, write_file
 from dataflow_model.runners.sharded.checkpoint.parts import as_part, from_part, read_document, write_document
+from dataflow_model.runners.sharded.feed.offsets import Offset
 from dataflow_model.runners.sharded.upgrade.carried import share
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from dataflow_model.plan.logical.state_parts import Parts
     from dataflow_model.runners.engine.machines.shard import StageShard
-    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.state.log import Delta
     from dataflow_model.runners.sharded.tasks.program import Program
     from dataflow_model.runners.sharded.tasks.shard_meta import ShardMeta
@@ -85,7 +85,7 @@ class Manifest:
             fields = read_document(folder, _MANIFEST)
         except StateCorruption as error:
             raise damaged_seed(folder / _MANIFEST, str(error).partition("\n")[0]) from error
-        return None if fields is None else cls(**fields)
+        return None if fields is None else cls(**{**fields, "offset": Offset.of_json(fields["offset"])})
 
 
 @attrs.define
@@ -103,7 +103,7 @@ class SeedWriter:
         """Write the other files, the manifest last."""
         self._write(_CARRIED, carried)
         document = Manifest(checksums=self.checksums, **manifest)
-        write_document(self.folder, _MANIFEST, attrs.asdict(document))
+        write_document(self.folder, _MANIFEST, attrs.asdict(document) | {"offset": document.offset.to_json()})
         return document
 
     def _write(self, name: str, value: Any) -> None:
