@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Known
 
 
+def _version(given: Sequence[int | str] | None) -> tuple[int | str, ...] | None:
+    return None if given is None else tuple(given)
+
+
 @attrs.frozen
 class OriginOffset:
     """How far an origin has been read.
@@ -42,7 +46,7 @@ class OriginOffset:
     first: int
     position: int
     end: int
-    version: tuple[int | str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
+    version: tuple[int | str, ...] | None = attrs.field(default=None, converter=_version)
     cursor: Any = None
 
     @property

@@ -382,10 +382,7 @@ def _versions_read(
     if source.holds_rows or source.position_column is not None:
         return attrs.evolve(origins, changes={})
     known = versions or {}
-    after = {
-        name: attrs.evolve(origin, version=known.get(name))
-        for name, origin in origins.open.items()
-    }
+    after = {name: attrs.evolve(origin, version=known.get(name)) for name, origin in origins.open.items()}
     return attrs.evolve(origins, open=after, changes={})
 
 
