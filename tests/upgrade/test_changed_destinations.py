@@ -71,7 +71,11 @@ def columns(path: str = "/out", schema: pa.Schema = COLUMNS, **options: Any) -> 
 @pytest.mark.parametrize(
     ("before", "now", "change"),
     [
-        (columns(), columns("/new"), "wrote to path='/out'; it would write to path='/new' now, and the output in the old location"),
+        (
+            columns(),
+            columns("/new"),
+            "wrote to path='/out'; it would write to path='/new' now, and the output in the old location",
+        ),
         (columns(), columns(panes=True), "wrote with panes=False; it would write with panes=True now, beside the"),
         (columns(), columns(schema=WIDER), r"wrote with columns=\(.*'value: int64'\); .*'value: double'"),
         (dm.io.WriteJson("/out"), dm.io.WriteJson("/out", suffix=".json.gz"), "wrote with suffix='.json'; "),
