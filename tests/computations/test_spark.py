@@ -37,6 +37,7 @@ def test_sixty_drawn_scripts_give_the_same_output_on_spark_streaming_as_in_proce
         assert not problem, f"{case}: {problem}\n{script.steps}"
 
 
+@pytest.mark.slow
 def test_a_stream_of_computations_gives_the_output_of_the_local_runner(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows" / "a.parquet", 0, 240)
     topology = counting(tmp_path / "rows")

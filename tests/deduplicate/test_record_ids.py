@@ -49,6 +49,7 @@ def test_the_id_of_a_record_in_a_file_is_the_file_and_the_row(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.slow
 def test_the_id_of_a_record_may_be_columns_of_any_name(spark: SparkSession) -> None:
     columns = ("meta.id", "__n__")
     frame = spark.createDataFrame([(0, 7, 1), (0, 8, 2)], "at long, `meta.id` long, `__n__` long").coalesce(1)

@@ -135,6 +135,7 @@ def test_a_signal_request_that_is_lost_before_it_takes_effect_is_reported_by_nam
         stopped.finish()
 
 
+@pytest.mark.slow
 def test_damage_to_the_checkpoint_of_a_stream_on_spark_is_an_error_or_changes_nothing(
     spark: SparkSession, tmp_path: Path, tally: Tally
 ) -> None:

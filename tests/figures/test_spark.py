@@ -71,6 +71,7 @@ def test_figures_of_bounded_data_have_the_same_panes_on_spark_batch(spark: Spark
     check_all(run(dm.SparkRunner(spark), BOUNDED), BOUNDED, batch=True)
 
 
+@pytest.mark.slow
 def test_the_figure_in_micro_batches_has_the_same_panes_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert IN_ROUNDS == ["6G"]
     runner = dm.SparkRunner(spark, mode="microbatch", interval="1 minute", checkpoint=str(tmp_path))

@@ -93,6 +93,7 @@ def test_the_first_file_decides_the_columns_on_several_shards(tmp_path: Path, ki
     assert [record.value for record in streamed.collected("sums")] == [("a", 1)]
 
 
+@pytest.mark.slow
 def test_on_spark_the_first_file_decides_the_columns_and_an_incomplete_line_waits(
     spark: SparkSession, tmp_path: Path
 ) -> None:

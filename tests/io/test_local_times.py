@@ -257,7 +257,7 @@ def expected_counts(ambiguous: str) -> dict[tuple[str, dm.EventTime], int]:
     return dict(counts)
 
 
-@on_hosts("local", "workers", "process", "batch", "streaming")
+@on_hosts("local", "workers", "process", "batch", slow=("streaming",))
 def test_every_host_puts_the_hours_of_an_autumn_night_into_the_same_windows(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-EVERYWHERE = on_hosts("local", "workers", "process", "streaming", slow=("batch",))
+EVERYWHERE = on_hosts("local", "workers", "process", slow=("batch", "streaming"))
 IN_PROCESS = on_hosts("local", "process")
 
 

@@ -209,6 +209,7 @@ def test_a_source_learns_of_each_commit_of_a_stream_on_spark(spark: SparkSession
     assert [2, 5] in told(source)
 
 
+@pytest.mark.slow
 def test_an_idle_source_is_polled_as_often_as_it_wants_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     source = Counting(folder=tmp_path)
     source.have(5)

@@ -166,6 +166,7 @@ def test_the_replay_clock_of_a_sample_is_converted_from_the_unit(tmp_path: Path)
     assert node.source.as_columns.clock_near("rows.csv", 1) == 1_709_315_512_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("unit", ["s", "ms"])
 def test_the_times_of_a_dataframe_are_in_the_unit(spark: Any, tmp_path: Path, unit: TimeUnit) -> None:

@@ -85,6 +85,7 @@ def test_elements_dropped_by_chains_of_the_public_strategy_are_in_their_outputs(
     check(Case(script, chain, data.draw(schedules())))
 
 
+@pytest.mark.slow
 def test_chains_on_spark_streaming_drop_what_they_drop_in_process(spark: SparkSession, tmp_path: Path) -> None:
     cases = many(1, scripts=6, chains=4)
     pipeline = dm.Pipeline()

@@ -65,7 +65,7 @@ def test_all_readers_see_the_same_elements_whatever_the_shards_and_micro_batches
     check_one_value(readings(result, case), case)
 
 
-@on_hosts("workers", "process", "batch", slow=("streaming",))
+@on_hosts("workers", "process", slow=("batch", "streaming"))
 def test_all_readers_see_the_same_elements_on_every_host(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

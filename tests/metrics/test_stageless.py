@@ -156,7 +156,7 @@ def test_damaged_state_of_the_sources_is_detected(tmp_path: Path) -> None:
         stepped.steps()
 
 
-@on_hosts("process", "batch", "streaming")
+@on_hosts("process", "batch", slow=("streaming",))
 def test_every_runner_counts_the_rows_of_a_pipeline_without_a_keyed_stage(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

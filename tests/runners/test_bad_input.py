@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-EVERYWHERE = on_hosts("process", "streaming", slow=("batch",))
-AS_A_JOB = on_hosts("process", "batch", slow=("streaming",))
+EVERYWHERE = on_hosts("process", "batch", slow=("streaming",))
 IN_PROCESS = on_hosts("process", slow=("batch", "streaming"))
 STREAMS = on_hosts("process", slow=("streaming",))
 STREAM_OF_SPARK = on_hosts("process", "streaming")
@@ -197,7 +196,7 @@ def test_an_exception_of_a_dofn_is_reported_with_its_line_label_and_element(
     assert len(others) == 4
 
 
-@AS_A_JOB
+@EVERYWHERE
 def test_only_elements_for_which_a_dofn_raises_become_dead_letters(
     runner: Callable[..., Any], tmp_path: Path, host: str
 ) -> None:

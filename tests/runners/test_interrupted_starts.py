@@ -109,7 +109,7 @@ def threads_of_runs() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name in NAMES]
 
 
-@on_hosts("process", "streaming")
+@on_hosts("process", slow=("streaming",))
 def test_a_stream_whose_start_is_interrupted_is_stopped_and_resumes(
     host: str,
     request: pytest.FixtureRequest,

@@ -282,6 +282,7 @@ def test_a_streaming_dataframe_with_a_replay_clock_gives_the_panes_and_the_dead_
     assert {record.pane.timing for record in result.collected("sums")} >= {dm.PaneTiming.EARLY, dm.PaneTiming.LATE}
 
 
+@pytest.mark.slow
 def test_rows_of_the_same_instant_are_ordered_by_origin_in_jobs_and_streams(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -298,6 +299,7 @@ def test_rows_of_the_same_instant_are_ordered_by_origin_in_jobs_and_streams(
         assert [list(record.value[1]) for record in groups] == [[1, 9, 10]], runner  # in natural order
 
 
+@pytest.mark.slow
 def test_a_bounded_dataframe_is_replayed_in_the_order_of_instants_and_not_of_their_text(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -345,6 +347,7 @@ def test_uses_of_dataframes_that_a_stream_does_not_support_are_refused_when_it_s
         start(runner, sums(spark.createDataFrame(ROWS, SCHEMA)))
 
 
+@pytest.mark.slow
 def test_streaming_dataframes_resume_even_if_the_program_lists_them_in_another_order(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def hdfs_by_default(spark: SparkSession) -> Iterator[None]:
     settings.set("fs.defaultFS", before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hdfs_by_default")
 def test_a_checkpoint_is_written_to_its_folder_whatever_the_default_file_system_of_spark(
     spark: SparkSession, tmp_path: Path
@@ -102,6 +103,7 @@ def test_a_checkpoint_is_written_to_its_folder_whatever_the_default_file_system_
     assert not difference(expected, seen(second.collected("panes")))  # those of the first run were carried over
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("settings_that_come_back")
 def test_streams_are_started_in_several_threads_at_once_and_on_a_new_session(
     spark: SparkSession, tmp_path: Path
@@ -224,6 +226,7 @@ def test_a_stop_waits_for_output_that_is_being_published(spark: SparkSession, tm
     assert done.rows == {"rows": 20}
 
 
+@pytest.mark.slow
 def test_a_stream_ends_in_a_session_that_keeps_no_progress_reports(spark: SparkSession, tmp_path: Path) -> None:
     with settings_of(spark, {"spark.sql.streaming.numRecentProgressUpdates": "1"}):
         pipeline = dm.Pipeline(runner=streaming(spark, tmp_path / "checkpoint", shards=1))

@@ -88,7 +88,7 @@ def test_a_checkpoint_that_everybody_may_write_to_is_refused_before_it_is_read(
     dm.upgrade(stopped, tmp_path / "another", trust_checkpoint=True)
 
 
-@on_hosts("process", "streaming")
+@on_hosts("process", slow=("streaming",))
 def test_a_new_checkpoint_in_a_folder_that_everybody_may_write_to_is_refused_and_nothing_written(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

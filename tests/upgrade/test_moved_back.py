@@ -195,6 +195,7 @@ def scraped(port: int, label: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_watermark_of_a_stream_on_spark_can_be_moved_back(spark: SparkSession, tmp_path: Path) -> None:
     now = dm.event_time("2026-01-01T12:00Z")  # in the past of the machine's clock

@@ -370,6 +370,7 @@ def test_a_watermark_jump_is_reported_during_the_run_and_not_logged_again_after_
         assert len(log()) == 1
 
 
+@pytest.mark.slow
 def test_rows_of_a_streaming_dataframe_are_judged_by_the_clock_of_their_micro_batch(
     spark: SparkSession, tmp_path: Path, log: Callable[[], list[str]]
 ) -> None:

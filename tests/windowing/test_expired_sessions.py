@@ -46,7 +46,7 @@ def splits(script: TestStream, runner: Any = None) -> tuple[int, dict[tuple[int,
     return result.metrics()["sums"].get(COUNTER, 0), dict(zip(seconds, values, strict=True))
 
 
-@on_hosts("local", "workers", "process", "streaming")
+@on_hosts("local", "workers", "process", slow=("streaming",))
 def test_possible_session_splits_are_counted_on_every_host_of_streams(
     host: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
