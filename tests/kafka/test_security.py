@@ -54,12 +54,12 @@ def options(password: str = PASSWORD) -> dict[str, str]:
     return {"security.protocol": "SASL_PLAINTEXT", **login}
 
 
-def write(broker: Broker, topic: str, checkpoint: Path | None, **login: Any) -> None:
+def write(broker: Broker, topic: str, checkpoint: Path | None, marks: Any = "group", **login: Any) -> None:
     def build(p: dm.Pipeline) -> None:
         _ = (
             p
             | dm.Create([("UA", 1)])
-            | dm.io.WriteKafka(topic, bootstrap_servers=broker.secured, options=options(**login))
+            | dm.io.WriteKafka(topic, bootstrap_servers=broker.secured, marks=marks, options=options(**login))
         )
 
     run(dm.LocalRunner() if checkpoint is None else dm.LocalRunner(checkpoint=checkpoint), build)
@@ -91,6 +91,24 @@ def test_a_missing_right_is_named_and_with_all_of_them_a_stream_writes(broker: B
     grant(broker, topic, MARKS)
     write(broker, topic, tmp_path / "all")
     assert len(messages_in(broker.servers, topic)) == 2
+
+
+def test_with_marks_in_a_topic_a_stream_needs_no_right_to_read_the_topic_or_a_group(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic = new_topic(broker.servers)
+    grant(broker, topic, WRITES + IDS)
+    with pytest.raises(dm.SinkError, match=f"'{topic}-marks'.*TOPIC_AUTHORIZATION_FAILED"):
+        write(broker, topic, tmp_path / "none", marks="topic")
+    grant(broker, f"{topic}-marks", WRITES)
+    with pytest.raises(dm.SinkError, match=f"cannot create the topic '{topic}-marks' for its marks"):
+        write(broker, topic, tmp_path / "missing", marks="topic")
+    new_topic(broker.servers, exactly=f"{topic}-marks", cleanup_policy="compact")
+    with pytest.raises(dm.SinkError, match=f"'{topic}-marks'.*no right to READ it"):
+        write(broker, topic, tmp_path / "read", marks="topic")
+    grant(broker, f"{topic}-marks", [(Resource.TOPIC, AclOperation.READ)])
+    write(broker, topic, tmp_path / "all", marks="topic")
+    assert len(messages_in(broker.servers, topic)) == 1
 
 
 def test_a_topic_without_the_right_to_read_it_is_named(broker: Broker) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import dataflow_model as dm
 from dataflow_model.io.topics import transactions as kafka_transactions
@@ -57,9 +59,9 @@ def keys(servers: str, topic: str) -> list[str]:
     return [row["key"] for row in values(servers, topic)]
 
 
-@pytest.fixture
-def sink(kafka: str) -> KafkaSink:
-    return KafkaSink(topic=new_topic(kafka), servers=kafka, schema=PAIRS)
+@pytest.fixture(params=["group", "topic"])
+def sink(kafka: str, request: pytest.FixtureRequest) -> KafkaSink:
+    return KafkaSink(topic=new_topic(kafka), servers=kafka, schema=PAIRS, marks=request.param)
 
 
 # Runners.
@@ -158,17 +160,19 @@ def test_a_retraction_is_a_tombstone_in_an_upsert_topic_and_marked_in_another(ka
 
 
 # Once each.
-@pytest.mark.sample
+
+
+@pytest.mark.parametrize("marks", [pytest.param("group", marks=pytest.mark.sample), "topic"])
 def test_a_stream_from_topic_to_topic_that_is_killed_at_each_step_writes_each_row_once_with_random_values(
-    kafka: str, tmp_path: Path
+    kafka: str, tmp_path: Path, marks: str
 ) -> None:
     source, target = new_topic(kafka, partitions=2), new_topic(kafka, partitions=2)
     rows = 18 * len(STEPS)
     for part in range(0, rows, 9):  # each in a transaction, whose marker leaves a gap
         send(kafka, source, [{"value": str(n), "partition": n % 2} for n in range(part, part + 9)], commits=True)
     for step in STEPS:
-        assert run_job(kafka, source, target, tmp_path, step) != 0, step
-    assert run_job(kafka, source, target, tmp_path) == 0
+        assert run_job(kafka, source, target, tmp_path, step, marks=marks) != 0, step
+    assert run_job(kafka, source, target, tmp_path, marks=marks) == 0
     assert sorted(row["n"] for row in values(kafka, target)) == list(range(rows))
     assert len(values(kafka, target, "read_uncommitted")) > rows
 
@@ -235,18 +239,93 @@ def test_a_start_whose_transaction_has_expired_writes_its_rows_again(
     assert keys(sink.servers, sink.topic) == ["a", "b"]
 
 
+def forget_mark(sink: KafkaSink) -> None:
+    """Remove the mark of a run, as the brokers do with the offsets of groups after some days."""
+    admin = AdminClient({"bootstrap.servers": sink.servers})
+    if sink.marks == "group":
+        [future] = admin.delete_consumer_groups([f"dataflow_model-run-{sink.label}"]).values()
+    else:
+        [future] = admin.delete_topics([f"{sink.topic}-marks"]).values()
+    future.result(30)
+    kafka_transactions._open.clear()  # as in another process
+    while sink.marks == "topic" and f"{sink.topic}-marks" in admin.list_topics(timeout=30).topics:
+        time.sleep(0.05)
+
+
+def remove_messages(sink: KafkaSink) -> None:
+    admin = AdminClient({"bootstrap.servers": sink.servers})
+    [future] = admin.delete_records([TopicPartition(sink.topic, 0, -1)]).values()
+    future.result(30)
+
+
 @pytest.mark.parametrize("was_published", [True, False])
 def test_a_start_without_a_mark_looks_for_the_commit_in_the_topic(sink: KafkaSink, was_published: bool) -> None:
+    older = start(sink, 1)
     if was_published:
-        commit(start(sink, 1), 3, record(1, ("a", 1)))
-        group = Consumer({"bootstrap.servers": sink.servers, "group.id": f"dataflow_model-run-{sink.label}"})
-        group.commit(offsets=[TopicPartition(sink.topic, 0, 0)], asynchronous=False)  # without metadata, as if expired
-        group.close()
-        kafka_transactions._open.clear()
-    newer = start(sink, 2)
+        commit(older, 3, record(1, ("a", 1)))
+    forget_mark(sink)
+    start(sink, 2)  # which is killed before it has published anything
+    kafka_transactions._open.clear()
+    newer = start(sink, 3)
     commit(newer, 3, record(1, ("a", 1)), start=1)
     commit(newer, 4, record(1, ("b", 1)))
     assert keys(sink.servers, sink.topic) == ["a", "b"]
+
+
+def test_a_commit_is_found_behind_a_transaction_that_another_program_has_open(sink: KafkaSink) -> None:
+    other = Producer({"bootstrap.servers": sink.servers, "transactional.id": sink.topic})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(sink.topic, "{}")
+    other.flush(30)
+    commit(start(sink, 1), 3, record(1, ("a", 1)))
+    forget_mark(sink)
+    end = threading.Timer(2, other.abort_transaction)
+    end.start()
+    commit(start(sink, 2), 3, record(1, ("a", 1)), start=1)
+    end.join()
+    assert keys(sink.servers, sink.topic) == ["a"]
+
+
+@pytest.mark.parametrize("cause", ["messages have been removed", "it is compacted"])
+def test_a_start_without_a_mark_refuses_to_guess_where_messages_may_have_been_removed(
+    sink: KafkaSink, cause: str
+) -> None:
+    commit(start(sink, 1), 3, record(1, ("a", 1)))
+    if cause == "it is compacted":
+        compacted = new_topic(sink.servers, cleanup_policy="compact")
+        sink = attrs.evolve(sink, topic=compacted, keys="key", upsert=True)
+        start(sink, 1)
+    else:
+        remove_messages(sink)
+    forget_mark(sink)
+    newer = start(sink, 2)
+    with pytest.raises(dm.SinkError, match=f"cannot tell whether commit run-000000000001-00000003 .*{cause}"):
+        commit(newer, 3, record(1, ("a", 1)), start=1)
+    assert keys(sink.servers, sink.topic) == []
+
+
+def test_a_start_whose_marks_were_never_lost_does_not_search_a_topic_from_which_messages_were_removed(
+    sink: KafkaSink,
+) -> None:
+    send(sink.servers, sink.topic, [{"value": "{}"}])
+    remove_messages(sink)
+    start(sink, 1)  # which is killed before it has published its first commit
+    kafka_transactions._open.clear()
+    commit(start(sink, 2), 0, record(1, ("a", 1)), start=1)
+    assert keys(sink.servers, sink.topic) == ["a"]
+
+
+def test_the_last_mark_is_found_among_those_of_other_runs(kafka: str) -> None:
+    topic = new_topic(kafka)
+    sink = KafkaSink(topic=topic, servers=kafka, schema=PAIRS, marks="topic")
+    commit(start(sink, 1), 0, record(1, ("a", 1)))
+    send(kafka, f"{topic}-marks", [{"key": f"other-{n}", "value": "{}"} for n in range(2_500)], commits=True)
+    kafka_transactions._open.clear()
+    assert sink.commits_of("run").published == ["run-000000000001-00000000"]
+    newer = start(sink, 2)
+    commit(newer, 0, record(1, ("a", 1)), start=1)
+    assert keys(kafka, topic) == ["a"]
 
 
 def test_a_broker_that_is_killed_and_started_again_is_waited_for(

@@ -46,6 +46,7 @@ class KafkaSink(ColumnSink):
         schema, panes, retractions: see `ColumnSink`; for rows only.
         upsert: whether readers keep one value for each key, so that a retraction is a tombstone; `"replace"` if the
             one that is emitted last is meant, whatever window and pane it is of.
+        marks: where the last commit of a stream is noted: with a group, or in the topic `<topic>-marks`.
         options: of the client.
         label: what errors, the transactional id and the group of the mark call the transform.
         fence: the start of a run that writes.
@@ -58,6 +59,7 @@ class KafkaSink(ColumnSink):
     schema: pa.Schema | None = attrs.field(default=None, converter=checked_schema, repr=False)
     panes: bool = False
     upsert: bool | Literal["replace"] = False
+    marks: Literal["group", "topic"] = "group"
     options: Mapping[str, Any] = attrs.field(default=None, converter=checked_options, repr=False)
     retractions: bool = attrs.field(default=False, repr=False)
     label: str = attrs.field(default="WriteKafka", repr=False)
@@ -74,6 +76,8 @@ class KafkaSink(ColumnSink):
             raise InvalidArgument(
                 f"`upsert` must be False, True or 'replace', got {self.upsert!r}", hint="pass upsert=True"
             )
+        if self.marks not in ("group", "topic"):
+            raise InvalidArgument(f"`marks` must be 'group' or 'topic', got {self.marks!r}", hint="leave it out")
         if self.value == "bytes":
             given = [name for name in ("keys", "schema", "panes") if getattr(self, name)]
             if given:

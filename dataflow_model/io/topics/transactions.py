@@ -2,10 +2,9 @@
 
 The client cannot finish a transaction that another process has left open: whoever starts with the same transactional
 id aborts it. So a transaction is only ever begun and committed in one go, while the messages wait in the checkpoint.
-With the messages it contains a *mark*, the metadata of the offset of a consumer group that nobody joins: the sequencer
-of the start that writes, and the id of the commit. A start first claims the topic: it fences older producers, reads
-the mark, and replaces its sequencer. After any error, a new producer claims anew, and the mark says whether the
-transaction was committed.
+With the messages it contains a *mark*: the sequencer of the start that writes, and the id of the commit. A start first
+claims the topic: it fences older producers, reads the mark, and replaces its sequencer. After any error, a new producer
+claims anew, and the mark says whether the transaction was committed.
 
 The broker also fences a producer whose transaction took longer than `transaction.timeout.ms`, with the same error. The
 mark tells the two apart: if a newer start has not claimed the topic, this one goes on.
@@ -14,27 +13,26 @@ mark tells the two apart: if a newer start has not claimed the topic, this one g
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import queue
-import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from dataflow_model.errors import LOG, SinkError
 from dataflow_model.io.topics.errors import is_final, said, way_out_of
-from dataflow_model.io.topics.search import has_header
+from dataflow_model.io.topics.marks import Mark, marks_of
+from dataflow_model.io.topics.search import has_header, what_was_removed
 from dataflow_model.micros import wall_clock
 from dataflow_model.runners.sharded.outputs.commit_ids import CommitId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka import KafkaError, Producer
 
+    from dataflow_model.io.topics.marks import Marks
     from dataflow_model.io.topics.messages import Message
     from dataflow_model.io.topics.sink import KafkaSink
     from dataflow_model.plan.endpoints.sinks import Fence
@@ -47,10 +45,6 @@ RETRACTION: Final = "dataflow_model.is_retraction"
 """The header of messages that retract an earlier value."""
 _SECONDS: Final = 60.0
 """How long one request may take."""
-_SECONDS_OF_MARK: Final = 15.0
-"""How long the request with the mark may take."""
-_TIMED_OUT: Final = -185
-"""The client's code for that."""
 _ATTEMPTS: Final = 6
 _PAUSE: Final = 0.2
 """Seconds before the second attempt; twice as long before each further one."""
@@ -59,13 +53,6 @@ _MOST_OPEN: Final = 8
 _DEFAULTS: Final = {"partitioner": "murmur2_random", "compression.type": "lz4", "linger.ms": 5}
 """The partitioner is that of Java's clients, so that a key is in the same partition whoever writes it."""
 _open: dict[tuple[Any, ...], Transactions] = {}
-
-
-class _Mark(NamedTuple):
-    """Who has claimed a topic, and the last commit in it; empty if there is none."""
-
-    start: int = 0
-    commit: str = ""
 
 
 @attrs.define
@@ -81,9 +68,9 @@ class Transactions:
     sink: KafkaSink
     name: str
     fence: Fence
-    _mark: _Mark = attrs.field(factory=_Mark, init=False)
+    _mark: Mark = attrs.field(factory=Mark, init=False)
     _producer: Producer | None = attrs.field(default=None, init=False)
-    _reader: Consumer | None = attrs.field(default=None, init=False)
+    _marks: Marks | None = attrs.field(default=None, init=False)
 
     def claim(self) -> None:
         """Fence the producers of older starts, and note this one in the mark.
@@ -98,10 +85,10 @@ class Transactions:
         """Write the messages of a commit, unless they are in the topic; the errors are those of `claim`."""
 
         def write() -> None:
-            if not self._mark.commit and self._is_repeated(commit):
+            if self._may_be_forgotten(commit):
                 self._search(commit)
             if self._mark.commit != commit:
-                self._transact(messages, _Mark(self.fence.sequencer, commit))
+                self._transact(messages, self._mark._replace(commit=commit))
 
         self._persist(write)
 
@@ -114,9 +101,9 @@ class Transactions:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge(blocking=False)
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()
+        marks, self._marks = self._marks, None
+        if marks is not None:
+            marks.close()
 
     def _persist(self, step: Callable[[], None]) -> None:
         """Take a step on a claimed topic; after an error that may pass, claim it anew and take the step again."""
@@ -141,45 +128,56 @@ class Transactions:
     def _claim(self) -> None:
         producer = _producer(self.sink, self.name)
         producer.init_transactions(_SECONDS)
-        self._reader = _group_reader(self.sink, self.name)
-        self._mark = _read_mark(self.sink, self._reader)
-        if self._mark.start > self.fence.sequencer:
+        self._marks = marks_of(self.sink, self.name)
+        self._mark = self._marks.read()
+        own = self.fence.sequencer
+        if self._mark.start > own:
             raise self.fence.refusal(self._mark.start, f"the topic {self.sink.topic!r}")
         self._producer = producer
-        self._transact((), _Mark(self.fence.sequencer, self._mark.commit))
+        self._transact((), Mark(own, self._mark.commit, self._mark.since or own))
 
-    def _transact(self, messages: Sequence[Message], mark: _Mark) -> None:
+    def _transact(self, messages: Sequence[Message], mark: Mark) -> None:
         """Write messages and a mark in one transaction."""
-        from confluent_kafka import TopicPartition
-
-        producer, reader = self._producer, self._reader
+        producer, marks = self._producer, self._marks
         assert producer is not None  # noqa: S101 - it has claimed the topic
-        assert reader is not None  # noqa: S101 - as above
+        assert marks is not None  # noqa: S101 - as above
         producer.begin_transaction()
         if messages:
             _produce(producer, self.sink.topic, mark.commit, messages)
-        place = TopicPartition(self.sink.topic, 0, 0, metadata=json.dumps(mark._asdict()))
-        group = reader.consumer_group_metadata()
-        _within(_SECONDS_OF_MARK, lambda: producer.send_offsets_to_transaction([place], group, _SECONDS_OF_MARK))
+        marks.write(producer, mark)
         producer.commit_transaction(_SECONDS)
         self._mark = mark
 
-    def _is_repeated(self, commit: str) -> bool:
-        """Return whether an earlier start has planned a commit, and so may have published it."""
+    def _may_be_forgotten(self, commit: str) -> bool:
+        """Return whether a commit may be in the topic although no mark says so: it was planned before marks began."""
         planned = CommitId.of(commit)
-        return planned is not None and planned.start < self.fence.sequencer
+        return not self._mark.commit and planned is not None and planned.start < self._mark.since
 
     def _search(self, commit: str) -> None:
-        """Find out from the messages whether a commit is there: the mark names none, and may have expired."""
+        """Find out from the messages whether a commit is there, and note it if so.
+
+        Raises:
+            SinkError: if its messages may have been removed, so that nobody knows.
+        """
+        topic = self.sink.topic
         LOG.warning(
             "the topic %r has no mark of run %s, which Kafka removes after offsets.retention.minutes: all of it is "
             "read to see whether commit %s is in it",
-            self.sink.topic,
+            topic,
             self.fence.run_id,
             commit,
         )
         if has_header(self.sink, (COMMIT, commit.encode())):
-            self._transact((), _Mark(self.fence.sequencer, commit))
+            self._transact((), self._mark._replace(commit=commit))
+            return
+        removed = what_was_removed(self.sink)
+        if removed:
+            raise SinkError(
+                f"{self.sink.label!r} cannot tell whether commit {commit} is in the topic {topic!r}: its mark is gone, "
+                f"it is not among the messages of the topic, and {removed}",
+                hint="start a new run with another checkpoint, which begins where the output of this one ends; with "
+                'marks="topic", marks do not expire',
+            )
 
 
 def transactions_of(sink: KafkaSink, fence: Fence) -> Transactions:
@@ -228,13 +226,13 @@ def last_commit(sink: KafkaSink, run_id: str) -> str:
     held = _open.get((os.getpid(), sink.servers, sink.topic, name))
     if held is not None:
         return held.last_commit()
-    reader = _group_reader(sink, name)
+    marks = marks_of(sink, name)
     try:
-        return _read_mark(sink, reader).commit
+        return marks.read().commit
     except KafkaException as error:
         raise _refusal(sink, error.args[0]) from error
     finally:
-        reader.close()
+        marks.close()
 
 
 def _name(sink: KafkaSink, run_id: str) -> str:
@@ -272,52 +270,6 @@ def _produce(producer: Producer, topic: str, commit: str, messages: Sequence[Mes
             except BufferError:  # the client's queue is full
                 producer.flush(_SECONDS)
     producer.flush(_SECONDS)
-
-
-def _within(seconds: float, call: Callable[[], None]) -> None:
-    """Make a call in a thread, which is left alone if the call has not returned in time.
-
-    The request for an offset in a transaction ignores its own limit, and may wait forever after the coordinator of the
-    group was started again.
-
-    Raises:
-        KafkaException: from the call, or if it has not returned in time.
-    """
-    from confluent_kafka import KafkaError, KafkaException
-
-    outcome: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the caller waits
-            outcome.put(error)
-        else:
-            outcome.put(None)
-
-    threading.Thread(target=run, name="dataflow_model: mark of Kafka", daemon=True).start()
-    try:
-        error = outcome.get(timeout=seconds)
-    except queue.Empty:
-        error = KafkaException(KafkaError(_TIMED_OUT, f"the coordinator has not answered within {seconds:.0f} s"))
-    if error is not None:
-        raise error
-
-
-def _group_reader(sink: KafkaSink, name: str) -> Consumer:
-    from confluent_kafka import Consumer
-
-    own = {"bootstrap.servers": sink.servers, "group.id": name, "enable.auto.commit": False, "log_level": 0}
-    return Consumer({**sink.options, **own})
-
-
-def _read_mark(sink: KafkaSink, reader: Consumer) -> _Mark:
-    from confluent_kafka import KafkaException, TopicPartition
-
-    [place] = reader.committed([TopicPartition(sink.topic, 0)], timeout=_SECONDS)
-    if place.error is not None:
-        raise KafkaException(place.error)
-    return _Mark(**json.loads(place.metadata)) if place.metadata else _Mark()
 
 
 def _refusal(sink: KafkaSink, error: KafkaError) -> SinkError:

@@ -49,6 +49,9 @@ class WriteKafka(WriteColumns):
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
         upsert: `True` if readers keep the last value of each key; `"replace"` if the value that is emitted last should
             stand, whichever window and pane it is of.
+        marks: where a stream notes its last commit, in the same transaction: `"group"`, as metadata of an offset of the
+            group `dataflow_model-RUN-LABEL`, or `"topic"`, in the compacted topic `TOPIC-marks`, which is created
+            unless it exists. The latter does not expire, and needs no right to READ the topic or a group.
         options: options of the client, librdkafka, such as `{"security.protocol": "SSL"}`. They are not part of
             checkpoints, logs and reports.
 
@@ -71,7 +74,7 @@ class WriteKafka(WriteColumns):
         ('key',)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a topic and its readers expect
         self,
         topic: str,
         *,
@@ -81,6 +84,7 @@ class WriteKafka(WriteColumns):
         schema: pa.Schema | None = None,
         panes: bool = False,
         upsert: bool | Literal["replace"] = False,
+        marks: Literal["group", "topic"] = "group",
         options: Mapping[str, Any] | None = None,
     ) -> None:
         sink = KafkaSink(
@@ -91,6 +95,7 @@ class WriteKafka(WriteColumns):
             schema=schema,
             panes=panes,
             upsert=upsert,
+            marks=marks,
             options=options,
         )
         super().__init__(sink)

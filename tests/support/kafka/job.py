@@ -1,7 +1,8 @@
 """A stream in process that reads numbers from a topic and writes them to another with random draws, and kills itself.
 
-Usage: python -m tests.support.kafka.job SERVERS FROM TO FOLDER STEP. STEP is one of `STEPS`; the program is killed at
-it in the second micro-batch that it publishes. With `go on` in place of a step, it reads what is there and ends.
+Usage: python -m tests.support.kafka.job SERVERS FROM TO FOLDER STEP MARKS. STEP is one of `STEPS`, at which the program
+is killed in the second micro-batch that it publishes. With `go on` in place of a step, it reads what is there and ends;
+with `follow`, it goes on until somebody kills it.
 """
 
 from __future__ import annotations
@@ -25,23 +26,30 @@ from tests.support.settings import REPOSITORY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ROWS", "STEPS", "run_job"]
+__all__ = ["ROWS", "STEPS", "job_command", "run_job"]
 
 OF_KAFKA: Final = ("among the rows", "before the mark", "before the commit", "after the commit")
 STEPS: Final = (*(point for point in faults.POINTS if not point.endswith("_state")), *OF_KAFKA)
 """There is no state, since nothing is grouped."""
 ROWS: Final = pa.schema({"n": pa.int64(), "draw": pa.float64()})
 _ROWS_PER_BATCH: Final = 3
+_ROWS_FOLLOWED: Final = 500
+"""The same where nothing is killed at a step, so that the program keeps up."""
 _STRIKES_AT: Final = 2
 """The micro-batch in which the program is killed, counted by those that it publishes."""
 
 
-def run_job(servers: str, source: str, target: str, folder: Path, step: str = "go on") -> int:
+def run_job(servers: str, source: str, target: str, folder: Path, step: str = "go on", *, marks: str = "group") -> int:
     """Run the program; return its exit status."""
-    command = [sys.executable, "-m", "tests.support.kafka.job", servers, source, target, str(folder), step]
+    command = job_command(servers, source, target, folder, step, marks)
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     return done.returncode
+
+
+def job_command(servers: str, source: str, target: str, folder: Path, step: str, marks: str) -> list[str]:
+    """Return the command that runs the program."""
+    return [sys.executable, "-m", "tests.support.kafka.job", servers, source, target, str(folder), step, marks]
 
 
 def _die() -> None:
@@ -70,8 +78,12 @@ class _Producer(confluent_kafka.Producer):
     crash: ClassVar[_Crash] = _Crash("")
 
     def produce(self, topic: str, *args: Any, **options: Any) -> None:
+        is_mark = topic.endswith("-marks")
+        if is_mark:
+            self._reach("before the mark")
         super().produce(topic, *args, **options)
-        self._reach("among the rows")
+        if not is_mark:
+            self._reach("among the rows")
 
     def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, timeout: float = -1) -> None:
         self._reach("before the mark")
@@ -94,15 +106,17 @@ def _draw(row: Any) -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the stream."""
-    servers, source, target, folder, step = arguments
+    servers, source, target, folder, step, marks = arguments
     _Producer.step, _Producer.crash = step, _Crash(step)
     confluent_kafka.Producer = _Producer  # type: ignore[misc]
     faults.arm(_Producer.crash)
-    runner = dm.LocalRunner(checkpoint=Path(folder, "checkpoint"), max_rows_per_batch=_ROWS_PER_BATCH)
+    rows = _ROWS_PER_BATCH if step in STEPS else _ROWS_FOLLOWED
+    runner = dm.LocalRunner(checkpoint=Path(folder, "checkpoint"), max_rows_per_batch=rows)
     p = dm.Pipeline(runner=runner)
     drawn = p | dm.io.ReadKafka(source, bootstrap_servers=servers) | dm.Map(_draw)
-    _ = drawn | "out" >> dm.io.WriteKafka(target, bootstrap_servers=servers, schema=ROWS)
-    p.run(until="drained").wait_until_finish()
+    options: dict[str, Any] = {"schema": ROWS, "marks": marks}
+    _ = drawn | "out" >> dm.io.WriteKafka(target, bootstrap_servers=servers, **options)
+    (p.run() if step == "follow" else p.run(until="drained")).wait_until_finish()
 
 
 if __name__ == "__main__":
