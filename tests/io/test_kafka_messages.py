@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -12,7 +13,7 @@ from confluent_kafka import KafkaError
 
 import dataflow_model as dm
 from dataflow_model.io.topics import client as kafka_client
-from dataflow_model.io.topics.errors import is_final, said, way_out_of
+from dataflow_model.io.topics.errors import is_final, may_pass, said, way_out_of
 from dataflow_model.io.topics.messages import Message, messages_of
 from dataflow_model.io.topics.sink import KafkaSink
 from dataflow_model.plan.endpoints.outcomes import Reader
@@ -31,8 +32,10 @@ def messages(of: KafkaSink, *tasks: list[Any]) -> list[Message]:
         writer = of.open("run-0", str(number))
         writer.write(records)
         written.append(writer.close())
-    assert of.counts(written) == {"rows": sum(map(len, tasks))}
-    return messages_of(written)
+    found = messages_of(written)
+    letters = sum(message.is_dead_letter for message in found)
+    assert of.counts(written) == {"rows": sum(map(len, tasks)) - letters, "dead_letters": letters}
+    return found
 
 
 def parts(of: KafkaSink, *elements: Any) -> list[tuple[bytes | None, bytes | None]]:
@@ -83,19 +86,58 @@ def test_a_retraction_is_a_tombstone_only_if_readers_keep_the_last_value() -> No
 @pytest.mark.parametrize(
     ("options", "element", "reason"),
     [
-        ({"schema": PAIRS}, ("UA", "four"), "'UA', 'four'"),
+        ({"schema": PAIRS}, ("UA", "four"), "column 'value' is int64 and cannot hold 'four'"),
         ({"value": "bytes"}, 4, "4 is neither bytes nor text"),
         ({"value": "bytes", "upsert": True}, b"1", "it has no key"),
         ({"schema": PAIRS, "keys": "key", "upsert": True}, (None, 4), "its key 'key' is null"),
-        ({"value": "bytes"}, "x" * 1_000_000, "of 1000000 bytes, and the client's limit is 999488"),
+        ({"value": "bytes"}, "x" * 1_000_000, "its message has 1000000 bytes, and the client's limit is 999488"),
+        ({"value": "bytes"}, ("k", "v", {"a": "x" * 1_000_000}), "its message has 1000003 bytes"),
+        ({"value": "bytes"}, ("k", "v", {"a": 4}), "the header 'a' must be bytes, text or None, got 4"),
+        ({"value": "bytes"}, ("k", "v", 4), "headers must be a dict or pairs of a name and a value, got 4"),
+        ({"value": "bytes"}, ("k", "v", [("a",)]), "a header must be a name and a value, got ('a',)"),
+        ({"value": "bytes"}, ("k", "v", {"dataflow_model.commit": "1"}), "must not begin with 'dataflow_model.'"),
+        ({}, object(), "object"),
     ],
 )
-def test_an_element_that_does_not_fit_fails_before_anything_is_pending(
+def test_an_element_that_does_not_fit_is_a_dead_letter_with_the_reason_or_fails_before_anything_is_pending(
     options: dict[str, Any], element: Any, reason: str
 ) -> None:
-    with pytest.raises(dm.SinkError, match=r"'WriteKafka' (cannot write|has a message)") as raised:
+    with pytest.raises(dm.SinkError, match="'WriteKafka' cannot write") as raised:
         parts(sink(**options), element)
     assert reason in str(raised.value)
+    assert "or pass dead_letters= with a topic" in str(raised.value)
+    [letter] = messages(sink(**options, dead_letters="bad"), [record(0, element)])
+    assert (letter.key, letter.is_dead_letter) == (None, True)
+    found = json.loads(letter.value or b"")
+    assert set(found) == {"row", "label", "reason"}
+    assert reason in found["reason"]
+    assert letter.size < 999_488
+
+
+def test_the_elements_beside_one_that_does_not_fit_are_written() -> None:
+    records = [record(0, ("AA", 1)), record(1, ("UA", "four")), record(2, ("DL", 3), is_retraction=True)]
+    found = messages(sink(schema=PAIRS, keys="key", dead_letters="bad"), records)
+    assert [(message.key, message.is_dead_letter) for message in found] == [
+        (None, True),
+        (b"AA", False),
+        (b"DL", False),
+    ]
+    [letter] = messages(sink(schema=PAIRS, dead_letters="bad"), [record(0, ("UA", "x"), is_retraction=True)])
+    assert json.loads(letter.value or b"")["is_retraction"] is True
+
+
+def test_columns_can_be_headers_too() -> None:
+    [message] = messages(sink(schema=PAIRS, headers=("key", "value")), [record(0, {"key": None, "value": 4})])
+    assert message.headers == (("key", None), ("value", b"4"))
+    assert message.value == b'{"key": null, "value": 4}'
+    with pytest.raises(dm.InvalidArgument, match="has the header 'c', but its rows have no such column"):
+        messages(sink(headers="c"), [record(0, {"a": "x"})])
+
+
+def test_a_triple_has_headers_which_may_be_repeated() -> None:
+    triples = [("k", b"v", [("a", "1"), ("a", b"2"), ("b", None)]), ("k", None, {"a": "1"})]
+    found = messages(sink(value="bytes"), [record(place, triple) for place, triple in enumerate(triples)])
+    assert [message.headers for message in found] == [(("a", b"1"), ("a", b"2"), ("b", None)), (("a", b"1"),)]
 
 
 # Options.
@@ -116,6 +158,13 @@ def test_an_element_that_does_not_fit_fails_before_anything_is_pending(
         ({"keys": "no", "schema": PAIRS}, "has the key 'no', but its rows have no such column"),
         ({"value": "bytes", "keys": "key"}, "`keys` is for rows"),
         ({"value": "bytes", "panes": True}, "`panes` is for rows"),
+        ({"value": "bytes", "headers": "key"}, "`headers` is for rows"),
+        ({"headers": ("key", "key")}, "`headers` must be one column or several, each once"),
+        ({"headers": "dataflow_model.commit"}, "the names of headers must not begin with 'dataflow_model.'"),
+        ({"dead_letters": ""}, "`dead_letters` must be a name, got ''"),
+        ({"marks": "table"}, "`marks` must be 'group' or 'topic', got 'table'"),
+        ({"delivery": "at_most_once"}, "must be 'exactly_once' or 'at_least_once', got 'at_most_once'"),
+        ({"delivery": "at_least_once", "marks": "topic"}, "delivery='at_least_once' writes no marks"),
         ({"options": ["acks"]}, "`options` must be a dict of options of librdkafka, got list"),
         ({"options": {"transactional.id": "mine"}}, "must not contain 'transactional.id', which is set here"),
     ],
@@ -156,6 +205,13 @@ def test_a_broker_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_an_option_that_the_client_does_not_have_is_rejected_with_its_name() -> None:
     with pytest.raises(dm.InvalidArgument, match=r"No such configuration property: \"no.such\""):
         sink(options={"no.such": "1"}).check()
+
+
+@pytest.mark.parametrize("name", ["OFFSET_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "NOT_COORDINATOR", "_NOENT"])
+def test_what_brokers_answer_while_another_one_takes_over_passes(name: str) -> None:
+    [error] = [KafkaError(code) for code in range(-200, 100) if KafkaError(code).name() == name]
+    assert may_pass(error)
+    assert not is_final(error)
 
 
 # Panes.

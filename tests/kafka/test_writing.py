@@ -14,6 +14,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import dataflow_model as dm
+from dataflow_model.io.topics import producing
 from dataflow_model.io.topics import transactions as kafka_transactions
 from dataflow_model.io.topics.sink import KafkaSink
 from tests.support.exactly_once.tables import PAIRS, record
@@ -224,15 +225,15 @@ def test_a_start_whose_transaction_has_expired_writes_its_rows_again(
     sink: KafkaSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = start(attrs.evolve(sink, options={"transaction.timeout.ms": 1_000}), 1)
-    produce, calls = kafka_transactions._produce, list[str]()
+    produce, calls = producing.produce, list[str]()
 
-    def late(producer: Producer, topic: str, commit: str, messages: Any) -> None:
-        produce(producer, topic, commit, messages)
+    def late(producer: Producer, sink: KafkaSink, commit: str, messages: Any) -> None:
+        produce(producer, sink, commit, messages)
         calls.append(commit)
         if len(calls) == 1:
             time.sleep(13)  # the broker looks for expired transactions every ten seconds
 
-    monkeypatch.setattr(kafka_transactions, "_produce", late)
+    monkeypatch.setattr(kafka_transactions, "produce", late)
     commit(slow, 0, record(1, ("a", 1)))
     commit(slow, 1, record(1, ("b", 1)))
     assert len(calls) == 3
@@ -342,7 +343,109 @@ def test_a_broker_that_is_killed_and_started_again_is_waited_for(
         assert keys(broker.servers, sink.topic) == ["a", "b"]
 
 
+# At least once.
+
+
+def test_without_transactions_a_stream_writes_at_least_once_and_says_so(kafka: str, tmp_path: Path) -> None:
+    topic = new_topic(kafka, partitions=3)
+
+    def build_repeated(p: dm.Pipeline) -> None:
+        sums = p | dm.Create([("UA", 2), ("AA", 2), ("UA", 3)]) | dm.Sum.per_key()
+        options: dict[str, Any] = {"keys": "key", "delivery": "at_least_once"}
+        _ = sums | "out" >> dm.io.WriteKafka(topic, bootstrap_servers=kafka, **options)
+
+    result = run(dm.LocalRunner(checkpoint=tmp_path), build_repeated)
+    assert sums_in(kafka, topic) == SUMS
+    assert result.metrics()["out"]["rows_at_least_once"] == 2
+    groups = AdminClient({"bootstrap.servers": kafka}).list_consumer_groups().result(30).valid
+    assert not any(group.group_id.startswith(f"dataflow_model-{topic}") for group in groups)
+
+
+def test_a_commit_that_is_repeated_at_least_once_has_the_same_headers(kafka: str) -> None:
+    sink = KafkaSink(topic=new_topic(kafka), servers=kafka, schema=PAIRS, delivery="at_least_once")
+    for sequencer in (1, 2):
+        commit(start(sink, sequencer), 0, record(1, ("a", 1)), record(2, ("b", 1)), start=1)
+    assert keys(kafka, sink.topic) == ["a", "b", "a", "b"]
+    first, second, *repeated = [dict(message.headers() or []) for message in messages_in(kafka, sink.topic)]
+    assert repeated == [first, second]
+
+
+def test_what_cannot_be_written_at_least_once_is_an_error(kafka: str) -> None:
+    topic = new_topic(kafka, max_message_bytes=2_000)
+    sink = KafkaSink(topic=topic, servers=kafka, value="bytes", delivery="at_least_once")
+    large = "".join(random.choices("0123456789", k=9_000))
+    with pytest.raises(dm.SinkError, match="MSG_SIZE_TOO_LARGE"):
+        commit(start(sink, 1), 0, record(1, large))
+    commit(start(sink, 1), 1, record(1, "small"))
+    assert [message.value() for message in messages_in(kafka, topic)] == [b"small"]
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_weak_productions_are_written_at_least_once_and_the_result_says_so(
+    kafka: str, spark: SparkSession, tmp_path: Path, delivery: Any
+) -> None:
+    topic = new_topic(kafka, partitions=3)
+
+    def build_weak(p: dm.Pipeline) -> None:
+        sums = p | dm.Create([("UA", 2), ("AA", 2), ("UA", 3)]) | dm.Sum.per_key()
+        _ = sums | "out" >> dm.io.WriteKafka(topic, bootstrap_servers=kafka, keys="key", delivery=delivery)
+
+    runner = dm.SparkRunner(spark, mode="streaming", checkpoint=tmp_path, productions="weak")
+    result = run(runner, build_weak)
+    assert sums_in(kafka, topic) == SUMS
+    assert result.metrics()["out"]["rows_at_least_once"] == result.metrics()["out"]["rows"] == 2
+    commits = {str(dict(message.headers() or [])["dataflow_model.commit"]) for message in messages_in(kafka, topic)}
+    assert all("-stage-" in commit for commit in commits)  # the part, since each counts its messages from 0
+
+
 # What cannot be written.
+
+
+def test_elements_that_do_not_fit_are_in_a_topic_of_their_own_and_are_counted(kafka: str, tmp_path: Path) -> None:
+    topic, bad = new_topic(kafka), new_topic(kafka)
+
+    def build_bad(p: dm.Pipeline) -> None:
+        elements = p | dm.Create([("UA", 4), ("AA", "four"), (None, 2)])
+        options: dict[str, Any] = {"schema": PAIRS, "keys": "key", "upsert": True, "dead_letters": bad}
+        _ = elements | "out" >> dm.io.WriteKafka(topic, bootstrap_servers=kafka, **options)
+
+    result = run(dm.LocalRunner(checkpoint=tmp_path), build_bad)
+    assert keys(kafka, topic) == ["UA"]
+    assert sorted(letter["row"] for letter in values(kafka, bad)) == ["('AA', 'four')", "(None, 2)"]
+    assert {letter["label"] for letter in values(kafka, bad)} == {"out"}
+    counts = result.metrics()["out"]
+    assert (counts["rows"], counts["dead_letters"]) == (1, 2)
+
+
+def test_a_topic_for_dead_letters_that_does_not_exist_is_an_error_before_anything_runs(kafka: str) -> None:
+    sink = KafkaSink(topic=new_topic(kafka), servers=kafka, schema=PAIRS, dead_letters="none")
+    with pytest.raises(dm.SinkError, match=r"'none'.*UNKNOWN_TOPIC_OR_PART"):
+        sink.check()
+
+
+def test_a_value_without_a_key_that_a_compacted_topic_refuses_is_an_error_with_the_way_out(kafka: str) -> None:
+    sink = KafkaSink(topic=new_topic(kafka, cleanup_policy="compact"), servers=kafka, value="bytes")
+    with pytest.raises(dm.SinkError, match="give each value a key, which compacted topics need"):
+        commit(start(sink, 1), 0, record(1, "no key"))
+
+
+def test_a_timestamp_that_the_topic_refuses_is_an_error_with_the_way_out(kafka: str) -> None:
+    sink = KafkaSink(topic=new_topic(kafka, message_timestamp_before_max_ms=60_000), servers=kafka, value="bytes")
+    old = attrs.evolve(record(1, "old"), event_time=dm.EventTime(1_357_034_400_000_000))
+    with pytest.raises(dm.SinkError, match=r"INVALID_TIMESTAMP(.|\n)*message.timestamp.before.max.ms"):
+        commit(start(sink, 1), 0, old)
+    assert messages_in(kafka, sink.topic) == []
+
+
+def test_headers_of_the_user_are_beside_those_of_the_commit(kafka: str) -> None:
+    sink = KafkaSink(topic=new_topic(kafka), servers=kafka, schema=PAIRS, headers="key")
+    commit(start(sink, 1), 0, record(1, ("a", 1)))
+    [message] = messages_in(kafka, sink.topic)
+    assert message.headers() == [
+        ("key", b"a"),
+        ("dataflow_model.commit", b"run-000000000001-00000000"),
+        ("dataflow_model.ordinal", b"0"),
+    ]
 
 
 def test_a_topic_that_does_not_exist_is_an_error_before_anything_runs(kafka: str) -> None:

@@ -75,17 +75,17 @@ def checked_servers(value: Any) -> str:
     return servers
 
 
-def checked_topic(value: Any) -> str:
-    """Return the name of a topic.
+def checked_topic(value: Any, name: str = "topic") -> str:
+    """Return the name of a topic, of an argument that is called `name`.
 
     Raises:
         InvalidType: if it is not text.
         InvalidArgument: if it is empty.
     """
     if not isinstance(value, str):
-        raise InvalidType(f"`topic` must be a name, got {value!r}", hint="pass 'departures', for example")
+        raise InvalidType(f"`{name}` must be a name, got {value!r}", hint="pass 'departures', for example")
     if not value:
-        raise InvalidArgument("`topic` must be a name, got ''", hint="pass 'departures', for example")
+        raise InvalidArgument(f"`{name}` must be a name, got ''", hint="pass 'departures', for example")
     return value
 
 

@@ -13,7 +13,30 @@ _HIDDEN: Final = "***"
 _SECRETS: Final = ("password", "secret", "sasl.jaas", "ssl.key.pem", "token")
 """Parts of the names of options whose values must not be shown."""
 _LOGIN: Final = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"})
-_PASSING: Final = frozenset({"_ALL_BROKERS_DOWN", "_DESTROY", "_NOENT", "_RESOLVE", "_TIMED_OUT", "_TRANSPORT"})
+_PASSING: Final = frozenset(
+    {
+        "BROKER_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "FENCED_LEADER_EPOCH",
+        "LEADER_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "NOT_CONTROLLER",
+        "NOT_COORDINATOR",
+        "NOT_LEADER_FOR_PARTITION",
+        "OFFSET_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "REQUEST_TIMED_OUT",
+        "UNKNOWN_LEADER_EPOCH",
+        "_ALL_BROKERS_DOWN",
+        "_DESTROY",
+        "_NOENT",
+        "_RESOLVE",
+        "_TIMED_OUT",
+        "_TRANSPORT",
+    }
+)
+"""The client marks only the errors of producers as passing, not those of its answers about topics and offsets."""
 _FINAL: Final = frozenset(
     {
         "CLUSTER_AUTHORIZATION_FAILED",
@@ -33,16 +56,24 @@ _FINAL: Final = frozenset(
     }
 )
 _SMALLER: Final = "increase max.message.bytes of the topic, or write smaller values"
+_AT_LEAST_ONCE: Final = "or write with delivery='at_least_once'"
 _WAYS_OUT: Final = {
-    "GROUP_AUTHORIZATION_FAILED": "grant the user READ on groups whose names begin with 'dataflow_model-'",
+    "GROUP_AUTHORIZATION_FAILED": "grant the user READ on groups whose names begin with 'dataflow_model-', or write "
+    "with marks='topic'",
+    "CLUSTER_AUTHORIZATION_FAILED": "grant the user IDEMPOTENT_WRITE on the cluster, which brokers before Kafka 3.0 "
+    f"need, {_AT_LEAST_ONCE}",
     "INVALID_RECORD": "give each value a key, which compacted topics need",
+    "INVALID_TIMESTAMP": "set message.timestamp.type=LogAppendTime for the topic, or larger values of "
+    "message.timestamp.before.max.ms and message.timestamp.after.max.ms, and compare the clocks",
     "INVALID_TRANSACTION_TIMEOUT": "pass a smaller 'transaction.timeout.ms' in options=",
     "MSG_SIZE_TOO_LARGE": _SMALLER,
     "RECORD_LIST_TOO_LARGE": _SMALLER,
     "TOPIC_AUTHORIZATION_FAILED": "grant the user DESCRIBE and READ on the topic, and WRITE to write to it",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "grant the user WRITE and DESCRIBE on transactional ids that begin with "
-    "'dataflow_model-'",
+    f"'dataflow_model-', {_AT_LEAST_ONCE}",
     "UNKNOWN_TOPIC_OR_PART": "create the topic, or fix its name",
+    "UNSUPPORTED_VERSION": f"use brokers with transactions, {_AT_LEAST_ONCE}",
+    "_UNSUPPORTED_FEATURE": f"use brokers with transactions, {_AT_LEAST_ONCE}",
 }
 
 

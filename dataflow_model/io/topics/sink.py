@@ -10,7 +10,7 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.io.sinks.column_sinks import ColumnSink
 from dataflow_model.io.sinks.sink_columns import checked_schema, columns_text, own_columns
 from dataflow_model.io.topics.client import checked_options, checked_servers, checked_topic, described
-from dataflow_model.io.topics.messages import KafkaWriter, messages_of
+from dataflow_model.io.topics.messages import RESERVED, KafkaWriter, WeakKafkaWriter, messages_of
 from dataflow_model.plan.endpoints.outcomes import Reader
 from dataflow_model.plan.endpoints.sinks import KnownCommits
 from dataflow_model.values import pickles
@@ -25,13 +25,31 @@ if TYPE_CHECKING:
 _BOUNDS: Final = frozenset({"window_start", "window_end"})
 
 
-def _checked_keys(value: Any) -> tuple[str, ...]:
-    keys = (value,) if isinstance(value, str) else tuple(value)
-    if not all(isinstance(key, str) and key for key in keys) or len(set(keys)) < len(keys):
+def _checked_columns(value: Any, name: str) -> tuple[str, ...]:
+    columns = (value,) if isinstance(value, str) else tuple(value)
+    if not all(isinstance(column, str) and column for column in columns) or len(set(columns)) < len(columns):
         raise InvalidArgument(
-            f"`keys` must be one column or several, each once, got {value!r}", hint="pass keys='key', for example"
+            f"`{name}` must be one column or several, each once, got {value!r}", hint=f"pass {name}='key', for example"
         )
-    return keys
+    return columns
+
+
+def _checked_keys(value: Any) -> tuple[str, ...]:
+    return _checked_columns(value, "keys")
+
+
+def _checked_headers(value: Any) -> tuple[str, ...]:
+    columns = _checked_columns(value, "headers")
+    taken = [column for column in columns if column.startswith(RESERVED)]
+    if taken:
+        raise InvalidArgument(
+            f"the names of headers must not begin with {RESERVED!r}, got {taken[0]!r}", hint="rename the column"
+        )
+    return columns
+
+
+def _checked_dead_letters(value: Any) -> str | None:
+    return None if value is None else checked_topic(value, "dead_letters")
 
 
 @attrs.frozen(kw_only=True)
@@ -43,9 +61,12 @@ class KafkaSink(ColumnSink):
         servers: the addresses of brokers.
         value: `"json"` if elements are rows; `"bytes"` if they are values, or pairs of a key and a value.
         keys: the columns that are the key of a message; none if it has none.
+        headers: the columns that are headers of a message, besides those that tell of the commit.
         schema, panes, retractions: see `ColumnSink`; for rows only.
         upsert: whether readers keep one value for each key, so that a retraction is a tombstone; `"replace"` if the
             one that is emitted last is meant, whatever window and pane it is of.
+        dead_letters: the topic for elements that do not fit; `None` if they fail the run.
+        delivery: whether each message is there once, or at least once.
         marks: where the last commit of a stream is noted: with a group, or in the topic `<topic>-marks`.
         options: of the client.
         label: what errors, the transactional id and the group of the mark call the transform.
@@ -56,9 +77,12 @@ class KafkaSink(ColumnSink):
     servers: str = attrs.field(converter=checked_servers)
     value: Literal["json", "bytes"] = "json"
     keys: tuple[str, ...] = attrs.field(default=(), converter=_checked_keys)
+    headers: tuple[str, ...] = attrs.field(default=(), converter=_checked_headers)
     schema: pa.Schema | None = attrs.field(default=None, converter=checked_schema, repr=False)
     panes: bool = False
     upsert: bool | Literal["replace"] = False
+    dead_letters: str | None = attrs.field(default=None, converter=_checked_dead_letters)
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     marks: Literal["group", "topic"] = "group"
     options: Mapping[str, Any] = attrs.field(default=None, converter=checked_options, repr=False)
     retractions: bool = attrs.field(default=False, repr=False)
@@ -78,28 +102,38 @@ class KafkaSink(ColumnSink):
             )
         if self.marks not in ("group", "topic"):
             raise InvalidArgument(f"`marks` must be 'group' or 'topic', got {self.marks!r}", hint="leave it out")
+        if self.delivery not in ("exactly_once", "at_least_once"):
+            raise InvalidArgument(
+                f"`delivery` must be 'exactly_once' or 'at_least_once', got {self.delivery!r}", hint="leave it out"
+            )
+        if self.delivery == "at_least_once" and self.marks != "group":
+            raise InvalidArgument(
+                f"delivery='at_least_once' writes no marks, got marks={self.marks!r}", hint="leave `marks` out"
+            )
         if self.value == "bytes":
-            given = [name for name in ("keys", "schema", "panes") if getattr(self, name)]
+            given = [name for name in ("keys", "headers", "schema", "panes") if getattr(self, name)]
             if given:
                 raise InvalidArgument(
                     f"`{given[0]}` is for rows, and with value='bytes' the elements are values, or keys and values",
-                    hint=f"leave `{given[0]}` out, or use value='json'",
+                    hint=f"leave `{given[0]}` out and make pairs (key, value) or triples (key, value, headers), or use "
+                    "value='json'",
                 )
         elif self.upsert and not self.keys:
             raise InvalidArgument(
                 "`upsert` needs the key of which a value is the newest, got no `keys`", hint="pass keys='key', too"
             )
         if self.full_schema is not None:
-            self.check_keys(self.full_schema)
+            self.check_columns(self.full_schema)
 
-    def check_keys(self, schema: pa.Schema) -> None:
-        """Raise `InvalidArgument` if a key is none of the columns."""
-        lacking = [key for key in self.keys if key not in set(schema.names)]
-        if lacking:
-            raise InvalidArgument(
-                f"{self.label!r} has the key {lacking[0]!r}, but its rows have no such column",
-                hint=f"the columns are {', '.join(schema.names)}",
-            )
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Raise `InvalidArgument` if a key or a header is none of the columns."""
+        for what, columns in (("key", self.keys), ("header", self.headers)):
+            lacking = [column for column in columns if column not in set(schema.names)]
+            if lacking:
+                raise InvalidArgument(
+                    f"{self.label!r} has the {what} {lacking[0]!r}, but its rows have no such column",
+                    hint=f"the columns are {', '.join(schema.names)}",
+                )
 
     @property
     def awaits_columns(self) -> bool:
@@ -115,7 +149,8 @@ class KafkaSink(ColumnSink):
         value = "" if self.value == "json" else f", value={self.value!r}"
         keys = f", keys={self.keys!r}" if self.keys else ""
         upsert = f", upsert={self.upsert!r}" if self.upsert else ""
-        return f"WriteKafka({self.topic!r}{value}{keys}{', panes=True' if self.panes else ''}{upsert})"
+        delivery = "" if self.delivery == "exactly_once" else f", delivery={self.delivery!r}"
+        return f"WriteKafka({self.topic!r}{value}{keys}{', panes=True' if self.panes else ''}{upsert}{delivery})"
 
     def destination(self) -> Mapping[str, object]:
         """Return the topic and the form of its messages; brokers may be replaced."""
@@ -123,6 +158,8 @@ class KafkaSink(ColumnSink):
             "topic": self.topic,
             "value": self.value,
             "keys": self.keys,
+            "headers": self.headers,
+            "dead_letters": self.dead_letters,
             "panes": self.panes,
             "upsert": self.upsert,
             "columns": columns_text(self.schema),
@@ -140,8 +177,9 @@ class KafkaSink(ColumnSink):
         return Reader.ROW
 
     def check(self) -> None:
-        """Raise `SinkError` if the brokers cannot be reached, or the topic does not exist."""
-        described(self.label, [self.topic], self.servers, self.options, reads=False)
+        """Raise `SinkError` if the brokers cannot be reached, or a topic does not exist."""
+        topics = [self.topic] if self.dead_letters is None else [self.topic, self.dead_letters]
+        described(self.label, topics, self.servers, self.options, reads=False)
 
     def fenced(self, fence: Fence) -> KafkaSink:
         """Return the sink as one start of a run uses it."""
@@ -149,14 +187,17 @@ class KafkaSink(ColumnSink):
 
     def claim(self) -> None:
         """Reject writes of older starts of the run from now on."""
-        if self.fence is not None:
+        if self.fence is not None and self.delivery == "exactly_once":
             from dataflow_model.io.topics.transactions import transactions_of
 
             transactions_of(self, self.fence).claim()
 
     def commits_of(self, run_id: str) -> KnownCommits:
-        """Return the last commit of a run in the topic."""
+        """Return the last commit of a run in the topic, if it is noted there."""
         from dataflow_model.io.topics.transactions import last_commit
+
+        if self.delivery == "at_least_once":
+            return KnownCommits()
 
         commit = last_commit(self, run_id)
         return KnownCommits([commit] if commit else [])
@@ -166,6 +207,10 @@ class KafkaSink(ColumnSink):
         del commit_id, task_id
         return KafkaWriter(self)
 
+    def open_weak(self, commit_id: str, part: str) -> WeakKafkaWriter | None:
+        """Return a writer that writes its part at least once; `None` if the columns are not known."""
+        return None if self.awaits_columns else WeakKafkaWriter(self, f"{commit_id}-{part}")
+
     def commit(self, commit_id: str, messages: Sequence[bytes]) -> None:
         """Publish the tasks' messages in emission order, in one transaction that also names the commit.
 
@@ -173,10 +218,13 @@ class KafkaSink(ColumnSink):
             SupersededRun: when a newer start of the run has claimed the topic.
             SinkError: if the brokers report an error that does not pass.
         """
+        from dataflow_model.io.topics.producing import send
         from dataflow_model.io.topics.transactions import publish_once, transactions_of
 
         pending = messages_of(messages)
-        if pending and self.fence is None:
+        if pending and self.delivery == "at_least_once":
+            send(self, commit_id, pending)
+        elif pending and self.fence is None:
             publish_once(self, commit_id, pending)
         elif pending and self.fence is not None:
             transactions_of(self, self.fence).publish(commit_id, pending)
@@ -185,5 +233,9 @@ class KafkaSink(ColumnSink):
         """Do nothing: nothing is written outside the messages."""
 
     def counts(self, messages: Sequence[bytes]) -> Mapping[str, int]:
-        """Return the number of `rows`, including retractions."""
-        return {"rows": sum(len(pickles.load(message).messages) for message in messages)}
+        """Return the numbers of `rows`, including retractions, and `dead_letters`, and which may be there twice."""
+        pending = [pickles.load(message) for message in messages]
+        rows, letters = sum(part.rows for part in pending), sum(part.dead_letters for part in pending)
+        repeated = sum(part.rows for part in pending if self.delivery == "at_least_once" or part.is_published)
+        counts = {"rows": rows, "dead_letters": letters}
+        return counts | {"rows_at_least_once": repeated} if repeated else counts

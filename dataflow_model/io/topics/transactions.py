@@ -21,28 +21,22 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import LOG, SinkError
-from dataflow_model.io.topics.errors import is_final, said, way_out_of
+from dataflow_model.io.topics.errors import is_final
 from dataflow_model.io.topics.marks import Mark, marks_of
+from dataflow_model.io.topics.producing import COMMIT, produce, producer_of, refusal
 from dataflow_model.io.topics.search import has_header, what_was_removed
-from dataflow_model.micros import wall_clock
 from dataflow_model.runners.sharded.outputs.commit_ids import CommitId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from confluent_kafka import KafkaError, Producer
+    from confluent_kafka import Producer
 
     from dataflow_model.io.topics.marks import Marks
     from dataflow_model.io.topics.messages import Message
     from dataflow_model.io.topics.sink import KafkaSink
     from dataflow_model.plan.endpoints.sinks import Fence
 
-COMMIT: Final = "dataflow_model.commit"
-"""The header with the id of the commit."""
-ORDINAL: Final = "dataflow_model.ordinal"
-"""The header with the number of the message in its commit, from 0."""
-RETRACTION: Final = "dataflow_model.is_retraction"
-"""The header of messages that retract an earlier value."""
 _SECONDS: Final = 60.0
 """How long one request may take."""
 _ATTEMPTS: Final = 6
@@ -50,8 +44,6 @@ _PAUSE: Final = 0.2
 """Seconds before the second attempt; twice as long before each further one."""
 _MOST_OPEN: Final = 8
 """The number of producers of fenced sinks that a process keeps."""
-_DEFAULTS: Final = {"partitioner": "murmur2_random", "compression.type": "lz4", "linger.ms": 5}
-"""The partitioner is that of Java's clients, so that a key is in the same partition whoever writes it."""
 _open: dict[tuple[Any, ...], Transactions] = {}
 
 
@@ -117,7 +109,7 @@ class Transactions:
             except KafkaException as error:
                 self.close()
                 if is_final(error.args[0]) or attempt == _ATTEMPTS:
-                    raise _refusal(self.sink, error.args[0]) from error
+                    raise refusal(self.sink, error.args[0]) from error
                 time.sleep(_PAUSE * 2**attempt)
             except BaseException:
                 self.close()
@@ -126,7 +118,7 @@ class Transactions:
                 return
 
     def _claim(self) -> None:
-        producer = _producer(self.sink, self.name)
+        producer = producer_of(self.sink, self.name)
         producer.init_transactions(_SECONDS)
         self._marks = marks_of(self.sink, self.name)
         self._mark = self._marks.read()
@@ -143,7 +135,7 @@ class Transactions:
         assert marks is not None  # noqa: S101 - as above
         producer.begin_transaction()
         if messages:
-            _produce(producer, self.sink.topic, mark.commit, messages)
+            produce(producer, self.sink, mark.commit, messages)
         marks.write(producer, mark)
         producer.commit_transaction(_SECONDS)
         self._mark = mark
@@ -203,15 +195,15 @@ def publish_once(sink: KafkaSink, commit: str, messages: Sequence[Message]) -> N
     """
     from confluent_kafka import KafkaException
 
-    producer = _producer(sink, f"dataflow_model-{commit}-{uuid.uuid4().hex[:8]}")
+    producer = producer_of(sink, f"dataflow_model-{commit}-{uuid.uuid4().hex[:8]}")
     try:
         producer.init_transactions(_SECONDS)
         producer.begin_transaction()
-        _produce(producer, sink.topic, commit, messages)
+        produce(producer, sink, commit, messages)
         producer.commit_transaction(_SECONDS)
     except KafkaException as error:
         producer.purge()
-        raise _refusal(sink, error.args[0]) from error
+        raise refusal(sink, error.args[0]) from error
 
 
 def last_commit(sink: KafkaSink, run_id: str) -> str:
@@ -230,49 +222,10 @@ def last_commit(sink: KafkaSink, run_id: str) -> str:
     try:
         return marks.read().commit
     except KafkaException as error:
-        raise _refusal(sink, error.args[0]) from error
+        raise refusal(sink, error.args[0]) from error
     finally:
         marks.close()
 
 
 def _name(sink: KafkaSink, run_id: str) -> str:
     return f"dataflow_model-{run_id}-{sink.label}"
-
-
-def _producer(sink: KafkaSink, name: str) -> Producer:
-    from confluent_kafka import Producer
-
-    # No callbacks on delivery: when one runs while the producer fails for good, the client raises SystemError.
-    own = {"bootstrap.servers": sink.servers, "transactional.id": name, "log_level": 0}
-    return Producer({**_DEFAULTS, **sink.options, **own})
-
-
-def _produce(producer: Producer, topic: str, commit: str, messages: Sequence[Message]) -> None:
-    """Send messages, and wait until the brokers have them: then the mark need not wait for them."""
-    header = (COMMIT, commit.encode())
-    now = wall_clock() // 1_000
-    for ordinal, message in enumerate(messages):
-        headers = [header, (ORDINAL, str(ordinal).encode())]
-        if message.is_retraction:
-            headers.append((RETRACTION, b"true"))
-        at = message.event_time // 1_000
-        arguments: dict[str, Any] = {
-            "value": message.value,
-            "key": message.key,
-            "headers": headers,
-            # Brokers reject a time that is ahead of theirs, and there is none before 1970.
-            "timestamp": at if 0 < at < now else now,
-        }
-        while True:
-            try:
-                producer.produce(topic, **arguments)
-                break
-            except BufferError:  # the client's queue is full
-                producer.flush(_SECONDS)
-    producer.flush(_SECONDS)
-
-
-def _refusal(sink: KafkaSink, error: KafkaError) -> SinkError:
-    return SinkError(
-        f"{sink.label!r} cannot write to the topic {sink.topic!r}: {said(error, sink.options)}", hint=way_out_of(error)
-    )

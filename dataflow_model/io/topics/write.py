@@ -24,8 +24,8 @@ class WriteKafka(WriteColumns):
     """Write a collection to a topic of Kafka, each element once for readers of committed messages.
 
     With `value="json"`, elements become rows as in `WriteParquet`, and the value of a message is the row as `WriteJson`
-    writes it. A row that does not fit the columns fails the run. With `value="bytes"`, an element is a value, or a pair
-    of a key and a value, each bytes, text or `None`.
+    writes it. With `value="bytes"`, an element is a value, a pair of a key and a value, or a triple of these and
+    headers. Key and value are bytes, text or `None`; headers are a dict or pairs of names and values.
 
     The messages of a commit wait in the checkpoint, and pass through the driver. One transaction holds them and a mark
     with the id of the commit, by which a restart knows whether they are in the topic. A bounded run writes all its
@@ -44,11 +44,17 @@ class WriteKafka(WriteColumns):
         value: `"json"` or `"bytes"`.
         keys: the column or columns that are the key of a message: text as it is, any other value and several columns
             as JSON. Equal keys go to one partition, the same one as with the clients for Java.
+        headers: the column or columns that are also headers of a message: text as it is, any other value as JSON.
         schema: the columns as a `pyarrow.Schema`. By default they are taken from type hints or, without them, from the
             first rows, as in `WriteParquet`.
         panes: also write `window_start` and `window_end` (UTC, null where infinite), `pane_index` and `pane_timing`.
         upsert: `True` if readers keep the last value of each key; `"replace"` if the value that is emitted last should
             stand, whichever window and pane it is of.
+        dead_letters: a topic for elements that do not fit the columns, have no key where `upsert` needs one, or are too
+            large for a message: each is a message in JSON with `row`, `label` and `reason`, in the same transaction,
+            and is counted. Without it, such an element fails the run.
+        delivery: `"exactly_once"`; or `"at_least_once"`, without transactions and marks, for brokers or users that may
+            not use them: a commit that is repeated after a crash is there twice, with the same headers.
         marks: where a stream notes its last commit, in the same transaction: `"group"`, as metadata of an offset of the
             group `dataflow_model-RUN-LABEL`, or `"topic"`, in the compacted topic `TOPIC-marks`, which is created
             unless it exists. The latter does not expire, and needs no right to READ the topic or a group.
@@ -57,9 +63,10 @@ class WriteKafka(WriteColumns):
 
     Raises:
         ModuleNotFoundError: if the client is not installed: `pip install 'dataflow-model[kafka]'`.
-        InvalidArgument: for options that contradict each other, or that are set here, and a key that is not a column.
+        InvalidArgument: for options that contradict each other, or that are set here, and a key or a header that is not
+            a column.
         SinkError: by `run()`, if the brokers cannot be reached, the topic does not exist, or the user has no right to
-            write to it; during the run, for an element that does not fit.
+            write to it; during the run, for an element that does not fit, unless `dead_letters` names a topic.
         SupersededRun: during the run, if a newer start uses its checkpoint.
         PlanError: by `run()`, for panes that would leave a wrong result.
 
@@ -81,9 +88,12 @@ class WriteKafka(WriteColumns):
         bootstrap_servers: str | Sequence[str],
         value: Literal["json", "bytes"] = "json",
         keys: str | Sequence[str] = (),
+        headers: str | Sequence[str] = (),
         schema: pa.Schema | None = None,
         panes: bool = False,
         upsert: bool | Literal["replace"] = False,
+        dead_letters: str | None = None,
+        delivery: Literal["exactly_once", "at_least_once"] = "exactly_once",
         marks: Literal["group", "topic"] = "group",
         options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -92,9 +102,12 @@ class WriteKafka(WriteColumns):
             servers=bootstrap_servers,
             value=value,
             keys=keys,
+            headers=headers,
             schema=schema,
             panes=panes,
             upsert=upsert,
+            dead_letters=dead_letters,
+            delivery=delivery,
             marks=marks,
             options=options,
         )
