@@ -22,12 +22,15 @@ _PATIENCE: Final = 30.0
 """Seconds to wait for the broker."""
 
 
-def new_topic(servers: str, *, partitions: int = 1, exactly: str | None = None, **settings: Any) -> str:
+def new_topic(
+    servers: str, *, partitions: int = 1, replicas: int = 1, exactly: str | None = None, **settings: Any
+) -> str:
     """Create a topic; return its name.
 
     Args:
         servers: the broker.
         partitions: the number of partitions.
+        replicas: the number of brokers that have each partition.
         exactly: its name; a new one by default.
         settings: of the topic, with `_` for `.`.
     """
@@ -35,7 +38,7 @@ def new_topic(servers: str, *, partitions: int = 1, exactly: str | None = None, 
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     config = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
     config.setdefault("retention.ms", "-1")  # timestamps are of any time, and brokers delete what is old
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(_PATIENCE)
+    admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result(_PATIENCE)
     deadline = time.monotonic() + _PATIENCE
     while topic not in admin.list_topics(timeout=_PATIENCE).topics:
         assert time.monotonic() < deadline, f"{topic} does not appear"
