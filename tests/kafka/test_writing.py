@@ -104,7 +104,7 @@ def test_spark_writes_the_result_of_a_stream_once(kafka: str, spark: SparkSessio
 
 def test_equal_keys_are_in_the_partition_in_which_clients_for_java_would_put_them(kafka: str) -> None:
     topic = new_topic(kafka, partitions=8)
-    written = ["departures", "UA", "AA", "kafka", "EWR", "x" * 9]
+    written = ["departures", "UA", "AA", "kafka", "EWR", "x" * 9, "é", ""]
 
     def build_pairs(p: dm.Pipeline) -> None:
         pairs = p | dm.Create([(key, "value") for key in written])
