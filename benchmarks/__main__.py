@@ -20,7 +20,8 @@ Parquet file and writes one, in this process. Those with early and late panes fa
 one is worse by more than a quarter. `benchmarks/baseline.json` holds the ratios that changes must not lose; replace an
 entry with the measured ratio once that is better.
 
-`python -m benchmarks latency` measures how long a record takes instead; see there.
+`python -m benchmarks latency` measures how long a record takes instead, and `python -m benchmarks kafka` reading from
+Kafka, and how long a message takes; see there.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["latency"]:
         return latency.main(arguments[1:])
+    if arguments[:1] == ["kafka"]:
+        from benchmarks import kafka  # which needs the client of Kafka
+
+        return kafka.main(arguments[1:])
     options = _parse(arguments)
     console = Console()
     if not console.is_terminal:

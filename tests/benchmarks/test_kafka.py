@@ -1,0 +1,22 @@
+"""The benchmark of Kafka: a lost or repeated message is noticed, as is one that was not counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.kafka_traffic import Traffic
+
+
+@pytest.mark.parametrize(
+    ("results", "is_complete"),
+    [
+        ([(0, 7, 1), (1, 7, 2), (2, 8, 1)], True),
+        ([(0, 7, 1), (1, 7, 2)], False),  # one is lost
+        ([(0, 7, 1), (1, 7, 2), (2, 8, 1), (2, 8, 1)], False),  # one came twice
+        ([(0, 7, 1), (1, 7, 1), (2, 8, 1)], False),  # one was not counted
+    ],
+)
+def test_a_lost_or_repeated_message_is_noticed(results: list[tuple[int, int, int]], is_complete: bool) -> None:
+    traffic = Traffic.__new__(Traffic)
+    traffic._written, traffic._results = 3, results
+    assert traffic.is_complete is is_complete
