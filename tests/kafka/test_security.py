@@ -85,9 +85,16 @@ def test_a_missing_right_is_named_and_with_all_of_them_a_stream_writes(broker: B
         write(broker, topic, tmp_path / "write")
     grant(broker, topic, WRITES)
     with pytest.raises(dm.SinkError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
-        write(broker, topic, tmp_path / "id")
+        write(broker, topic, None)
     grant(broker, topic, IDS)
     write(broker, topic, None)  # a bounded run needs no mark
+    with pytest.raises(dm.SinkError, match="with a group, and the user has no right to READ the topic"):
+        write(broker, topic, tmp_path / "read")
+    grant(broker, topic, MARKS[1:])
+    began = time.monotonic()
+    with pytest.raises(dm.SinkError, match=r"with the group 'dataflow_model-.*', and the user has no right to READ it"):
+        write(broker, topic, tmp_path / "group")
+    assert time.monotonic() - began < 30
     grant(broker, topic, MARKS)
     write(broker, topic, tmp_path / "all")
     assert len(messages_in(broker.servers, topic)) == 2

@@ -66,6 +66,9 @@ class Mark(NamedTuple):
 class Marks(Protocol):
     """The marks of one run."""
 
+    def prepare(self) -> None:
+        """Check the rights, and create what is missing, when a run starts."""
+
     def read(self) -> Mark:
         """Return the last mark, once the transactions of the run are over."""
         ...
@@ -95,6 +98,28 @@ class GroupMarks:
     name: str
     _reader: Consumer | None = attrs.field(default=None, init=False)
 
+    def prepare(self) -> None:
+        """Ask for the rights: without them, the client would repeat the requests for minutes.
+
+        Raises:
+            SinkError: if the user has no right to READ the group or the topic.
+            KafkaException: if the brokers report another error.
+        """
+        sink = self.sink
+        found = described(sink.label, [sink.topic], sink.servers, sink.options, reads=False)[sink.topic]
+        if not _may_read(found.authorized_operations):
+            raise SinkError(
+                f"{sink.label!r} notes its commits with a group, and the user has no right to READ the topic "
+                f"{sink.topic!r}",
+                hint="grant the user READ on the topic, or write with marks='topic'",
+            )
+        if not self._may_read_group():
+            raise SinkError(
+                f"{sink.label!r} notes its commits with the group {self.name!r}, and the user has no right to READ it",
+                hint="grant the user READ on groups whose names begin with 'dataflow_model-', or write with "
+                "marks='topic'",
+            )
+
     def read(self) -> Mark:
         """Return the last mark."""
         from confluent_kafka import KafkaException, TopicPartition
@@ -117,6 +142,21 @@ class GroupMarks:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+
+    def _may_read_group(self) -> bool:
+        from confluent_kafka import KafkaException
+
+        admin = admin_of(self.sink.label, self.sink.servers, self.sink.options, lambda _: None)
+        futures = admin.describe_consumer_groups(
+            [self.name], include_authorized_operations=True, request_timeout=_SECONDS_OF_OFFSET
+        )
+        try:
+            return _may_read(futures[self.name].result().authorized_operations)
+        except KafkaException as error:
+            cause: str = error.args[0].name()
+            if cause not in {"GROUP_ID_NOT_FOUND", "GROUP_AUTHORIZATION_FAILED"}:
+                raise
+            return cause == "GROUP_ID_NOT_FOUND"
 
     def _consumer(self) -> Consumer:
         from confluent_kafka import Consumer
@@ -144,13 +184,35 @@ class TopicMarks:
         """The name of the topic."""
         return f"{self.sink.topic}-marks"
 
-    def read(self) -> Mark:
-        """Return the last mark; creates the topic if there is none.
+    def prepare(self) -> None:
+        """Find the topic, or create it.
 
         Raises:
-            SinkError: if there is no such topic and the user may not create it, or has no right to write to it.
+            SinkError: if there is no such topic and the user may not create it, or has no right to read or write it.
+            KafkaException: if the brokers report another error.
         """
-        self._find_or_create()
+        sink = self.sink
+        deadline = time.monotonic() + PATIENCE
+        is_created = False
+        while True:
+            try:
+                found = described(sink.label, [self.topic], sink.servers, sink.options, reads=False)[self.topic]
+                break
+            except SinkError as error:
+                if not _is_missing(error) or time.monotonic() > deadline:
+                    raise
+            if not is_created:
+                self._create()
+                is_created = True
+            time.sleep(_AGAIN)
+        if not _may_read(found.authorized_operations):
+            raise SinkError(
+                f"{sink.label!r} notes its commits in the topic {self.topic!r}, and the user has no right to READ it",
+                hint="grant the user READ on the topic",
+            )
+
+    def read(self) -> Mark:
+        """Return the last mark."""
         [(first, end)] = committed_bounds(self.sink, self.topic, [0]).values()
         stop, count = end, _FEW
         while stop > first:  # backwards, as a topic may have many marks that are not compacted yet
@@ -173,30 +235,6 @@ class TopicMarks:
     def close(self) -> None:
         """Do nothing: there are no connections."""
 
-    def _find_or_create(self) -> None:
-        from confluent_kafka.admin._acl import AclOperation  # which `admin` does not export for type checkers
-
-        sink = self.sink
-        deadline = time.monotonic() + PATIENCE
-        is_created = False
-        while True:
-            try:
-                found = described(sink.label, [self.topic], sink.servers, sink.options, reads=False)[self.topic]
-                break
-            except SinkError as error:
-                if not _is_missing(error) or time.monotonic() > deadline:
-                    raise
-            if not is_created:
-                self._create()
-                is_created = True
-            time.sleep(_AGAIN)
-        rights: Any = found.authorized_operations
-        if rights is not None and AclOperation.READ not in rights:
-            raise SinkError(
-                f"{sink.label!r} notes its commits in the topic {self.topic!r}, and the user has no right to READ it",
-                hint="grant the user READ on the topic",
-            )
-
     def _create(self) -> None:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
@@ -218,6 +256,13 @@ class TopicMarks:
                 hint="create it with one partition and cleanup.policy=compact, and grant the user DESCRIBE, READ and "
                 "WRITE on it",
             ) from error
+
+
+def _may_read(operations: Any) -> bool:
+    """Return whether the operations that a user may do have READ among them; brokers may not say which these are."""
+    from confluent_kafka.admin._acl import AclOperation  # which `admin` does not export for type checkers
+
+    return operations is None or bool(AclOperation.READ in operations)
 
 
 def _is_missing(error: SinkError) -> bool:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dataflow_model.errors import LOG, SinkError
-from dataflow_model.io.topics.errors import is_final
+from dataflow_model.io.topics.client import PATIENCE
+from dataflow_model.io.topics.errors import is_final, may_pass
 from dataflow_model.io.topics.marks import Mark, marks_of
 from dataflow_model.io.topics.producing import COMMIT, produce, producer_of, refusal
 from dataflow_model.io.topics.search import has_header, what_was_removed
@@ -69,8 +70,19 @@ class Transactions:
 
         Raises:
             SupersededRun: if a newer start has claimed the topic.
-            SinkError: if the brokers report an error that does not pass.
+            SinkError: if the brokers report an error that does not pass, or the user lacks a right.
         """
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                marks_of(self.sink, self.name).prepare()
+                break
+            except KafkaException as error:
+                if not may_pass(error.args[0]) or time.monotonic() > deadline:
+                    raise refusal(self.sink, error.args[0]) from error
+            time.sleep(_PAUSE)
         self._persist(lambda: None)
 
     def publish(self, commit: str, messages: Sequence[Message]) -> None:
