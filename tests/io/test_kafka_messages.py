@@ -178,6 +178,12 @@ def test_contradictory_options_of_a_kafka_sink_are_rejected_at_construction(
     assert "Hint: " in str(raised.value)
 
 
+@pytest.mark.parametrize("changed", [{"marks": "topic"}, {"delivery": "at_least_once"}, {"dead_letters": "bad"}])
+def test_a_stream_keeps_how_its_commits_are_told_apart(changed: dict[str, str]) -> None:
+    assert sink().destination() != sink(**changed).destination()
+    assert sink().destination() == sink(servers="other:9092").destination()
+
+
 def test_several_brokers_are_passed_as_one_list() -> None:
     assert sink(servers=["one:9092", "two:9092"]).servers == "one:9092,two:9092"
 

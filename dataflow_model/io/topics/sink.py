@@ -153,13 +153,19 @@ class KafkaSink(ColumnSink):
         return f"WriteKafka({self.topic!r}{value}{keys}{', panes=True' if self.panes else ''}{upsert}{delivery})"
 
     def destination(self) -> Mapping[str, object]:
-        """Return the topic and the form of its messages; brokers may be replaced."""
+        """Return the topic, the form of its messages, and how commits are told apart; brokers may be replaced.
+
+        A commit of which a start without transactions has written a part would look complete to one with transactions,
+        and a mark that an earlier start has left in another place would be out of date.
+        """
         return {
             "topic": self.topic,
             "value": self.value,
             "keys": self.keys,
             "headers": self.headers,
             "dead_letters": self.dead_letters,
+            "delivery": self.delivery,
+            "marks": self.marks,
             "panes": self.panes,
             "upsert": self.upsert,
             "columns": columns_text(self.schema),
