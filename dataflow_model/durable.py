@@ -83,7 +83,7 @@ NAMES: Final[Mapping[str, str]] = {
     "packed bundle": "dataflow_model.runners.sharded.tasks.rows:PackedBundle",
     "packed panes": "dataflow_model.runners.sharded.tasks.rows:PackedPanes",
     "packed partials": "dataflow_model.runners.sharded.tasks.rows:PackedPartials",
-    "part": "dataflow_model.runners.engine.sources.observing:Part",
+    "part": "dataflow_model.runners.engine.sources.observing:OriginObservations",
     "readings": "dataflow_model.metrics.tally:Readings",
     "reference": "dataflow_model.plan.logical.nodes:Ref",
     "replay": "dataflow_model.runners.engine.sources.timeline:ReplayProgress",

@@ -26,9 +26,9 @@ from dataflow_model.runners.engine.lanes.lanes import (
     Lane,
     Repeated,
     joined,
-    part,
     ranks_of,
     ranks_of_bytes,
+    sliced,
     taken,
 )
 from dataflow_model.runners.engine.lanes.order import by_producer, numbered_by_cause, pass_stages, relayed, sorting
@@ -83,7 +83,7 @@ def lanes(draw: DrawFn, of: int | None = None) -> Lane[Any]:
 def _pairs(pairs: list[Any]) -> Pairs:
     columns = in_columns([*pairs, pairs[0]] if pairs else [((0, ""), (0, 0.5))])
     assert isinstance(columns, Pairs)
-    return columns.part(0, len(pairs))
+    return columns.sliced(0, len(pairs))
 
 
 def _is_there(orders: RowOrders | None) -> RowOrders:
@@ -97,10 +97,10 @@ def test_a_lane_is_sliced_like_its_list(lane: Lane[Any], data: st.DataObject) ->
     assert lane == items
     assert [lane[row] for row in range(-len(items), len(items))] == items * 2
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(items))] * 2)))
-    assert part(lane, start, stop) == items[start:stop] == lane[start:stop]
+    assert sliced(lane, start, stop) == items[start:stop] == lane[start:stop]
     rows = data.draw(st.lists(st.integers(0, len(items) - 1))) if items else []
     assert taken(lane, rows) == [items[row] for row in rows] == taken(items, np.array(rows, np.int64))
-    assert pickle.loads(pickle.dumps(part(lane, start, stop))) == items[start:stop]
+    assert pickle.loads(pickle.dumps(sliced(lane, start, stop))) == items[start:stop]
 
 
 @pytest.mark.parametrize("kind", [RowValues, Pairs, ColumnValues])
@@ -111,7 +111,7 @@ def test_the_pickle_of_a_slice_of_columns_contains_only_that_slice(kind: Any) ->
         Pairs: Pairs(column, column),
         ColumnValues: ColumnValues(column),
     }[kind]
-    assert len(pickle.dumps(lane.part(5, 9))) < 2_000
+    assert len(pickle.dumps(lane.sliced(5, 9))) < 2_000
 
 
 @given(st.data())

@@ -346,7 +346,7 @@ def test_deferred_orders_sort_and_change_like_tuples(rows: list[tuple[int, int]]
 
     places = data.draw(st.lists(st.integers(0, len(rows) - 1), unique=True)) if rows else []
     lane = DeferredOrders(len(rows), make).taken(places)
-    joined_twice = DeferredOrders.joined([lane.part(0, 2), lane.part(2, len(lane))]).between((1,), (-1,))
+    joined_twice = DeferredOrders.joined([lane.sliced(0, 2), lane.sliced(2, len(lane))]).between((1,), (-1,))
     causes = [place for place in range(len(places)) for _ in range(2)]
     numbered = numbered_by_cause(lane, causes)
     assert not made, "nobody has read an order"

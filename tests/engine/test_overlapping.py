@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dataflow_model as dm
 from dataflow_model.runners.engine.lanes import overlapping
-from dataflow_model.runners.engine.lanes.lanes import joined, part, taken
+from dataflow_model.runners.engine.lanes.lanes import joined, sliced, taken
 from dataflow_model.runners.engine.lanes.overlapping import Overlapping
 from dataflow_model.runners.engine.lifted import chunks
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
@@ -59,7 +59,7 @@ def test_slices_of_overlapping_windows_can_be_joined(
     assert list(joined(first, second)) == [*first, *second]
     rows = list(range(len(at)))[::-1]
     assert list(taken(first, rows)) == list(first)[::-1]
-    assert list(part(first, 1, 3)) == list(first)[1:3]
+    assert list(sliced(first, 1, 3)) == list(first)[1:3]
 
 
 def build(p: dm.Pipeline, combine: Any) -> None:

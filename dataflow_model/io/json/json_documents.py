@@ -43,7 +43,7 @@ class JsonDocumentSource(JsonSource):
         texts, _ = _rows(FileVersion.of(path))
         stop = len(texts) if stop is None else min(stop, len(texts))
         for low in range(start, stop, BATCH_ROWS):
-            yield texts.part(low, min(low + BATCH_ROWS, stop))
+            yield texts.sliced(low, min(low + BATCH_ROWS, stop))
 
     def all_rows(self, version: FileVersion) -> Generator[RowTexts, None, None]:
         """Yield the texts of all objects."""

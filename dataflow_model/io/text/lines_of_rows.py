@@ -125,7 +125,7 @@ class LinesOfRows(FileSource):
         with contextlib.closing(self.all_rows(FileVersion.of(path))) as parts:
             first = next((texts for texts in parts if len(texts)), None)
             if first is not None:
-                yield from self.parsed(path, columns, [first.part(0, min(HEAD_ROWS, len(first)))])
+                yield from self.parsed(path, columns, [first.sliced(0, min(HEAD_ROWS, len(first)))])
 
     def row_texts(self, path: str, start: int, stop: int | None) -> Iterator[RowTexts]:
         """Yield the texts of rows `[start, stop)` below the header, with at most the rows of a batch at a time."""
@@ -133,7 +133,7 @@ class LinesOfRows(FileSource):
         version = FileVersion.of(path)
         for texts in read_rows(version, self.form_of(version), start + self.headers, last):
             for low in range(0, len(texts), BATCH_ROWS):
-                yield texts.part(low, low + BATCH_ROWS)
+                yield texts.sliced(low, low + BATCH_ROWS)
 
     def sample(self, version: FileVersion) -> list[bytes]:
         """Return the texts of a file's first rows: at most 16,384, and no more after 32 MiB."""
@@ -157,7 +157,7 @@ class LinesOfRows(FileSource):
         """Yield the texts of all rows below the header, without an index."""
         headers = self.headers
         for texts in split(version, self.form_of(version)):
-            yield texts.part(headers, len(texts))
+            yield texts.sliced(headers, len(texts))
             headers = max(headers - len(texts), 0)
 
 

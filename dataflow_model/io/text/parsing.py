@@ -130,9 +130,9 @@ def _parse(
             yield _with_texts(table, texts, start, columns)
             return
         problem = f"it holds {table.num_rows} rows"
-    reasons = {} if find is None or stop - start < _FEW else find(texts.part(start, stop))
+    reasons = {} if find is None or stop - start < _FEW else find(texts.sliced(start, stop))
     if reasons:
-        yield _without_bad(texts.part(start, stop), reasons, parse, columns, explain)
+        yield _without_bad(texts.sliced(start, stop), reasons, parse, columns, explain)
         return
     if stop - start > 1:
         middle = (start + stop) // 2

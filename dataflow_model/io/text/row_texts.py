@@ -91,7 +91,7 @@ class RowTexts:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def part(self, start: int, stop: int) -> Self:
+    def sliced(self, start: int, stop: int) -> Self:
         """Return the rows `[start, stop)` of these."""
         if start == 0 and stop >= len(self):
             return self
@@ -208,18 +208,18 @@ def _apart(texts: RowTexts, form: TextFormat, begun: _Begun | None = None) -> It
     if begun is not None:
         if not form.comment or not begun.head.startswith(form.comment.encode()):
             yield begun.row(texts.offset + int(texts.starts[0]) + texts.size(0))
-        texts = texts.part(1, len(texts))
+        texts = texts.sliced(1, len(texts))
     at = 0
     for index in np.flatnonzero(texts.ends - texts.starts > _LONGEST).tolist():
         if (size := texts.size(index)) <= _LONGEST:
             continue
         if at < index:
-            yield texts.part(at, index)
+            yield texts.sliced(at, index)
         begin = texts.offset + int(texts.starts[index])
         yield _Begun.of(texts.text(index, index + 1), begin).row(begin + size)
         at = index + 1
     if at < len(texts):
-        yield texts.part(at, len(texts))
+        yield texts.sliced(at, len(texts))
 
 
 def _kept(data: bytes, limit: int, form: TextFormat) -> bytes:
@@ -460,7 +460,7 @@ def read_rows(version: FileVersion, form: TextFormat, start: int, stop: int | No
     skipped, left = start % _STEP, stop - start
     with contextlib.closing(split(version, form, index.offsets[start // _STEP])) as parts:
         for texts in parts:
-            part = texts.part(skipped, skipped + left)
+            part = texts.sliced(skipped, skipped + left)
             skipped = max(skipped - len(texts), 0)
             if len(part):
                 left -= len(part)

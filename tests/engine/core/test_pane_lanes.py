@@ -104,7 +104,7 @@ def test_panes_in_columns_equal_panes_in_lists(bundle: Bundle, other: Bundle, da
     assert bundle == plain
     assert pickle.loads(pickle.dumps(bundle)) == plain
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(bundle))] * 2)))
-    assert bundle.part(start, stop) == plain.part(start, stop)
+    assert bundle.sliced(start, stop) == plain.sliced(start, stop)
     rows = data.draw(st.lists(st.integers(0, len(bundle) - 1))) if len(bundle) else []
     assert bundle.take(rows) == plain.take(rows)
     assert bundle.take(rows).take(range(len(rows))[::2]) == plain.take(rows[::2])
@@ -112,7 +112,7 @@ def test_panes_in_columns_equal_panes_in_lists(bundle: Bundle, other: Bundle, da
     together.extend(other)
     together_plain.extend(other.plain())
     assert together == together_plain
-    assert together.part(start, stop) == together_plain.part(start, stop)
+    assert together.sliced(start, stop) == together_plain.sliced(start, stop)
 
 
 @given(bundles(), st.data())
@@ -127,7 +127,7 @@ def test_panes_in_columns_that_are_known_to_be_in_order_sort_like_lists(bundle: 
         assert actual is None or actual.tolist() == expected
         start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(orders))] * 2)))
         rows = data.draw(st.lists(st.integers(0, len(orders) - 1))) if len(orders) else []
-        orders = data.draw(st.sampled_from([orders.part(start, stop), orders.taken(rows)]))
+        orders = data.draw(st.sampled_from([orders.sliced(start, stop), orders.taken(rows)]))
 
 
 @given(st.lists(bundles(COLUMNS), min_size=1, max_size=3), st.booleans())

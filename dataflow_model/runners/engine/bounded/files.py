@@ -220,7 +220,7 @@ class RowReader:
             start, stop = (len(bundle) * number // workers for number in (worker, worker + 1))
             if start == stop:
                 continue
-            for cut, arrived in self._through(read.label, tag, bundle.part(start, stop)).items():
+            for cut, arrived in self._through(read.label, tag, bundle.sliced(start, stop)).items():
                 numbers = np.full(len(arrived), first * 2)
                 if has_instants:
                     numbers = numbers_of[tag][event_numbers(self._staged, cut, arrived.orders)]

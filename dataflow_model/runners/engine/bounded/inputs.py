@@ -153,9 +153,9 @@ def cut_up(whole: InputChunk, size: Size, signals: deque[str], how_far: HowFar |
         before = int(until[start - 1]) if start else 0
         filled = int(np.searchsorted(until, before + size.elements)) + 1
         stop = min(filled, start + size.instants, len(timeline))
-        chunk = InputChunk(timeline.part(start, stop))
+        chunk = InputChunk(timeline.sliced(start, stop))
         for cut, placed in whole.arrivals.items():
-            part_of_cut = placed.part(start, stop)
+            part_of_cut = placed.sliced(start, stop)
             if len(part_of_cut):
                 chunk.arrivals[cut] = part_of_cut
         taking_effect = taken_signals(signals)

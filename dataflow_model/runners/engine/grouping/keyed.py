@@ -65,7 +65,7 @@ DROP_REASONS: Final = (DropReason.LATE, DropReason.CLOSED, DropReason.RETRACTION
 """The reasons for which the core drops elements, in the order of their numbers there."""
 
 _FEW: Final = 20_000
-"""A bucket is run in parts of at least this many elements, which limits the number of cells at a time."""
+"""A bucket is run in pieces of at least this many elements, which limits the number of cells at a time."""
 _NO_ROW: Final = -1
 _SPARSE: Final = 8
 _COUNTERS: Final = {timing: f"panes_{timing.name.lower()}" for timing in PaneTiming}
@@ -128,19 +128,19 @@ class CoreMachine(WithoutState):
             is_last = end == len(bundle)
             stop = len(hold) if is_last else int(indices[end - 1]) + 1
             instants = self._instants(chunk.instants, reached, first, stop, is_begun=begin > 0, is_ended=is_last)
-            part = bundle if is_last and not begin else bundle.part(begin, end)
-            panes = self._run_part(instants, part, indices[begin:end] - first)
+            piece = bundle if is_last and not begin else bundle.sliced(begin, end)
+            panes = self._run_piece(instants, piece, indices[begin:end] - first)
             hold[first:stop] = panes.hold
             if len(panes):
-                output = self._bundle(panes, part.orders, is_sorted=True)
+                output = self._bundle(panes, piece.orders, is_sorted=True)
                 at = panes.instant + first
                 if self._records_percentile:
                     self._record_percentiles(output, panes, reached.taken(at + (panes.phase >= WATERMARK)))
                 outputs.append(PlacedBundle(output, Integers(at)))
             if self._drops is not None:
-                dropped.append(self._dropped(self._drops, part, chunk.instants.clocks, first))
+                dropped.append(self._dropped(self._drops, piece, chunk.instants.clocks, first))
             self._core.recycle()
-            first = stop - 1  # the next part goes on in this instant
+            first = stop - 1  # the next piece goes on in this instant
         produced = Produced(watermarks=watermarks.held(hold))
         if outputs:
             outputs[0].extend(*outputs[1:])
@@ -172,10 +172,10 @@ class CoreMachine(WithoutState):
             is_begun: whether the first instant has begun before, so that its signals have taken effect.
             is_ended: whether the last instant ends here; otherwise it keeps the watermark of the one before.
         """
-        watermarks, closes = reached.part(first + 1, stop + 1), np.fromiter(instants.closes, np.int64, len(instants))
+        watermarks, closes = reached.sliced(first + 1, stop + 1), np.fromiter(instants.closes, np.int64, len(instants))
         closes = closes[first:stop]
         if not is_ended:
-            watermarks = WatermarkLane.joined([watermarks.part(0, stop - first - 1), reached.part(stop - 1, stop)])
+            watermarks = WatermarkLane.joined([watermarks.sliced(0, stop - first - 1), reached.sliced(stop - 1, stop)])
             closes[-1] = 0
         signals: list[Collection[str]] | None = None
         if instants.signals:
@@ -194,7 +194,7 @@ class CoreMachine(WithoutState):
             signals=signals,
         )
 
-    def _run_part(self, instants: CoreChunk, bundle: Bundle, indices: NDArray[np.int64]) -> EmittedPanes:
+    def _run_piece(self, instants: CoreChunk, bundle: Bundle, indices: NDArray[np.int64]) -> EmittedPanes:
         """Run some instants with their elements; `indices` says at which instant each of these is."""
         began = time.perf_counter()
         keys, values = self._pairs(bundle)
@@ -221,9 +221,9 @@ class CoreMachine(WithoutState):
             while end < len(firsts) and firsts[end] - firsts[begin] < _FEW:
                 end += 1
             until = firsts[end] if end < len(firsts) else len(rows)
-            part = elements.part(firsts[begin], until)
+            piece = elements.sliced(firsts[begin], until)
             bounds = [first - firsts[begin] for first in firsts[begin:end]]
-            outputs.append(self._run_keys(part, bounds, slowest, dropped))
+            outputs.append(self._run_keys(piece, bounds, slowest, dropped))
             begin = end
         slowest.record(self.label)
         produced = Produced()
@@ -250,14 +250,14 @@ class CoreMachine(WithoutState):
         instants: list[NDArray[np.int64]] = []  # they are rows here
         shown: list[Any] = []
         for begin, end in itertools.pairwise(parts_of(elements)):
-            part = elements if end - begin == len(elements) else elements.part(begin, end)
-            panes = self._run_rows(part, begins[begin:end], ends=bool(begins[end]))
-            output = self._bundle(panes, part.orders)
+            piece = elements if end - begin == len(elements) else elements.sliced(begin, end)
+            panes = self._run_rows(piece, begins[begin:end], ends=bool(begins[end]))
+            output = self._bundle(panes, piece.orders)
             if self._records_percentile:
                 self._record_percentiles(output, panes, WatermarkLane(panes.watermark))
             outputs.append(output)
             if self._drops is not None:
-                dropped.append(self._dropped(self._drops, part).bundle)
+                dropped.append(self._dropped(self._drops, piece).bundle)
             instants.append(panes.instant + begin)
             of_keys = self._core.numbers[np.flatnonzero(begins[begin:end])]
             shown += map(self._core.keys.shown.__getitem__, of_keys.tolist())

@@ -92,7 +92,7 @@ class PaneInfos(Lane[PaneInfo]):
         numbers = int(self.flags[row]), int(self.indexes[row]), int(self.on_time_indexes[row])
         return info_of_pane(*numbers, self.trigger)
 
-    def part(self, start: int, stop: int) -> PaneInfos:
+    def sliced(self, start: int, stop: int) -> PaneInfos:
         """Return the infos `[start, stop)`."""
         return self._at(slice(start, stop))
 

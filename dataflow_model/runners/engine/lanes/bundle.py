@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 import numpy as np
 
-from dataflow_model.runners.engine.lanes.lanes import Intervals, Repeated, joined, part, taken
+from dataflow_model.runners.engine.lanes.lanes import Intervals, Repeated, joined, sliced, taken
 from dataflow_model.runners.engine.lanes.order import sorting
 from dataflow_model.values import GLOBAL_WINDOW, NO_FIRING, PaneInfo, Window
 
@@ -146,15 +146,15 @@ class Bundle:
             _taken(self.percentiles, rows),
         )
 
-    def part(self, start: int, stop: int) -> Bundle:
+    def sliced(self, start: int, stop: int) -> Bundle:
         """Return the elements `[start, stop)`."""
         return Bundle(
-            part(self.values, start, stop),
-            part(self.times, start, stop),
-            part(self.windows, start, stop),
-            part(self.panes, start, stop),
-            part(self.orders, start, stop),
-            part(self.produced, start, stop),
+            sliced(self.values, start, stop),
+            sliced(self.times, start, stop),
+            sliced(self.windows, start, stop),
+            sliced(self.panes, start, stop),
+            sliced(self.orders, start, stop),
+            sliced(self.produced, start, stop),
             updates_of(self.updates, range(start, stop)),
             _taken(self.percentiles, range(start, stop)),
         )

@@ -84,11 +84,11 @@ class PlacedBundle:
         rows = sorting(self.bundle.orders, self.indices)
         return self if rows is None else PlacedBundle(self.bundle.take(rows), taken(self.indices, rows))
 
-    def part(self, start: int, stop: int) -> PlacedBundle:
+    def sliced(self, start: int, stop: int) -> PlacedBundle:
         """Return the elements of the instants `[start, stop)`, with indices from 0; they must be sorted by instant."""
         indices = array_of(self.indices)
         first, last = np.searchsorted(indices, [start, stop]).tolist()
-        return PlacedBundle(self.bundle.part(first, last), Integers(indices[first:last] - start))
+        return PlacedBundle(self.bundle.sliced(first, last), Integers(indices[first:last] - start))
 
     def runs(self) -> Iterator[tuple[int, Bundle]]:
         """Yield the index of each instant with its elements, which must be sorted by instant."""
@@ -99,7 +99,7 @@ class PlacedBundle:
             return
         for start, stop in itertools.pairwise(bounds):
             if start < stop:
-                yield int(indices[start]), self.bundle.part(start, stop)
+                yield int(indices[start]), self.bundle.sliced(start, stop)
 
     def instants(self, at: Sequence[At]) -> Sequence[At]:
         """Return the instant of each element.

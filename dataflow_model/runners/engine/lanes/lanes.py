@@ -1,7 +1,7 @@
 """Lanes: columns of a bundle in another form than a list of Python objects.
 
-A lane is a sequence that never changes, so bundles can share it. It is read like a list. The functions `part`, `taken`
-and `joined` select and concatenate items of both lanes and lists.
+A lane is a sequence that never changes, so bundles can share it. It is read like a list. The functions `sliced`,
+`taken` and `joined` select and concatenate items of both lanes and lists.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Lane(Sequence[T_co]):
         """Return an iterator over the items."""
 
     @abc.abstractmethod
-    def part(self, start: int, stop: int) -> Lane[T_co]:
+    def sliced(self, start: int, stop: int) -> Lane[T_co]:
         """Return the items `[start, stop)`."""
 
     @abc.abstractmethod
@@ -62,7 +62,7 @@ class Lane(Sequence[T_co]):
     def __getitem__(self, row: int | slice) -> T_co | Sequence[T_co]:
         if isinstance(row, slice):
             start, stop, step = row.indices(len(self))
-            return list(self.part(start, max(start, stop))) if step == 1 else list(self.items())[row]
+            return list(self.sliced(start, max(start, stop))) if step == 1 else list(self.items())[row]
         return self.item(range(len(self))[row])
 
     def __eq__(self, other: object) -> bool:
@@ -100,7 +100,7 @@ class Repeated(Lane[T_co]):
         del row
         return self.value
 
-    def part(self, start: int, stop: int) -> Repeated[T_co]:
+    def sliced(self, start: int, stop: int) -> Repeated[T_co]:
         """Return the items `[start, stop)`."""
         return Repeated(self.value, len(range(self._count)[start:stop]))
 
@@ -147,7 +147,7 @@ class Integers(Lane[int]):
         """Return a number."""
         return int(self.array[row])
 
-    def part(self, start: int, stop: int) -> Integers:
+    def sliced(self, start: int, stop: int) -> Integers:
         """Return the numbers `[start, stop)`."""
         return Integers(self.array[start:stop])
 
@@ -213,7 +213,7 @@ class Intervals(Lane["tuple[Window, ...]"]):
         """Return a window."""
         return self.at(int(self.starts[row]), int(self.ends[row]))
 
-    def part(self, start: int, stop: int) -> Intervals:
+    def sliced(self, start: int, stop: int) -> Intervals:
         """Return the windows `[start, stop)`."""
         starts, ends = self.starts[start:stop], self.ends[start:stop]
         return Intervals(starts, ends, is_global=self.is_global, length=self.length)
@@ -245,9 +245,9 @@ class Intervals(Lane["tuple[Window, ...]"]):
         return (GLOBAL_WINDOW,) if self.is_global else (interval_of(start, end),)
 
 
-def part(items: Sequence[T], start: int, stop: int) -> Sequence[T]:
+def sliced(items: Sequence[T], start: int, stop: int) -> Sequence[T]:
     """Return the items `[start, stop)`."""
-    return items.part(start, stop) if isinstance(items, Lane) else items[start:stop]
+    return items.sliced(start, stop) if isinstance(items, Lane) else items[start:stop]
 
 
 def taken(items: Sequence[T], rows: Sequence[int] | NDArray[np.int64]) -> Sequence[T]:

@@ -55,7 +55,7 @@ class InstantLane(Lane["tuple[int, int]"]):
         """Return one instant."""
         return int(self.clocks[row]), int(self.steps[row])
 
-    def part(self, start: int, stop: int) -> InstantLane:
+    def sliced(self, start: int, stop: int) -> InstantLane:
         """Return the instants `[start, stop)`."""
         return InstantLane(self.clocks[start:stop], self.steps[start:stop])
 
@@ -213,7 +213,7 @@ class OrderLane(Lane[Any]):
         number = () if self.numbers is None else (int(self.numbers[row]),)
         return (*self.before, *self.bare_item(row), *number, *self.behind)
 
-    def part(self, start: int, stop: int) -> Self:
+    def sliced(self, start: int, stop: int) -> Self:
         """Return the orders `[start, stop)`."""
         return self._selected(slice(start, stop))
 

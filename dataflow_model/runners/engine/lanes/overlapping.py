@@ -56,15 +56,15 @@ class Overlapping(Lane["tuple[Window, ...]"]):
         """Return an iterator over the windows; equal ones are the same object."""
         made: dict[tuple[int, int], Window] = {}
         for row in range(len(self)):
-            _, starts, ends = self.part(row, row + 1).bounds()
+            _, starts, ends = self.sliced(row, row + 1).bounds()
             bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
             yield tuple([made.get(ends) or made.setdefault(ends, interval(*ends)) for ends in bounds])
 
     def item(self, row: int) -> tuple[Window, ...]:
         """Return the windows of an element."""
-        return next(self.part(row, row + 1).items())
+        return next(self.sliced(row, row + 1).items())
 
-    def part(self, start: int, stop: int) -> Overlapping:
+    def sliced(self, start: int, stop: int) -> Overlapping:
         """Return the windows of the elements `[start, stop)`."""
         return Overlapping(self.window_fn, self.times[start:stop])
 

@@ -47,7 +47,7 @@ class RowValues(Lane[Any]):
         """Return a row."""
         return self._made()[row]
 
-    def part(self, start: int, stop: int) -> RowValues:
+    def sliced(self, start: int, stop: int) -> RowValues:
         """Return the rows `[start, stop)`."""
         return RowValues(self.table.slice(start, stop - start))
 
@@ -107,10 +107,10 @@ class Pairs(Lane["tuple[Any, Any]"]):
 
     def item(self, row: int) -> tuple[Any, Any]:
         """Return a pair."""
-        [pair] = self.part(row, row + 1)
+        [pair] = self.sliced(row, row + 1)
         return pair
 
-    def part(self, start: int, stop: int) -> Pairs:
+    def sliced(self, start: int, stop: int) -> Pairs:
         """Return the pairs `[start, stop)`."""
         count = stop - start
         return Pairs(self.keys.slice(start, count), self.values.slice(start, count), self.row, self.key_row)
@@ -277,10 +277,10 @@ class ColumnValues(Lane[Any]):
 
     def item(self, row: int) -> Any:
         """Return a value."""
-        [value] = self.part(row, row + 1)
+        [value] = self.sliced(row, row + 1)
         return value
 
-    def part(self, start: int, stop: int) -> ColumnValues:
+    def sliced(self, start: int, stop: int) -> ColumnValues:
         """Return the values `[start, stop)`."""
         return ColumnValues(self.column.slice(start, stop - start))
 

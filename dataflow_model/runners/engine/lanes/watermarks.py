@@ -170,7 +170,7 @@ class WatermarkLane(Lane[Watermarks]):
         """Return the value at an instant."""
         return Watermarks(int(self.low[row]), tuple(self.percentiles[row].tolist()))
 
-    def part(self, start: int, stop: int) -> WatermarkLane:
+    def sliced(self, start: int, stop: int) -> WatermarkLane:
         """Return the values at the instants `[start, stop)`."""
         return WatermarkLane(self.low[start:stop], self.percentiles[start:stop])
 

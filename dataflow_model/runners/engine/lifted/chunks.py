@@ -118,16 +118,16 @@ def chunk_partials(
 def _in_parts(
     lift: Lift, window_fn: WindowFn, batch: pa.RecordBatch, times: NDArray[np.int64], bounds: list[int]
 ) -> pa.Table | None:
-    """Combine rows in parts, each of which is small although its rows are in many windows."""
+    """Combine rows in batches, each of which is small although its rows are in many windows."""
     combined: pa.Table | None = None
     for begin, end in itertools.pairwise(bounds):
         rows = batch.slice(begin, end - begin)
         windows = assigned_columns(window_fn, times[begin:end], lift.windows or lift.label)
-        part = chunk_partials(lift, window_fn, rows, times[begin:end], windows)
-        if part is None:
+        table = chunk_partials(lift, window_fn, rows, times[begin:end], windows)
+        if table is None:
             return None
         try:
-            combined = part if combined is None else merge_partials([combined, part], lift.kernel)
+            combined = table if combined is None else merge_partials([combined, table], lift.kernel)
         except OverflowError:
             return None
     return combined
@@ -194,12 +194,12 @@ def partials_by_instant(
     lift = attrs.evolve(lift, key="key", value=None if lift.kernel.reduction is None else "value")
     partials: dict[int, tuple[pa.Table, int]] = {}
     for index, rows in _rows_by_due_instant(windows.ends, array_of(chunk.elements.indices), before, reached):
-        part = batch if isinstance(rows, slice) else batch.take(pa.array(rows))
+        chosen = batch if isinstance(rows, slice) else batch.take(pa.array(rows))
         assigned = None, windows.starts[rows], windows.ends[rows]
-        table = chunk_partials(lift, window_fn, part, columns.times.array[rows], assigned)
+        table = chunk_partials(lift, window_fn, chosen, columns.times.array[rows], assigned)
         if table is None:
             return None
-        partials[index] = table, part.num_rows
+        partials[index] = table, chosen.num_rows
     return partials
 
 

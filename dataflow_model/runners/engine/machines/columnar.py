@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 _Folded: TypeAlias = "dict[tuple[bytes, int, int], tuple[Any, Any]]"
 """By encoded key and bounds of the window: the key and its accumulator."""
-_MANY_PARTS: Final = 8
+_MANY_SEGMENTS: Final = 8
 
 
 @attrs.define(eq=False)
-class _Part:
+class _Segment:
     """Live state of one micro-batch, or of several that were merged: partials, and folded accumulators.
 
     `first_end` and `last_end` bound the ends of its windows. It may still contain windows that have closed; they are
@@ -92,7 +92,7 @@ class ColumnarMachine(WithoutState):
         self._lifetime = Lifetime(node.label, node.combine)
         self._drops = Drops.of(node)
         self._output: list[PaneTable | Bundle] = []
-        self._parts: dict[bytes, _Part] = {}
+        self._segments: dict[bytes, _Segment] = {}
         self._tables: list[pa.Table] = []
         self._folded: _Folded = {}
         self._gone: set[bytes] = set()
@@ -248,19 +248,19 @@ class ColumnarMachine(WithoutState):
         if watermark <= self.watermark:
             return
         previous, self.watermark = self.watermark, watermark
-        if watermark < self._first_end and all(watermark < part.first_end for part in self._parts.values()):
+        if watermark < self._first_end and all(watermark < segment.first_end for segment in self._segments.values()):
             return
         tables: list[pa.Table] = []
         folded: list[_Folded] = []
-        for name, part in self._parts.items():
-            if part.first_end <= watermark:
-                if part.table is not None:
-                    tables += self._between(part.table, previous, watermark)
-                folded.append(_folded_between(part.folded, previous, watermark))
-                if part.last_end <= watermark:
+        for name, segment in self._segments.items():
+            if segment.first_end <= watermark:
+                if segment.table is not None:
+                    tables += self._between(segment.table, previous, watermark)
+                folded.append(_folded_between(segment.folded, previous, watermark))
+                if segment.last_end <= watermark:
                     self._gone.add(name)
         for name in self._gone:
-            self._parts.pop(name, None)
+            self._segments.pop(name, None)
         for table in self._tables:
             tables += self._between(table, previous, watermark)
         self._tables = [rest for table in self._tables for rest in self._between(table, watermark, int(MAX_TIMESTAMP))]
@@ -279,12 +279,12 @@ class ColumnarMachine(WithoutState):
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return the watermark at which the next window closes; no timer waits for the clock."""
         ends: list[int] = []
-        for part in self._parts.values():
-            if part.table is not None:
-                open_ends = self._ends(part.table)
+        for segment in self._segments.values():
+            if segment.table is not None:
+                open_ends = self._ends(segment.table)
                 open_ends = open_ends[open_ends > self.watermark]
                 ends += [int(open_ends.min())] if len(open_ends) else []
-            ends += [index[2] for index in part.folded if index[2] > self.watermark]
+            ends += [index[2] for index in segment.folded if index[2] > self.watermark]
         return min(ends, default=None), None
 
     def tear_down(self) -> None:
@@ -308,12 +308,12 @@ class ColumnarMachine(WithoutState):
         self.watermark, self.clock = watermark, clock
 
     def settle(self) -> dict[bytes, Any]:
-        """Return the changes since the last call: new parts by name, and `None` for removed parts."""
+        """Return the changes since the last call: new segments by name, and `None` for removed segments."""
         fresh: set[bytes] = set()
         if self._tables or self._folded:
             fresh.add(self._add(self._tables, self._folded))
             self._tables, self._folded = [], {}
-        if len(self._parts) > _MANY_PARTS:
+        if len(self._segments) > _MANY_SEGMENTS:
             fresh = {self._compact()}
         changes: dict[bytes, Any] = dict.fromkeys(self._gone)
         changes.update({name: self.stored(name) for name in fresh})
@@ -321,19 +321,19 @@ class ColumnarMachine(WithoutState):
         return changes
 
     def stored(self, name: bytes) -> tuple[bytes | None, _Folded] | None:
-        """Return a part in its durable form; `None` if there is none."""
-        part = self._parts.get(name)
-        if part is None:
+        """Return a segment in its durable form; `None` if there is none."""
+        segment = self._segments.get(name)
+        if segment is None:
             return None
-        return None if part.table is None else to_ipc(part.table), part.folded
+        return None if segment.table is None else to_ipc(segment.table), segment.folded
 
     def apply(self, changes: Mapping[bytes, tuple[bytes | None, _Folded] | None]) -> None:
         """Apply changes that another worker has made durable."""
         for name, entry in changes.items():
-            self._parts.pop(name, None)
+            self._segments.pop(name, None)
             if entry is not None:
                 content, folded = entry
-                self._parts[name] = self._part(None if content is None else from_ipc(content), folded)
+                self._segments[name] = self._segment(None if content is None else from_ipc(content), folded)
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
         """Cut the tables of partials."""
@@ -341,24 +341,24 @@ class ColumnarMachine(WithoutState):
 
     def state_size(self) -> tuple[int, int]:
         """Return the number of partials in the settled state, and the bytes of those in columns."""
-        tables = [part.table for part in self._parts.values() if part.table is not None]
-        folded = sum(len(part.folded) for part in self._parts.values())
+        tables = [segment.table for segment in self._segments.values() if segment.table is not None]
+        folded = sum(len(segment.folded) for segment in self._segments.values())
         return folded + sum(table.num_rows for table in tables), sum(table.nbytes for table in tables)
 
     def _add(self, tables: list[pa.Table], folded: _Folded) -> bytes:
-        number = max((int.from_bytes(name) for name in (*self._parts, *self._gone)), default=0) + 1
+        number = max((int.from_bytes(name) for name in (*self._segments, *self._gone)), default=0) + 1
         name = number.to_bytes(8)
-        self._parts[name] = self._part(concat(tables) if tables else None, folded)
+        self._segments[name] = self._segment(concat(tables) if tables else None, folded)
         return name
 
     def _compact(self) -> bytes:
-        """Merge all parts into one, without the windows that have closed."""
+        """Merge all segments into one, without the windows that have closed."""
         tables: list[pa.Table] = []
         folded: _Folded = {}
-        for part in self._parts.values():
-            if part.table is not None:
-                tables += self._between(part.table, self.watermark, int(MAX_TIMESTAMP))
-            self._merge_into(folded, _folded_between(part.folded, self.watermark, int(MAX_TIMESTAMP)))
+        for segment in self._segments.values():
+            if segment.table is not None:
+                tables += self._between(segment.table, self.watermark, int(MAX_TIMESTAMP))
+            self._merge_into(folded, _folded_between(segment.folded, self.watermark, int(MAX_TIMESTAMP)))
         # Since an upgrade, the columns may have other types than before it.
         older = [table for table in tables if table.schema != tables[-1].schema]
         if older:
@@ -371,16 +371,16 @@ class ColumnarMachine(WithoutState):
         except OverflowError:
             merged = tables
         name = self._add(merged, folded)
-        self._gone |= set(self._parts) - {name}
-        self._parts = {name: self._parts[name]}
+        self._gone |= set(self._segments) - {name}
+        self._segments = {name: self._segments[name]}
         return name
 
-    def _part(self, table: pa.Table | None, folded: _Folded) -> _Part:
+    def _segment(self, table: pa.Table | None, folded: _Folded) -> _Segment:
         ends = {index[2] for index in folded}
         if table is not None and table.num_rows:
             column_of_ends = self._ends(table)
             ends |= {int(column_of_ends.min()), int(column_of_ends.max())}
-        return _Part(table, folded, min(ends, default=int(MIN_TIMESTAMP)), max(ends, default=int(MIN_TIMESTAMP)))
+        return _Segment(table, folded, min(ends, default=int(MIN_TIMESTAMP)), max(ends, default=int(MIN_TIMESTAMP)))
 
     # Windows as columns --------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class StatefulMachine(StoreMachine):
         if inbox is not None:
             for start in range(0, len(inbox), _TIMED_TOGETHER):
                 times = key_times(self.label)
-                self._feed(inbox.part(start, min(start + _TIMED_TOGETHER, len(inbox))), times)
+                self._feed(inbox.sliced(start, min(start + _TIMED_TOGETHER, len(inbox))), times)
                 if times is not None:
                     times.record()
         self.advance_watermarks(watermarks)

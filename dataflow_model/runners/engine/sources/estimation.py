@@ -18,7 +18,7 @@ from dataflow_model.plan.watermarks.estimators import (
     max_ahead_of,
 )
 from dataflow_model.plan.watermarks.oldest_file import OldestFile
-from dataflow_model.runners.engine.sources.observing import WHOLE, Part, needs_skew
+from dataflow_model.runners.engine.sources.observing import WHOLE, OriginObservations, needs_skew
 from dataflow_model.runners.engine.sources.skew import UNKNOWN, SkewSketch, quantiles_of
 from dataflow_model.time import MAX_TIMESTAMP, MIN_TIMESTAMP, EventTime
 
@@ -68,14 +68,14 @@ class OriginProgress:
     watermark: int = NOTHING_YET
     ended: int | None = None
     sketch: SkewSketch | None = None
-    pending: list[Part] = attrs.field(factory=list, eq=False)
+    pending: list[OriginObservations] = attrs.field(factory=list, eq=False)
 
     def end(self) -> None:
         """Record that all its records have been observed."""
         if self.ended is None:
             self.ended = max([self.last, *(int(part.ticks[-1]) for part in self.pending)])
 
-    def take(self, until: int) -> Part:
+    def take(self, until: int) -> OriginObservations:
         """Remove and return the observations of ticks up to `until`; the rest stays pending."""
         parts, self.pending = self.pending, []
         ticks = np.concatenate([part.ticks for part in parts])
@@ -92,9 +92,9 @@ class OriginProgress:
         records = int(counts[:cut].sum())
         if cut < len(ticks):
             rest = None if times is None else times[records:]
-            self.pending = [Part(parts[0].name, ticks[cut:], greatest[cut:], counts[cut:], rest)]
+            self.pending = [OriginObservations(parts[0].name, ticks[cut:], greatest[cut:], counts[cut:], rest)]
         taken = None if times is None else times[:records]
-        return Part(parts[0].name, ticks[:cut], greatest[:cut], counts[:cut], taken)
+        return OriginObservations(parts[0].name, ticks[:cut], greatest[:cut], counts[:cut], taken)
 
 
 @attrs.frozen(eq=False)
@@ -146,7 +146,7 @@ class SourceProgress:
         for name in names:
             self.origins.setdefault(name, OriginProgress()).declared = True
 
-    def observe(self, parts: Iterable[Part]) -> None:
+    def observe(self, parts: Iterable[OriginObservations]) -> None:
         """Add the observations of a read."""
         for part in parts:
             if len(part.ticks):
@@ -258,7 +258,7 @@ def _follow(
     """Return an origin's course over complete ticks, and consume its observations."""
     reported = origin.last != NOTHING_YET
     none = np.empty(0, np.int64)
-    seen = origin.take(int(ready[-1])) if origin.pending else Part("", none, none, none)
+    seen = origin.take(int(ready[-1])) if origin.pending else OriginObservations("", none, none, none)
     index = np.searchsorted(seen.ticks, ready, side="right")
     greatest = np.maximum.accumulate(np.concatenate([[origin.greatest], seen.greatest]))
     records = origin.records + np.concatenate([[0], np.cumsum(seen.counts)])
@@ -293,7 +293,7 @@ def _follow(
 
 
 def _learn(
-    origin: OriginProgress, source: Source, seen: Part, percentiles: Sequence[float]
+    origin: OriginProgress, source: Source, seen: OriginObservations, percentiles: Sequence[float]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the greatest event time and the quantiles of the skew, before the first tick and after each tick.
 

@@ -37,7 +37,7 @@ _PUNCTUATION: Final = "let the function of dm.Explicit return False for such a r
 
 
 @attrs.frozen(eq=False)
-class Part:
+class OriginObservations:
     """The observations of one origin of the watermark.
 
     Attributes:
@@ -75,7 +75,7 @@ class Observations:
     label: str
     origin: str
     ticks: NDArray[np.int64]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[OriginObservations, ...] = ()
     version: tuple[int | str, ...] | None = None
     too_far: int = 0
     unplaced: _Records | None = None
@@ -118,7 +118,7 @@ class _Records:
         far = self.times > np.minimum(self.ticks, _END - limit) + limit
         return self.take(np.flatnonzero(~far)) if far.any() else self
 
-    def parts(self, origin: str, *, with_times: bool) -> tuple[Part, ...]:
+    def parts(self, origin: str, *, with_times: bool) -> tuple[OriginObservations, ...]:
         """Return the summaries by origin of the watermark; `origin` is the only one if they have no names."""
         if not len(self.ticks):
             return ()
@@ -129,7 +129,7 @@ class _Records:
             for name in sorted({name for name in self.names.tolist() if name is not None})
         )
 
-    def _part(self, name: str, *, with_times: bool) -> Part:
+    def _part(self, name: str, *, with_times: bool) -> OriginObservations:
         ticks, times, marks = self.ticks, self.times, self.marks
         if (ticks[1:] < ticks[:-1]).any():
             order = np.argsort(ticks, kind="stable")
@@ -140,7 +140,7 @@ class _Records:
         if with_times:
             records = times > _NONE
             sorted_times = times[records][np.lexsort((times[records], ticks[records]))]
-        return Part(name, ticks[starts], np.maximum.reduceat(marks, starts), counts, sorted_times)
+        return OriginObservations(name, ticks[starts], np.maximum.reduceat(marks, starts), counts, sorted_times)
 
 
 class Rows(Protocol):

@@ -14,7 +14,7 @@ import numpy as np
 
 from dataflow_model.runners.engine.collections.kept import course_of
 from dataflow_model.runners.engine.lanes.chunk import Instants
-from dataflow_model.runners.engine.lanes.lanes import Integers, Repeated, part
+from dataflow_model.runners.engine.lanes.lanes import Integers, Repeated, sliced
 from dataflow_model.runners.engine.lanes.order_lanes import InstantLane
 from dataflow_model.runners.engine.lanes.watermarks import WatermarkLane
 from dataflow_model.runners.engine.sources.estimation import NOTHING_YET, SourceProgress
@@ -75,12 +75,12 @@ class Timeline:
     def __len__(self) -> int:
         return len(self.at)
 
-    def part(self, start: int, stop: int) -> Timeline:
+    def sliced(self, start: int, stop: int) -> Timeline:
         """Return the instants `[start, stop)`."""
         return Timeline(
-            self.at.part(start, stop),
-            part(self.closes, start, stop),
-            {label: lane.part(start, stop) for label, lane in self.watermarks.items()},
+            self.at.sliced(start, stop),
+            sliced(self.closes, start, stop),
+            {label: lane.sliced(start, stop) for label, lane in self.watermarks.items()},
             {index - start: names for index, names in self.signals.items() if start <= index < stop},
             {} if start else self.jumps,
             {} if start else self.counts,

@@ -160,7 +160,7 @@ class ShardRun:
         start = 0
         for chunk, panes in zip(self._chunks, self._panes, strict=True):
             stop = start + len(chunk)
-            known = {label: lane.part(start, stop) for label, lane in self._watermarks.items()}
+            known = {label: lane.sliced(start, stop) for label, lane in self._watermarks.items()}
             passed, reported = stage.run(chunk.timeline.instants, chunk.arrivals, known)
             panes.update(take_panes(stage, chunk.timeline.at))
             for label, lane in reported.items():
@@ -182,7 +182,7 @@ class ShardRun:
         for chunk in self._chunks:
             stop = start + len(chunk)
             for cut, placed in ordered.items():
-                part = placed.part(start, stop)
+                part = placed.sliced(start, stop)
                 if len(part):
                     add_arrived(chunk.arrivals, cut, part)
             start = stop
