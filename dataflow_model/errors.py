@@ -79,13 +79,13 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
         >>> without_own_frames(None) is None
         True
     """
-    kept: list[TracebackType] = []
+    frames: list[TracebackType] = []
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] != "dataflow_model":
-            kept.append(trace)
+            frames.append(trace)
         trace = trace.tb_next
     following: TracebackType | None = None
-    for frame in reversed(kept):
+    for frame in reversed(frames):
         following = TracebackType(following, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return following
 

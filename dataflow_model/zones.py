@@ -219,9 +219,9 @@ def _spans(zone: str, day: int) -> tuple[tuple[int, int, int], ...]:
             split(end, end, last, last)
             return
         middle = (start + end) // 2
-        found = at(middle)
-        split(start, middle, first, found)
-        split(middle, end, found, last)
+        shift = at(middle)
+        split(start, middle, first, shift)
+        split(middle, end, shift, last)
 
     split(0, _DAY - 1, at(0), at(_DAY - 1))
     return tuple(spans)

@@ -32,11 +32,11 @@ def add(commands: Commands) -> None:
 def _doctor(options: argparse.Namespace) -> Answer:
     from dataflow_model.cli.checkup import findings, findings_on_spark
 
-    found = list(findings(options.spark))
-    if options.spark is not None and not any(finding.status == "error" for finding in found):
-        found += findings_on_spark(options.spark)
-    wrong = [finding.name for finding in found if finding.status == "error"]
-    lines = aligned([(finding.status, finding.name, finding.value) for finding in found], indent="")
-    lines += [f"Hint: {finding.name}: {finding.hint}" for finding in found if finding.hint]
-    facts = {"healthy": not wrong, "findings": [attrs.asdict(finding) for finding in found]}
+    all_findings = list(findings(options.spark))
+    if options.spark is not None and not any(finding.status == "error" for finding in all_findings):
+        all_findings += findings_on_spark(options.spark)
+    wrong = [finding.name for finding in all_findings if finding.status == "error"]
+    lines = aligned([(finding.status, finding.name, finding.value) for finding in all_findings], indent="")
+    lines += [f"Hint: {finding.name}: {finding.hint}" for finding in all_findings if finding.hint]
+    facts = {"healthy": not wrong, "findings": [attrs.asdict(finding) for finding in all_findings]}
     return Answer(facts, lines, 1 if wrong else 0)

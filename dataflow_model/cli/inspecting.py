@@ -49,77 +49,79 @@ def _inspect(options: argparse.Namespace) -> Answer:
     from dataflow_model.runners.operating.inspecting import inspect
 
     import_from_here()  # the state may contain instances of the user's classes
-    found = inspect(options.checkpoint, keys=options.keys, trust_checkpoint=options.trust_checkpoint)
-    return Answer(_facts(found), list(_lines(found)))
+    inspection = inspect(options.checkpoint, keys=options.keys, trust_checkpoint=options.trust_checkpoint)
+    return Answer(_facts(inspection), list(_lines(inspection)))
 
 
-def _lag(found: Inspection, label: str) -> Duration | None:
+def _lag(inspection: Inspection, label: str) -> Duration | None:
     """Return how far a watermark was behind the clock after the last commit; `None` if that is unknown."""
-    watermark = found.watermarks.get(label)
-    if watermark is None or found.clock is None or watermark == MIN_TIMESTAMP:
+    watermark = inspection.watermarks.get(label)
+    if watermark is None or inspection.clock is None or watermark == MIN_TIMESTAMP:
         return None
-    return Duration(micros=0 if watermark == MAX_TIMESTAMP else int(found.clock) - int(watermark))
+    return Duration(micros=0 if watermark == MAX_TIMESTAMP else int(inspection.clock) - int(watermark))
 
 
-def _facts(found: Inspection) -> dict[str, Any]:
-    lags = {label: _lag(found, label) for label in found.watermarks}
+def _facts(inspection: Inspection) -> dict[str, Any]:
+    lags = {label: _lag(inspection, label) for label in inspection.watermarks}
     return {
-        **attrs.asdict(found),
-        "clock": None if found.clock is None else format_instant(int(found.clock)),
-        "watermarks": {label: format_instant(int(at)) for label, at in found.watermarks.items()},
+        **attrs.asdict(inspection),
+        "clock": None if inspection.clock is None else format_instant(int(inspection.clock)),
+        "watermarks": {label: format_instant(int(at)) for label, at in inspection.watermarks.items()},
         "watermark_lag_seconds": {label: None if lag is None else int(lag) / _MICROS for label, lag in lags.items()},
     }
 
 
-def _lines(found: Inspection) -> Iterator[str]:
-    shards = "1 shard" if found.shards == 1 else f"{found.shards} shards"
-    yield f"{found.checkpoint}: {found.runner}, format {found.format}, run {found.run_id}, {shards}"
-    yield f"{found.state}{'' if found.process is None else f' in {found.process}'}, {_last(found)}"
-    if found.drain_requested and found.state != "drained":
+def _lines(inspection: Inspection) -> Iterator[str]:
+    shards = "1 shard" if inspection.shards == 1 else f"{inspection.shards} shards"
+    yield f"{inspection.checkpoint}: {inspection.runner}, format {inspection.format}, run {inspection.run_id}, {shards}"
+    yield f"{inspection.state}{'' if inspection.process is None else f' in {inspection.process}'}, {_last(inspection)}"
+    if inspection.drain_requested and inspection.state != "drained":
         yield "requested: drain"
-    if found.signals:
-        yield f"requested: {', '.join(f'signal {name!r}' for name in found.signals)}"
-    if found.sources:
+    if inspection.signals:
+        yield f"requested: {', '.join(f'signal {name!r}' for name in inspection.signals)}"
+    if inspection.sources:
         yield "sources:"
-        yield from aligned([_source(found, source.label) for source in found.sources])
-        for source in found.sources:
+        yield from aligned([_source(inspection, source.label) for source in inspection.sources])
+        for source in inspection.sources:
             rows = [(f"{origin.name}", f"{origin.read:,} of {origin.listed:,} rows") for origin in source.open]
             yield from aligned(rows[:_SHOWN_ORIGINS], indent="    ")
             if len(rows) > _SHOWN_ORIGINS:
                 yield f"    and {len(rows) - _SHOWN_ORIGINS:,} more"
-    if found.transforms:
+    if inspection.transforms:
         yield "state:"
-        yield from aligned([_transform(found, index) for index in range(len(found.transforms))])
-    keys = [(f"{state.label}:", key.key, f"{key.bytes:,} bytes") for state in found.transforms for key in state.largest]
+        yield from aligned([_transform(inspection, index) for index in range(len(inspection.transforms))])
+    keys = [
+        (f"{state.label}:", key.key, f"{key.bytes:,} bytes") for state in inspection.transforms for key in state.largest
+    ]
     if keys:
         yield "largest keys:"
         yield from aligned(keys)
     yield "graph:"
-    yield from (f"  {label}: {line}" for label, line in found.graph.items())
-    yield from (f"note: {note}" for note in found.notes)
+    yield from (f"  {label}: {line}" for label, line in inspection.graph.items())
+    yield from (f"note: {note}" for note in inspection.notes)
 
 
-def _last(found: Inspection) -> str:
-    if found.micro_batch is None:
+def _last(inspection: Inspection) -> str:
+    if inspection.micro_batch is None:
         return "no micro-batch has been committed"
-    clock = "" if found.clock is None else f", clock {format_instant(int(found.clock))}"
-    return f"last committed micro-batch {found.micro_batch}{clock}"
+    clock = "" if inspection.clock is None else f", clock {format_instant(int(inspection.clock))}"
+    return f"last committed micro-batch {inspection.micro_batch}{clock}"
 
 
-def _source(found: Inspection, label: str) -> tuple[str, ...]:
-    [source] = [source for source in found.sources if source.label == label]
+def _source(inspection: Inspection, label: str) -> tuple[str, ...]:
+    [source] = [source for source in inspection.sources if source.label == label]
     read = f"{source.rows:,} rows read, {source.behind:,} behind"
-    return f"{label}:", read, f"{source.done:,} origins done, {len(source.open):,} open", _watermark(found, label)
+    return f"{label}:", read, f"{source.done:,} origins done, {len(source.open):,} open", _watermark(inspection, label)
 
 
-def _transform(found: Inspection, index: int) -> tuple[str, ...]:
-    state = found.transforms[index]
+def _transform(inspection: Inspection, index: int) -> tuple[str, ...]:
+    state = inspection.transforms[index]
     size = f"{state.entries:,} keys, {state.bytes:,} bytes"
-    return f"{state.label}:", f"stage {state.stage}", size, _watermark(found, state.label)
+    return f"{state.label}:", f"stage {state.stage}", size, _watermark(inspection, state.label)
 
 
-def _watermark(found: Inspection, label: str) -> str:
-    watermark, lag = found.watermarks.get(label), _lag(found, label)
+def _watermark(inspection: Inspection, label: str) -> str:
+    watermark, lag = inspection.watermarks.get(label), _lag(inspection, label)
     if watermark is None:
         return ""
     behind = "" if lag is None or watermark == MAX_TIMESTAMP else f", lag {int(lag) / _MICROS:,.1f} s"

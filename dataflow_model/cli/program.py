@@ -53,16 +53,16 @@ def find(target: str) -> Any:
             f"there is no module {error.name!r} here or in this Python environment, got {target!r}",
             hint=f"run the command in the directory of the module, and write {_FORM}",
         ) from error
-    found: Any = module
+    value: Any = module
     for part in path.split("."):
-        if not hasattr(found, part):
-            public = [name for name, value in vars(module).items() if _is_program(value, module.__name__)]
+        if not hasattr(value, part):
+            public = [name for name, member in vars(module).items() if _is_program(member, module.__name__)]
             raise WrongUsage(
                 f"the module {name!r} has no {path!r}",
                 hint=f"it defines {', '.join(map(repr, public)) or 'no function'}",
             )
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _is_program(value: Any, module: str) -> bool:

@@ -122,9 +122,9 @@ def _pipeline(options: argparse.Namespace) -> Iterator[Pipeline]:
     """Build the pipeline with its runner, and stop the Spark session at the end of the `with` block."""
     program = find(options.pipeline)
     check_options(program, options.rest)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as resources:
         try:
-            runner = _local(options) if options.runner == "local" else _on_spark(options, held)
+            runner = _local(options) if options.runner == "local" else _on_spark(options, resources)
         except (InvalidArgument, InvalidType) as error:
             raise WrongUsage(str(error)) from error
         yield pipeline_of(program, runner, options.rest)
@@ -161,7 +161,7 @@ def _local(options: argparse.Namespace) -> Runner:
     )
 
 
-def _on_spark(options: argparse.Namespace, held: contextlib.ExitStack) -> Runner:
+def _on_spark(options: argparse.Namespace, resources: contextlib.ExitStack) -> Runner:
     from dataflow_model.runners.spark import SparkRunner
     from dataflow_model.runners.spark.deployment.installation import missing_for_spark
     from dataflow_model.runners.spark.deployment.session import session_at
@@ -182,7 +182,7 @@ def _on_spark(options: argparse.Namespace, held: contextlib.ExitStack) -> Runner
         raise UnsupportedOnRunner(f"--runner spark runs Spark: {missing.problem}", hint=missing.hint)
     make(None)  # wrong options are rejected before a session is started
     spark = session_at("dataflow-model run", options.master)
-    held.callback(spark.stop)
+    resources.callback(spark.stop)
     return make(spark)
 
 

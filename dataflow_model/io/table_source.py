@@ -120,8 +120,8 @@ class TableSource(ColumnSource):
         if isinstance(self.watermark, Explicit):
             return self  # its predicate may look at any column
         needed = {self.event_time, self.processing_time, self.watermark_origins.by_column}
-        kept = [name for name in self.table.column_names if name in columns or name in needed]
-        return attrs.evolve(self, table=self.table.select(kept))
+        names = [name for name in self.table.column_names if name in columns or name in needed]
+        return attrs.evolve(self, table=self.table.select(names))
 
     def _check_order(self, name: str) -> None:
         times, known = instants(self.table.column(name).combine_chunks())

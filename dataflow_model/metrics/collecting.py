@@ -174,7 +174,7 @@ class KeyTimes:
 
     def __init__(self, tally: Tally, label: str) -> None:
         self._tally, self._label = tally, label
-        self._held: dict[Hashable, list[Any]] = {}
+        self._entries: dict[Hashable, list[Any]] = {}
         self._began = time.perf_counter()
 
     def note(self, name: Hashable, key: Any) -> None:
@@ -185,16 +185,16 @@ class KeyTimes:
             key: the key.
         """
         ended = time.perf_counter()
-        held = self._held.get(name)
-        if held is None:
-            held = self._held[name] = [0.0, 0, key]
-        held[0] += ended - self._began
-        held[1] += 1
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = [0.0, 0, key]
+        entry[0] += ended - self._began
+        entry[1] += 1
         self._began = ended
 
     def record(self) -> None:
         """Record the times in the tally."""
-        for seconds, elements, key in self._held.values():
+        for seconds, elements, key in self._entries.values():
             self._tally.spent(self._label, key, seconds, elements)
 
 
@@ -208,7 +208,7 @@ class SlowestKeys:
     """Keeps the slowest of many keys that are processed one after the other; a fast key costs one comparison."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[float, int, Any, int]] = []
+        self._entries: list[tuple[float, int, Any, int]] = []
         self._number = 0
 
     def offer(self, key: Any, seconds: float, elements: int) -> None:
@@ -223,15 +223,15 @@ class SlowestKeys:
             >>> list(tally.slowest("Sum"))[:2]
             ['key 99', 'key 98']
         """
-        if len(self._held) < SLOW_KEPT:
-            heapq.heappush(self._held, (seconds, self._number, key, elements))
-        elif seconds > self._held[0][0]:
-            heapq.heapreplace(self._held, (seconds, self._number, key, elements))
+        if len(self._entries) < SLOW_KEPT:
+            heapq.heappush(self._entries, (seconds, self._number, key, elements))
+        elif seconds > self._entries[0][0]:
+            heapq.heapreplace(self._entries, (seconds, self._number, key, elements))
         self._number += 1  # so that keys are never compared
 
     def record(self, label: str) -> None:
         """Record the slowest keys in the current tally."""
         tally = _CURRENT.get()
         if tally is not None:
-            for seconds, _, key, elements in self._held:
+            for seconds, _, key, elements in self._entries:
                 tally.spent(label, key, seconds, elements)

@@ -52,10 +52,10 @@ def start_server(port: int, host: str, metrics: Any, health: HealthCheck) -> tup
 def _checked(health: HealthCheck, *, needs_watermark: bool) -> tuple[bool, dict[str, Any]]:
     """Return whether a run is healthy, and what is known; a run of which no report can be made is not."""
     try:
-        found = health.check()
+        state = health.check()
     except Exception as error:  # noqa: BLE001 - whatever keeps the run from being looked at is the answer
         return False, {"healthy": False, "error": f"{type(error).__name__}: {error}"}
-    return found.is_healthy and (found.is_watermark_moving or not needs_watermark), found.facts()
+    return state.is_healthy and (state.is_watermark_moving or not needs_watermark), state.facts()
 
 
 class _Server(ThreadingMixIn, WSGIServer):

@@ -131,9 +131,9 @@ class Tally:
 
     def of_stage(self, depth: int, counts: Mapping[str, int]) -> None:
         """Add counts to a stage."""
-        held = self.stages.setdefault(str(depth), {})
+        of_stage = self.stages.setdefault(str(depth), {})
         for name, by in counts.items():
-            held[name] = held.get(name, 0) + by
+            of_stage[name] = of_stage.get(name, 0) + by
 
     def spent(self, label: str, key: Any, seconds: float, elements: int) -> None:
         """Record how long some elements of a key took; once there are many keys, only the slowest are kept."""

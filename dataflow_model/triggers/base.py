@@ -335,8 +335,8 @@ def check_trigger_type(value: object, name: str) -> Trigger:
 def _parts(trigger: Trigger) -> list[Trigger]:
     """Return the triggers inside a trigger: its children, and its fields, from which some make their children later."""
     children: Any = trigger.children
-    held = list(children) if isinstance(children, tuple | list) else []
+    listed = list(children) if isinstance(children, tuple | list) else []
     kind: Any = type(trigger)
     if attrs.has(kind):
-        held += [getattr(trigger, field.name, None) for field in attrs.fields(kind)]
-    return [part for part in held if isinstance(part, Trigger)]
+        listed += [getattr(trigger, field.name, None) for field in attrs.fields(kind)]
+    return [part for part in listed if isinstance(part, Trigger)]

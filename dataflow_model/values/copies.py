@@ -43,7 +43,7 @@ class Copied(NamedTuple):
     shared: str = ""
 
 
-def copied(value: tuple[Any, ...], kept: tuple[type, ...] = ()) -> Copied:
+def copied(value: tuple[Any, ...], shared_types: tuple[type, ...] = ()) -> Copied:
     """Return a copy of what users have passed to a transform.
 
     Objects and containers are copied by the rules of `pickle`, at any depth. Classes and functions stay the same, with
@@ -53,7 +53,7 @@ def copied(value: tuple[Any, ...], kept: tuple[type, ...] = ()) -> Copied:
 
     Args:
         value: the objects.
-        kept: further types whose instances stay the same.
+        shared_types: further types whose instances stay the same.
 
     Example:
         >>> import threading
@@ -66,23 +66,23 @@ def copied(value: tuple[Any, ...], kept: tuple[type, ...] = ()) -> Copied:
         >>> copies[0].values is seen.values, copies[0].lock is seen.lock, shared
         (False, True, "the attribute 'lock' of Seen")
     """
-    if _is_settled(value, kept):
+    if _is_settled(value, shared_types):
         return Copied(value)
     try:
-        return Copied(_copy(value, kept))
+        return Copied(_copy(value, shared_types))
     except Exception:  # noqa: BLE001 - the user's classes may raise anything
-        uncopied = list(_uncopied(value, kept, opened=True))
+        uncopied = list(_uncopied(value, shared_types, opened=True))
     try:
         shared = ", ".join(dict.fromkeys(attribute for _, attribute in uncopied))
-        return Copied(_copy(value, kept, [part for part, _ in uncopied]), shared)
+        return Copied(_copy(value, shared_types, [part for part, _ in uncopied]), shared)
     except Exception as error:  # noqa: BLE001
         return Copied(value, f"an object ({type(error).__name__}: {error})")
 
 
-def _copy(value: Any, kept: tuple[type, ...], parts: Iterable[Any] = ()) -> Any:
+def _copy(value: Any, shared_types: tuple[type, ...], parts: Iterable[Any] = ()) -> Any:
     """Return a copy, of which some parts stay the same."""
     file = io.BytesIO()
-    copier = _Copier(file, kept, parts)
+    copier = _Copier(file, shared_types, parts)
     copier.dump(value)
     file.seek(0)
     return _Loader(file, copier).load()
@@ -90,7 +90,7 @@ def _copy(value: Any, kept: tuple[type, ...], parts: Iterable[Any] = ()) -> Any:
 
 def _uncopied(
     values: Iterable[Any],
-    kept: tuple[type, ...],
+    shared_types: tuple[type, ...],
     attribute: str = "",
     above: frozenset[int] = frozenset(),
     *,
@@ -102,31 +102,31 @@ def _uncopied(
 
     Args:
         values: the values to look at, also in containers.
-        kept: types whose instances stay the same.
+        shared_types: types whose instances stay the same.
         attribute: the attribute that holds the values.
         above: the objects that hold the values, by identity.
         opened: whether the values are objects of which single attributes may be copied.
     """
     for value in values:
-        if id(value) in above or _is_copied(value, kept):
+        if id(value) in above or _is_copied(value, shared_types):
             continue
         holders = above | {id(value)}
         if type(value) in _CONTAINERS:
             parts = itertools.chain.from_iterable(value.items()) if isinstance(value, dict) else value
-            yield from _uncopied(parts, kept, attribute, holders)
+            yield from _uncopied(parts, shared_types, attribute, holders)
         elif opened and _attributes(value):
             is_own = type(value).__module__.startswith(_PACKAGE)
             for name, part in _attributes(value):
                 inner = attribute if is_own else f"the attribute {name!r} of {type(value).__name__}"
-                yield from _uncopied([part], kept, inner, holders, opened=is_own)
+                yield from _uncopied([part], shared_types, inner, holders, opened=is_own)
         else:
             yield value, attribute or f"the {type(value).__name__}"
 
 
-def _is_copied(value: Any, kept: tuple[type, ...]) -> bool:
+def _is_copied(value: Any, shared_types: tuple[type, ...]) -> bool:
     """Return whether a value can be copied, without the copy."""
     try:
-        copier = _Copier(_Nowhere(), kept)
+        copier = _Copier(_Nowhere(), shared_types)
         copier.dump(value)
     except Exception:  # noqa: BLE001 - the user's classes may raise anything
         return False
@@ -143,10 +143,12 @@ class _Copier(pickle.Pickler):
 
     dispatch_table = REDUCERS
 
-    def __init__(self, file: IO[bytes] | io.RawIOBase, kept: tuple[type, ...], parts: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, file: IO[bytes] | io.RawIOBase, shared_types: tuple[type, ...], parts: Iterable[Any] = ()
+    ) -> None:
         self.same: list[Any] = []
         self.buffers: list[pickle.PickleBuffer] = []
-        self._kept = (type, enum.Enum, *kept)
+        self._shared_types = (type, enum.Enum, *shared_types)
         self._same = set(map(id, (*parts, sys.stdin, sys.stdout, sys.stderr)))
         super().__init__(file, protocol=_PROTOCOL, buffer_callback=self.buffers.append)
 
@@ -154,7 +156,12 @@ class _Copier(pickle.Pickler):
         kind: type[Any] = type(obj)
         if kind is types.FunctionType and obj.__module__ == __name__:  # one of those below
             return NotImplemented
-        if isinstance(obj, self._kept) or kind in _SHARED or id(obj) in self._same or kind.__module__ in _NEVER_CHANGE:
+        if (
+            isinstance(obj, self._shared_types)
+            or kind in _SHARED
+            or id(obj) in self._same
+            or kind.__module__ in _NEVER_CHANGE
+        ):
             return self._keep(obj)
         if isinstance(obj, _FUNCTIONS) and not _is_own_partial(obj):
             return self._function(obj)
@@ -166,13 +173,13 @@ class _Copier(pickle.Pickler):
 
     def _function(self, function: Any) -> Any:
         """Return a function itself, unless it works on something that is being copied."""
-        held = list(_held(function))
-        if not held or self.memo.copy().keys().isdisjoint(map(id, held)):
+        contents = list(_held(function))
+        if not contents or self.memo.copy().keys().isdisjoint(map(id, contents)):
             return self._keep(function)
         if not isinstance(function, types.FunctionType):
             return NotImplemented
         self.same.append(function)
-        return _with_own_cells, (len(self.same) - 1,), held, None, None, _fill
+        return _with_own_cells, (len(self.same) - 1,), contents, None, None, _fill
 
 
 class _Loader(pickle.Unpickler):
@@ -252,19 +259,19 @@ def _is_full(cell: types.CellType) -> bool:
     return True
 
 
-def _is_settled(value: Any, kept: tuple[type, ...]) -> bool:
+def _is_settled(value: Any, shared_types: tuple[type, ...]) -> bool:
     """Return whether a value holds nothing that could change: only functions and frozen objects of this package."""
     kind: type[Any] = type(value)
     if kind is tuple:
-        return all(_is_settled(part, kept) for part in value)
+        return all(_is_settled(part, shared_types) for part in value)
     if kind is functools.partial and _is_own_partial(value):
-        return _is_settled((*value.args, *value.keywords.values()), kept)
-    if kind in _PLAIN or isinstance(value, (type, enum.Enum, *kept)) or kind.__module__ in _NEVER_CHANGE:
+        return _is_settled((*value.args, *value.keywords.values()), shared_types)
+    if kind in _PLAIN or isinstance(value, (type, enum.Enum, *shared_types)) or kind.__module__ in _NEVER_CHANGE:
         return True
     if kind is dict:
         return not value  # no further arguments
     key: Any = kind  # mypy does not consider a class hashable
-    return _is_frozen(key) and all(_is_settled(part, kept) for _, part in _attributes(value))
+    return _is_frozen(key) and all(_is_settled(part, shared_types) for _, part in _attributes(value))
 
 
 @functools.cache

@@ -193,8 +193,8 @@ def _encode_decimal(key: decimal.Decimal) -> bytes:
     # Not Decimal.normalize(), which rounds to the precision of the process's decimal context.
     sign, digits, exponent = key.as_tuple()
     body = "".join(map(str, digits)).lstrip("0")
-    kept = body.rstrip("0")
-    return b"m%s%sE%d" % (b"-" if sign else b"", kept.encode(), int(exponent) + len(body) - len(kept))
+    significant = body.rstrip("0")
+    return b"m%s%sE%d" % (b"-" if sign else b"", significant.encode(), int(exponent) + len(body) - len(significant))
 
 
 _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {

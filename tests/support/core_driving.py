@@ -1,4 +1,4 @@
-"""The same script through the object engine and through the core, as chunks of instants."""
+"""The same script through the reference engine and through the core, as chunks of instants."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def machines(
     takes_back: bool = False,
     records_percentile: bool = False,
 ) -> list[KeyedMachine]:
-    """Return the object engine and the core, for one grouping."""
+    """Return the reference engine and the core, for one grouping."""
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=combine)
     return [
         GroupingEngine(

@@ -46,10 +46,10 @@ class WindowCounter(dm.Computation):
         if end_of(second) <= self.low_watermark():
             self.produce(dm.StreamRecord(self.key, Late(self.key, second), record.timestamp), "late")
             return
-        kept = self.state.read()
-        counts, due, latest = kept or _Open({}, second, second)
+        pending = self.state.read()
+        counts, due, latest = pending or _Open({}, second, second)
         count = counts[second] = counts.get(second, 0) + 1
-        if kept is None or second < due:
+        if pending is None or second < due:
             due = second
             self.set_timer("complete", end_of(due))
         self.state.write(_Open(counts, due, max(latest, second)))

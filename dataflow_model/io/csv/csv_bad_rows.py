@@ -78,8 +78,8 @@ def certainly_bad(
             break
         values = column.combine_chunks().fill_null("")
         good, bad = _judged(values, field.type, options, is_text=field.name in as_text)
-        found = np.flatnonzero(is_fine & bad)
-        for index, text in zip(indices[found].tolist(), values.take(pa.array(found)).to_pylist(), strict=True):
+        misfits = np.flatnonzero(is_fine & bad)
+        for index, text in zip(indices[misfits].tolist(), values.take(pa.array(misfits)).to_pylist(), strict=True):
             reasons[index] = cannot_hold(field, text)
         is_fine &= good
     return reasons

@@ -113,12 +113,12 @@ def columns_with_zeros(data: bytes, columns: int, rows: int, options: CsvOptions
     if len(delimiters) != rows * (columns - 1):  # some are in quotes
         return range(columns)
     indices = np.searchsorted(delimiters, zeros) % (columns - 1)
-    found = set(np.flatnonzero(np.bincount(indices, minlength=1)).tolist())
-    if 0 in found:  # in the last column of a row, or the first one of the next
+    suspects = set(np.flatnonzero(np.bincount(indices, minlength=1)).tolist())
+    if 0 in suspects:  # in the last column of a row, or the first one of the next
         doubtful = zeros[indices == 0]
         is_last = bool(doubtful[0] and (buffer[doubtful - 1] == delimiter).all())
-        found = found - {0} | ({columns - 1} if is_last else {0, columns - 1})
-    return sorted(found)
+        suspects = suspects - {0} | ({columns - 1} if is_last else {0, columns - 1})
+    return sorted(suspects)
 
 
 def _padded(buffer: NDArray[np.uint8], separators: list[int]) -> NDArray[np.int64]:
@@ -127,9 +127,9 @@ def _padded(buffer: NDArray[np.uint8], separators: list[int]) -> NDArray[np.int6
     The first two bytes and the last one are only looked at as neighbours.
     """
     first, second = buffer[2:-1], buffer[3:]
-    found = first == _ZERO
-    found &= second >= _ZERO
-    found &= second <= _ZERO + 9
+    is_leading = first == _ZERO
+    is_leading &= second >= _ZERO
+    is_leading &= second <= _ZERO + 9
     before = buffer[1:-2]
     is_start = before < _ZERO  # blanks, breaks, quotes, signs and most delimiters
     if _POINT not in separators:
@@ -137,8 +137,8 @@ def _padded(buffer: NDArray[np.uint8], separators: list[int]) -> NDArray[np.int6
     for character in separators:
         if character > _ZERO:
             is_start |= before == character
-    found &= is_start
-    indices: NDArray[np.int64] = np.flatnonzero(found)
+    is_leading &= is_start
+    indices: NDArray[np.int64] = np.flatnonzero(is_leading)
     is_separator, is_mark = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
     is_separator[separators] = True
     is_mark[list(_SIGNS + _BLANKS)] = True

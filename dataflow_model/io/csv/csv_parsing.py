@@ -57,7 +57,7 @@ def parser(
         table = options.read(data, names, conversion)
         check_numbers(data, table, names, options, keeps_zeros=keeps_zeros)
         reasons: dict[int, str] = {}
-        found = []
+        columns_read = []
         for field, column in zip(columns, table.columns, strict=True):
             values = column
             if field.name in texts:
@@ -72,8 +72,8 @@ def parser(
                     if keeps_zeros and _is_number(field.type) and has_leading_zero(column):
                         raise ValueError(f"a number in {field.name!r} has leading zeros")
                     values = _converted(values, field.type, options)
-            found.append(values)
-        return with_reasons(pa.table(found, names=columns.names).cast(columns), reasons)
+            columns_read.append(values)
+        return with_reasons(pa.table(columns_read, names=columns.names).cast(columns), reasons)
 
     return parse
 

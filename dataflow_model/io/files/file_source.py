@@ -434,8 +434,8 @@ class FileSource(ColumnSource):
         if isinstance(self.watermark, Explicit):
             return self  # its predicate may look at any column
         needed = {self.event_time, self.processing_time, self.watermark_origins.by_column}
-        kept = tuple(name for name in self.schema().names if name in columns or name in needed)
-        return attrs.evolve(self, columns=kept)
+        names = tuple(name for name in self.schema().names if name in columns or name in needed)
+        return attrs.evolve(self, columns=names)
 
     # --------------------------------------------------------------------------------------------------- schema
 

@@ -75,15 +75,15 @@ def values_in_folders(files: Iterable[str], *, required: bool, mixed: bool = Fal
         required = False
     for file in {os.path.dirname(file): file for file in files}.values():  # noqa: PTH120 - text is enough
         pairs = _pairs(os.path.dirname(file))  # noqa: PTH120
-        found = [name for name, _ in pairs]
+        own_names = [name for name, _ in pairs]
         if names is None:
-            first, names = file, found
+            first, names = file, own_names
             _check_names(file, names, required=required)
-        elif found != names:
+        elif own_names != names:
             if mixed:
                 continue
             raise InvalidArgument(
-                f"{first} lies in {_described(names)}, but {file} in {_described(found)}",
+                f"{first} lies in {_described(names)}, but {file} in {_described(own_names)}",
                 hint=f"read them separately, or {_OFF}",
             )
         for name, text in pairs:
@@ -156,10 +156,10 @@ class FolderColumns:
             return None
         pairs = _pairs(os.path.dirname(file))  # noqa: PTH120
         present = set(columns.names)
-        found = [name for name, _ in pairs if not is_stated or name in present]
-        names = expected or (found if is_stated else [])
+        own_names = [name for name, _ in pairs if not is_stated or name in present]
+        names = expected or (own_names if is_stated else [])
         problem = None
-        if sorted(found) != sorted(names) or (required and not pairs):
+        if sorted(own_names) != sorted(names) or (required and not pairs):
             problem = f"it lies in {_described([name for name, _ in pairs])}, not in {_described(expected)}"
         texts = {name: text for name, text in pairs if name in names}
         for name, text in texts.items():
@@ -201,9 +201,10 @@ class FolderColumns:
         if self.problem is not None:
             reasons = dict.fromkeys(range(batch.num_rows), self.problem)
         for name, value in checked.items():
-            for index, held in _others(batch.column(name), value):
+            for index, stored in _others(batch.column(name), value):
                 reasons.setdefault(
-                    index, f"column {name!r} holds {shown(held)} in the file, but its folder says {self.texts[name]!r}"
+                    index,
+                    f"column {name!r} holds {shown(stored)} in the file, but its folder says {self.texts[name]!r}",
                 )
         if not reasons:
             return None if at is None else batch.column(at)
@@ -275,15 +276,15 @@ def _misfit(field: pa.Field, text: str | None) -> str | None:
 def _others(column: pa.Array, value: pa.Array) -> Iterator[tuple[int, Any]]:
     """Yield the indices and values in a column that are neither null nor the value."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    for code, held in enumerate(encoded.dictionary):
+    for code, stored in enumerate(encoded.dictionary):
         try:
-            agrees = pa.array([held.as_py()], column.type).cast(value.type).equals(value)
+            agrees = pa.array([stored.as_py()], column.type).cast(value.type).equals(value)
         except (pa.ArrowException, ValueError):
             agrees = False
         if not agrees:
             for position, index in enumerate(encoded.indices.to_pylist()):
                 if index == code:
-                    yield position, held.as_py()
+                    yield position, stored.as_py()
 
 
 def _text_of(row: pa.RecordBatch) -> str:

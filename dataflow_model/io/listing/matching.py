@@ -275,7 +275,7 @@ class Watch:
         """Forget the directories that this look has not reached, and their notices."""
         for path in self._folders.keys() - self._seen:
             self._noticed -= self._folders.pop(path).notices is not None
-        self._matching = {key: kept for key, kept in self._matching.items() if key[0] in self._folders}
+        self._matching = {key: files for key, files in self._matching.items() if key[0] in self._folders}
 
 
 def list_files(paths: tuple[str, ...], skips: Callable[[str], bool] | None = None) -> list[str]:

@@ -43,11 +43,11 @@ def fitted_rows(batch: pa.RecordBatch, checked: pa.Schema, columns: pa.Schema) -
         yield rows
         return
     indices = pa.array(sorted(bad), pa.int64())
-    held = {name: _values(column.take(indices)) for name, column in given.items()}
+    values_of = {name: _values(column.take(indices)) for name, column in given.items()}
     marks: list[dict[str, str] | None] = [None] * batch.num_rows
     for number, index in enumerate(sorted(bad)):
-        text = repr({name: values[number][0] for name, values in held.items()})
-        marks[index] = {"text": text, "reason": _reason(bad[index], *held[bad[index].name][number])}
+        text = repr({name: values[number][0] for name, values in values_of.items()})
+        marks[index] = {"text": text, "reason": _reason(bad[index], *values_of[bad[index].name][number])}
     yield rows.append_column(BAD_FIELD, pa.array(marks, BAD_FIELD.type))
 
 

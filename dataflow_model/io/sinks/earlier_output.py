@@ -199,9 +199,9 @@ def _written(journal: Path, content: dict[str, list[str]]) -> Iterator[dict[str,
 @contextlib.contextmanager
 def _taken(journal: Path, *, waits: bool) -> Iterator[dict[str, list[str]] | None]:
     """Lock a journal in the `with` block, and return its content; `None` if it is gone or its run is publishing."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as resources:
         try:
-            file = held.enter_context(journal.open("r+"))
+            file = resources.enter_context(journal.open("r+"))
             fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             content: Any = json.load(file) if os.fstat(file.fileno()).st_nlink else None
         except OSError:  # it is gone, its run holds the lock, or there are no locks: then its run may be alive

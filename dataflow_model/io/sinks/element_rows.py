@@ -94,29 +94,29 @@ def fit_batches(
         panes: whether window and pane are columns among them.
         retractions: whether `is_retraction` is.
     """
-    columns, kept, shapeless = columns_of_values(values_of_records(records), schema)
+    columns, fitting, shapeless = columns_of_values(values_of_records(records), schema)
     misfits = [_misfit(records[index], reason) for index, reason in shapeless]
     bad: dict[int, str] = {}
-    made = pane_arrays(records, panes=panes, retractions=retractions) if kept else {}
+    made = pane_arrays(records, panes=panes, retractions=retractions) if fitting else {}
     if shapeless:
-        made = {name: array.take(pa.array(kept, pa.int64())) for name, array in made.items()}
+        made = {name: array.take(pa.array(fitting, pa.int64())) for name, array in made.items()}
     for name in made:
         for row, value in enumerate(columns.get(name, ())):
             if value is not MISSING:
                 cause = "marks retractions" if name == RETRACTION_FIELD.name else "`panes=True` adds"
                 bad.setdefault(row, f"it has a field {name!r}, which is the name of the column that {cause}")
     if not schema.names:  # Arrow keeps no number of rows without columns
-        bad |= dict.fromkeys(range(len(kept)), "it has no fields, and a row must have at least one column") | bad
+        bad |= dict.fromkeys(range(len(fitting)), "it has no fields, and a row must have at least one column") | bad
     start = 0
-    for batch in fitted_columns({**columns, **made}, len(kept), schema, bad):
-        stop = start + batch.num_rows if schema.names else len(kept)
-        indices = kept[start:stop]
+    for batch in fitted_columns({**columns, **made}, len(fitting), schema, bad):
+        stop = start + batch.num_rows if schema.names else len(fitting)
+        indices = fitting[start:stop]
         reasons = {row: bad[row] for row in range(start, stop) if row in bad} if bad else {}
         if reasons:
-            misfits += [_misfit(records[kept[row]], reason) for row, reason in reasons.items()]
+            misfits += [_misfit(records[fitting[row]], reason) for row, reason in reasons.items()]
             good = [row for row in range(start, stop) if row not in reasons]
             batch = batch.take(pa.array([row - start for row in good], pa.int64()))  # noqa: PLW2901
-            indices = [kept[row] for row in good]
+            indices = [fitting[row] for row in good]
         yield pa.RecordBatch.from_arrays(batch.columns, schema=schema), indices, misfits
         start, misfits = stop, []
 

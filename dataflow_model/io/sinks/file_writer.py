@@ -220,10 +220,10 @@ class FileSinkWriter(SinkWriter):
     def _add_fitting(self, records: Sequence[Record], *, panes: bool, retractions: bool) -> None:
         records, unfit = self._sink.without_unfit(records)
         self._write_dead_letters(unfit)
-        for batch, kept, misfits in fit_batches(records, self._schema, panes=panes, retractions=retractions):
+        for batch, indices, misfits in fit_batches(records, self._schema, panes=panes, retractions=retractions):
             bad = self._sink.misfits(batch)
             for row, reason in bad.items():
-                record = records[kept[row]]
+                record = records[indices[row]]
                 misfits.append(Misfit(record.value, reason, record.is_retraction))
             if bad:
                 good = [row for row in range(batch.num_rows) if row not in bad]

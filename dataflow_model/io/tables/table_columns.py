@@ -171,8 +171,8 @@ def decimals_kept(column_type: TypeEngine[Any]) -> int | None:
     if isinstance(column_type, sa.Float | sa.Double):
         return None
     attribute = "scale" if isinstance(column_type, sa.Numeric) else "precision"
-    kept: int | None = getattr(column_type, attribute, None)
-    return kept
+    decimals: int | None = getattr(column_type, attribute, None)
+    return decimals
 
 
 def _type_of(field: pa.Field, label: str) -> TypeEngine[Any]:

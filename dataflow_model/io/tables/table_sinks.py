@@ -259,16 +259,16 @@ class PendingRows:
 
     def without_nulls(self, required: Iterable[str], is_null: Callable[[Any], bool]) -> PendingRows:
         """Return a copy in which the rows with a null in a required column are dead letters."""
-        kept, letters = [], list(self.dead_letters)
+        usable, letters = [], list(self.dead_letters)
         for order, is_retraction, values in self.rows:
             row = dict(zip(self.names, values, strict=True))
             lacking = next((name for name in required if is_null(row.get(name))), None)
             if lacking is None:
-                kept.append((order, is_retraction, values))
+                usable.append((order, is_retraction, values))
             else:
                 reason = f"column {lacking!r} of the table must not be null, and the row has {row.get(lacking)!r}"
                 letters.append((repr(row), reason, is_retraction))
-        return attrs.evolve(self, rows=kept, dead_letters=letters)
+        return attrs.evolve(self, rows=usable, dead_letters=letters)
 
 
 class TableSinkWriter(SinkWriter):

@@ -242,9 +242,9 @@ class TableStore:
             elif not is_held_as(table.c[name].type, column["type"], self._engine.dialect):
                 row_type = table.c[name].type.compile(self._engine.dialect)
                 raise self._refusal(f"its column {name!r} is {column['type']}, but the rows have {row_type}")
-            elif (kept := decimals_kept(column["type"])) is not None and kept < table.c[name].info["decimals"]:
+            elif (stored := decimals_kept(column["type"])) is not None and stored < table.c[name].info["decimals"]:
                 raise self._refusal(
-                    f"its column {name!r} rounds to {kept} decimal places, but the rows have "
+                    f"its column {name!r} rounds to {stored} decimal places, but the rows have "
                     f"{table.c[name].info['decimals']}",
                     hint="change the type of the column, or pass a schema= with as few decimal places",
                 )
@@ -286,14 +286,14 @@ def _is_same(column: sa.ColumnElement[Any], value: sa.ColumnElement[Any]) -> sa.
     return column == value if not column.nullable else column.is_not_distinct_from(value)
 
 
-def _is_no_older(row: Any, kept: Any) -> sa.ColumnElement[bool]:
+def _is_no_older(row: Any, stored: Any) -> sa.ColumnElement[bool]:
     """Return the condition for a row that is of the window of the kept row, or of a newer one.
 
     The newer window is the one that ends later, which for null is +∞. If both end at once, they may have merged, and
     the later pane counts. A kept row without a window, which another program may have written, is always replaced.
     """
-    has_no_window = kept.window_end.is_(None) & kept.window_start.is_(None)
-    return sa.or_(has_no_window, row.window_end.is_(None), row.window_end >= kept.window_end)
+    has_no_window = stored.window_end.is_(None) & stored.window_start.is_(None)
+    return sa.or_(has_no_window, row.window_end.is_(None), row.window_end >= stored.window_end)
 
 
 def _in_parts(connection: Connection, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]) -> None:

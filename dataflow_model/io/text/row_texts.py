@@ -175,8 +175,8 @@ def split(version: FileVersion, form: TextFormat, start: int = 0) -> Generator[R
             carry, offset = data[taken:], offset + taken
             if begun is not None or limit - taken > _LONGEST + 1:
                 begun = begun or _Begun.of(carry, offset)
-                kept = _kept(carry, limit - taken, form)
-                carry, offset = kept, offset + len(carry) - len(kept)
+                remainder = _remainder(carry, limit - taken, form)
+                carry, offset = remainder, offset + len(carry) - len(remainder)
     texts, _, _ = _split(b"" if skipped else carry, form, offset, is_last=True)
     for part in _apart(texts, form, begun):
         yield attrs.evolve(part, is_complete=False)
@@ -222,7 +222,7 @@ def _apart(texts: RowTexts, form: TextFormat, begun: _Begun | None = None) -> It
         yield texts.sliced(at, len(texts))
 
 
-def _kept(data: bytes, limit: int, form: TextFormat) -> bytes:
+def _remainder(data: bytes, limit: int, form: TextFormat) -> bytes:
     """Return what is needed to find the end of a row that is too long, which is not before a certain offset."""
     is_needed = limit and data[limit - 1 : limit] in {form.delimiter.encode(), b"\r"}
     return _OMITTED + data[limit - 1 if is_needed else limit :]

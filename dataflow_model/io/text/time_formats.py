@@ -301,8 +301,8 @@ def _are_dates(texts: pa.Array, formats: Sequence[TimeFormat]) -> NDArray[np.boo
         unread = unread.filter(pa.array(~good))
     dates += [text for text in unread.to_pylist() if _ISO_DATE.fullmatch(text)]
     is_date = np.isin(encoded.dictionary.to_pylist(), dates)
-    found: NDArray[np.bool_] = is_date[encoded.indices.to_numpy()]
-    return found
+    parsed: NDArray[np.bool_] = is_date[encoded.indices.to_numpy()]
+    return parsed
 
 
 def _unsupported(form: str, directive: str) -> InvalidArgument:

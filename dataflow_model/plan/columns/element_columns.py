@@ -88,7 +88,7 @@ def columns_of_values(
     if columns is not None:
         return columns, list(range(len(values))), []
     columns = {}
-    kept: list[int] = []
+    fitting: list[int] = []
     misfits: list[tuple[int, str]] = []
     for index, value in enumerate(values):
         try:
@@ -98,13 +98,13 @@ def columns_of_values(
             continue
         for name, inner in fields.items():
             if name not in columns:
-                columns[name] = [MISSING] * len(kept)
+                columns[name] = [MISSING] * len(fitting)
             columns[name].append(inner)
         for name, column in columns.items():
             if name not in fields:
                 column.append(MISSING)
-        kept.append(index)
-    return columns, kept, misfits
+        fitting.append(index)
+    return columns, fitting, misfits
 
 
 def fitted_columns(
@@ -192,13 +192,13 @@ def _ranges(columns: list[list[Any]], count: int) -> Iterator[slice]:
     if count < 2 or sum(map(weight_of, columns)) <= BATCH_BYTES:  # noqa: PLR2004
         yield slice(0, count)
         return
-    start = held = 0
+    start = size = 0
     for row, values in enumerate(zip(*columns, strict=True)):
         weight = weight_of(values)
-        if held + weight > BATCH_BYTES and row > start:
+        if size + weight > BATCH_BYTES and row > start:
             yield slice(start, row)
-            start, held = row, 0
-        held += weight
+            start, size = row, 0
+        size += weight
     yield slice(start, count)
 
 
@@ -358,7 +358,7 @@ def _changes(values: list[Any], kind: pa.DataType) -> bool:
     kinds = set(map(type, values))
     if (pa.types.is_timestamp(kind) or pa.types.is_duration(kind)) and kind.unit != "ns" and are_foreign(kinds):
         return any(map(has_nanoseconds, values))
-    return any(test(kind) and any(issubclass(held, lossy) for held in kinds) for test, lossy in _LOSSY)
+    return any(test(kind) and any(issubclass(of_value, lossy) for of_value in kinds) for test, lossy in _LOSSY)
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -65,7 +65,7 @@ def _of_numpy(value: np.datetime64 | np.timedelta64) -> Any:
         import pandas as pd
 
         return pd.Timestamp(in_nanoseconds) if is_instant else pd.Timedelta(in_nanoseconds)
-    held: Any = value.item()
-    if not isinstance(held, dt.date | dt.timedelta):  # NumPy returns a number for what Python cannot hold
+    time: Any = value.item()
+    if not isinstance(time, dt.date | dt.timedelta):  # NumPy returns a number for what Python cannot hold
         raise ValueError(f"Python cannot hold {value!r}")  # noqa: TRY004 - its type is right
-    return held
+    return time

@@ -50,13 +50,13 @@ def first_clock_from(
     """Return the clock value of the first row that has one, from a row on; arguments as for `last_clock_before`."""
     rows = _ROWS
     while True:
-        found = 0
+        count = 0
         for batch in read(row, row + rows):
             known = _known(batch, column, unit)
             if len(known):
                 return int(known[0])
-            found += batch.num_rows
-        if found < rows:
+            count += batch.num_rows
+        if count < rows:
             return None
         row += rows
         rows *= 2

@@ -199,9 +199,9 @@ def split_columns(
     if bad_column is not None:
         marks = batch.column(bad_column)
         marked = np.flatnonzero(marks.is_valid()).tolist()
-        found = marks.take(pa.array(marked, pa.int64()))
-        texts = dict(zip(marked, found.field("text").to_pylist(), strict=True))
-        reasons = dict(zip(marked, found.field("reason").to_pylist(), strict=True))
+        bad_rows = marks.take(pa.array(marked, pa.int64()))
+        texts = dict(zip(marked, bad_rows.field("text").to_pylist(), strict=True))
+        reasons = dict(zip(marked, bad_rows.field("reason").to_pylist(), strict=True))
         batch = batch.remove_column(bad_column)
     clock: NDArray[np.int64] | None = None
     clock_from = 0
@@ -225,16 +225,16 @@ def split_columns(
     indices = sorted(reasons)
     valid = np.ones(batch.num_rows, np.bool_)
     valid[indices] = False
-    held: dict[int, str | dict[str, Any]] = {**texts}
+    elements: dict[int, str | dict[str, Any]] = {**texts}
     parsed = [index for index in indices if index not in texts]
     if parsed:
         columns = list(map(_held, batch.take(pa.array(parsed, pa.int64())).columns))
         for index, values in zip(parsed, zip(*columns, strict=True), strict=True):
-            held[index] = dict(zip(batch.schema.names, values, strict=True))
+            elements[index] = dict(zip(batch.schema.names, values, strict=True))
     is_clocked = clock is not None and clock_from < batch.num_rows
     clocks = clock[indices].tolist() if clock is not None and is_clocked else itertools.repeat(None, len(indices))
     bad = tuple(
-        BadRow(index, held[index], reason, at)
+        BadRow(index, elements[index], reason, at)
         for index, at in zip(indices, clocks, strict=True)
         if (reason := reasons[index]) is not None
     )

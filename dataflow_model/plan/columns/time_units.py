@@ -72,9 +72,9 @@ def check_unit_of_columns(schema: pa.Schema, names: Iterable[str], unit: TimeUni
     kinds = {name: schema.field(name).type for name in names}
     if unit is None or any(map(pa.types.is_integer, kinds.values())):
         return
-    found = ", ".join(f"{name!r} is {kind}" for name, kind in kinds.items()) or "there is none"
+    candidates = ", ".join(f"{name!r} is {kind}" for name, kind in kinds.items()) or "there is none"
     raise InvalidArgument(
-        f"`event_time_unit` is the unit of a time column of whole numbers, but {found}",
+        f"`event_time_unit` is the unit of a time column of whole numbers, but {candidates}",
         hint="leave it out; with schema=, such a column is pa.int64()",
     )
 

@@ -162,16 +162,16 @@ def check_declared(fn: DoFn, function: Callable[..., Any]) -> None:
     kind = type(fn).__name__
     declared = declaration_of(type(fn)).specs
     for name in requested_by(function, declared):
-        held = getattr(fn, name, None)
-        if isinstance(held, _SPECS) and name not in declared:
+        attribute = getattr(fn, name, None)
+        if isinstance(attribute, _SPECS) and name not in declared:
             raise InvalidArgument(
                 f"the spec {name!r} of {kind} is an attribute of the instance, and only those of the class are state",
-                hint=f"declare it in the class, not in __init__: {name} = dm.{type(held).__name__}(…)",
+                hint=f"declare it in the class, not in __init__: {name} = dm.{type(attribute).__name__}(…)",
             )
-        if isinstance(held, type) and issubclass(held, _SPECS):
+        if isinstance(attribute, type) and issubclass(attribute, _SPECS):
             raise InvalidType(
-                f"the attribute {name!r} of {kind} is the class {held.__name__}, and not a spec",
-                hint=f"call it: {name} = dm.{held.__name__}()",
+                f"the attribute {name!r} of {kind} is the class {attribute.__name__}, and not a spec",
+                hint=f"call it: {name} = dm.{attribute.__name__}()",
             )
 
 

@@ -123,9 +123,9 @@ class SetState(_Handle, Generic[T]):
         """Remove an element, if it is present."""
         if (journal := self._board.journal) is not None:
             journal.before_remove(self._name, element)
-        held: dict[T, None] = self._board.values.get(self._name, {})
-        held.pop(element, None)
-        if not held:
+        entries: dict[T, None] = self._board.values.get(self._name, {})
+        entries.pop(element, None)
+        if not entries:
             self.clear()
 
     def read(self) -> list[T]:
@@ -162,9 +162,9 @@ class MapState(_Handle, Generic[K, V]):
         """Remove a key, if it is present."""
         if (journal := self._board.journal) is not None:
             journal.before_remove(self._name, key)
-        held: dict[K, V] = self._board.values.get(self._name, {})
-        held.pop(key, None)
-        if not held:
+        entries: dict[K, V] = self._board.values.get(self._name, {})
+        entries.pop(key, None)
+        if not entries:
             self.clear()
 
     def items(self) -> list[tuple[K, V]]:

@@ -79,12 +79,12 @@ class StateJournal:
 
     def before_remove(self, name: str, key: Any) -> None:
         """Record that a key of a dictionary is about to be removed, if it is present."""
-        held = self._values.get(name, {})
-        if key not in held:
+        entries = self._values.get(name, {})
+        if key not in entries:
             return
         if name not in self._ordered:
             self._ordered.add(name)
-            order = list(held)
+            order = list(entries)
             self.add(lambda: self._set(name, {each: self._values[name][each] for each in order}))
         self.before_put(name, key)
 
@@ -108,10 +108,10 @@ class StateJournal:
             self._values.pop(name, None)
 
     def _put(self, name: str, key: Any, value: Any) -> None:
-        held = self._values.setdefault(name, {})
+        entries = self._values.setdefault(name, {})
         if value is _ABSENT:
-            held.pop(key, None)
+            entries.pop(key, None)
         else:
-            held[key] = value
-        if not held:
+            entries[key] = value
+        if not entries:
             del self._values[name]

@@ -93,7 +93,7 @@ def _paragraphs(staged: StagedPlan, title: str = "") -> list[str]:
     """Return the lines about each stage."""
     plan = staged.plan
     origins = stage_origins(staged)
-    kept = memoised(plan)
+    memoised_labels = memoised(plan)
     endless = unbounded_collections(plan)
     lifted = lifts(staged, streaming=bool(endless))
     lines = []
@@ -101,7 +101,7 @@ def _paragraphs(staged: StagedPlan, title: str = "") -> list[str]:
         lines.append(f"{title}stage {depth}")
         for producer in stage:
             unbounded = ", unbounded" if isinstance(producer, Read) and Ref(producer.label) in endless else ""
-            lines.append(f"  {producer.label}: {_kind(producer, kept, lifted)}{unbounded}")
+            lines.append(f"  {producer.label}: {_kind(producer, memoised_labels, lifted)}{unbounded}")
             if isinstance(producer, GroupByKeyAndWindow):
                 lines.extend(f"      {line}" for line in _strategy(staged.whole, producer))
             for node in plan.nodes:
@@ -109,7 +109,7 @@ def _paragraphs(staged: StagedPlan, title: str = "") -> list[str]:
                     isinstance(node, Write) and not isinstance(node.sink, KeptSink)
                 )
                 if fused and node is not producer and producer.label in origins[node.label]:
-                    lines.append(f"    + {node.label}: {_kind(node, kept, lifted)}")
+                    lines.append(f"    + {node.label}: {_kind(node, memoised_labels, lifted)}")
     return lines
 
 
@@ -129,12 +129,12 @@ def stage_origins(staged: StagedPlan) -> dict[str, frozenset[str]]:
     return origins
 
 
-def _kind(node: Node, kept: Collection[str], lifted: Collection[str]) -> str:
+def _kind(node: Node, memoised_labels: Collection[str], lifted: Collection[str]) -> str:
     match node:
         case Read():
             return node.source.describe()
         case ParDo():
-            return _par_do(node, keeps=node.label in kept)
+            return _par_do(node, keeps=node.label in memoised_labels)
         case ToPairs():
             value = "the row" if node.value is None else repr(node.value)
             return f"pairs of {node.key!r} and {value}, read as columns where possible"

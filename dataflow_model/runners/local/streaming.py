@@ -72,10 +72,10 @@ class Options:
 def start(plan: Plan, options: Options, *, until: str | None) -> LocalStreamResult:
     """Start the stream of a plan in its own thread."""
     lock, stream = open_stream(plan, options, until=until)
-    with contextlib.ExitStack() as held:
-        held.callback(lock.release)
-        held.callback(stream.close)
-        return LocalStreamResult(stream, held, int(options.poll_interval) / 1_000_000)
+    with contextlib.ExitStack() as resources:
+        resources.callback(lock.release)
+        resources.callback(stream.close)
+        return LocalStreamResult(stream, resources, int(options.poll_interval) / 1_000_000)
 
 
 def open_stream(plan: Plan, options: Options, *, until: str | None = None) -> tuple[RunLock, LocalStream]:
@@ -157,19 +157,19 @@ class LocalStreamResult(StreamResult):
 
     Args:
         stream: the stream.
-        held: what closes it and releases its lock. The run takes this over when it starts, so that nobody else closes
-            the file that it uses.
+        resources: what closes it and releases its lock. The run takes this over when it starts, so that nobody else
+            closes the file that it uses.
         poll_seconds: the time between two polls of the sources while the stream is idle.
     """
 
-    def __init__(self, stream: LocalStream, held: contextlib.ExitStack, poll_seconds: float) -> None:
+    def __init__(self, stream: LocalStream, resources: contextlib.ExitStack, poll_seconds: float) -> None:
         super().__init__(stream.checkpoint, stream.program.staged, "LocalRunner, stream", stream.counted)
         self._stream = stream
         self._poll_seconds = poll_seconds
         self._stopping = threading.Event()
         self._wake_up = WakeUp(stream.feed.notifiers())
         self._mark = RunningMark(stream.checkpoint.common_part)
-        self._held = held.pop_all()
+        self._resources = resources.pop_all()
         self._start()
 
     def stop(self) -> None:
@@ -198,8 +198,8 @@ class LocalStreamResult(StreamResult):
         return self._finished() if self._stream.is_over else RunnerState.STOPPED
 
     def _release(self) -> None:
-        with self._held:
-            self._held.callback(self._wake_up.close)
+        with self._resources:
+            self._resources.callback(self._wake_up.close)
             self._mark.end(superseded=isinstance(self._error, SupersededRun))
 
     def _run(self) -> None:

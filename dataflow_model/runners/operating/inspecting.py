@@ -164,10 +164,10 @@ def inspect(
     progress = read_progress(str(common_part(folder)))
     most, notes = _keys_to_list(keys, progress)
     read = _read_local if is_local else _read_on_spark
-    found = read(folder, record, most)
+    observed = read(folder, record, most)
     requests = common_part(folder) / "requests"
     process = who_is_running(folder)
-    is_over = found.offset is not None and found.offset.last
+    is_over = observed.offset is not None and observed.offset.last
     state = "drained" if is_drained(requests) else "running" if process else "finished" if is_over else "stopped"
     return Inspection(
         checkpoint=path,
@@ -177,16 +177,16 @@ def inspect(
         shards=record.shards,
         state=state,
         process=process,
-        micro_batch=found.micro_batch,
+        micro_batch=observed.micro_batch,
         commits=progress.get("commits", 0),
         clock=ProcessingTime(progress["clock"]) if "clock" in progress else None,
         watermarks={label: EventTime(at) for label, at in progress.get("watermarks", {}).items()},
-        sources=() if found.offset is None else tuple(_sources(found.offset, record.fingerprint)),
-        transforms=tuple(_transforms(record, progress, found.largest)),
+        sources=() if observed.offset is None else tuple(_sources(observed.offset, record.fingerprint)),
+        transforms=tuple(_transforms(record, progress, observed.largest)),
         graph={label: line.replace(".main", "") for label, line in record.fingerprint.items()},
         drain_requested=any(drain_requests(requests)),
         signals=tuple(map(signal_of, pending_signals(requests))),
-        notes=(*notes, *found.notes),
+        notes=(*notes, *observed.notes),
     )
 
 
@@ -253,14 +253,14 @@ def _read_local(folder: pathlib.Path, record: RunRecord, most: int) -> _Found:
         commit = file.last_commit()
         if commit is None:
             return _Found()
-        found = _Found(commit.number, commit.offset)
+        observed = _Found(commit.number, commit.offset)
         if not most:
-            return found
+            return observed
         try:
-            return attrs.evolve(found, largest=largest_keys(_shards(file, record), most))
+            return attrs.evolve(observed, largest=largest_keys(_shards(file, record), most))
         except CheckpointMismatch as error:  # a class of the user's that cannot be imported here
             problem = str(error).partition("\n")[0]
-            return attrs.evolve(found, notes=(f"the largest keys could not be read: {problem}",))
+            return attrs.evolve(observed, notes=(f"the largest keys could not be read: {problem}",))
 
 
 def _shards(file: RunFile, record: RunRecord) -> Iterator[ShardFound]:

@@ -70,8 +70,8 @@ def _sizes(entries: Mapping[bytes, Any]) -> Counter[bytes]:
 
 def _sizes_of_partials(content: bytes | None, folded: Mapping[tuple[bytes, int, int], Any]) -> Counter[bytes]:
     sizes: Counter[bytes] = Counter()
-    for (encoded, _, _), held in folded.items():
-        sizes[encoded] += len(dump(held))
+    for (encoded, _, _), entry in folded.items():
+        sizes[encoded] += len(dump(entry))
     if content is not None:
         codes, distinct = key_codes(from_ipc(content)["key"])
         each = len(content) / max(1, len(codes))

@@ -190,9 +190,9 @@ class Checkpoint:
         if columns != self.record.columns:
             self.record = attrs.evolve(self.record, columns=columns)
             self.record.write(self.common_part)
-        kept = [label for label, in_columns in columns.items() if in_columns]
-        fed = {label: lifted[label] for label in kept if label in lifted}
-        return fed, {label: lift_by_elements(groupings[label]) for label in kept if label not in lifted}
+        labels = [label for label, in_columns in columns.items() if in_columns]
+        fed = {label: lifted[label] for label in labels if label in lifted}
+        return fed, {label: lift_by_elements(groupings[label]) for label in labels if label not in lifted}
 
     def _write(self, path: str) -> None:
         try:

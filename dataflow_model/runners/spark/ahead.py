@@ -44,15 +44,15 @@ def _run_pass(runner: SparkRunner, staged: StagedPlan, ahead: Ahead) -> tuple[di
         return run_pass_in_process(None, staged, ahead)
     job = batch.start_pass(runner, staged, ahead)
     job.wait_until_finish()
-    kept: dict[str, Kept] = {}
+    outputs: dict[str, Kept] = {}
     for write in staged.sinks:
         sink = write.sink
         assert isinstance(sink, KeptSink)  # noqa: S101 - a pass has no others
         if sink.is_side or not is_bounded:
-            kept[write.label] = job.kept(sink)
+            outputs[write.label] = job.kept(sink)
         if sink.is_read and is_bounded:
             ahead.frames[write.input] = job.kept_rows(sink)
-    return kept, job.measured()
+    return outputs, job.measured()
 
 
 def _needs_spark(plan: Plan, ahead: Ahead, *, is_bounded: bool) -> bool:

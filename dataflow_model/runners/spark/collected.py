@@ -116,7 +116,7 @@ def _collected(node: Any, directory: str) -> Any:
         if size > MOST_BYTES:
             STREAMING.require(Feature.LARGE_DATAFRAMES, f"{node.label!r}, which reads {size >> 20} MB,")
         checksum = rows.write(_sorted(source.dataframe.toArrow(), source))
-    kept = CollectedSource(
+    position = CollectedSource(
         path=str(rows.path),
         checksum=checksum,
         event_time=source.event_time,
@@ -126,7 +126,7 @@ def _collected(node: Any, directory: str) -> Any:
         id_columns=source.id_columns,
         event_time_unit=source.event_time_unit,
     )
-    return attrs.evolve(node, source=kept)
+    return attrs.evolve(node, source=position)
 
 
 def _size(frame: DataFrame) -> int:

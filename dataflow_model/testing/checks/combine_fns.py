@@ -260,11 +260,11 @@ class _Checked:
         text = " + ".join(map(repr, groups))
         first, second, third = pieces()
         together = self.output(merge([first, second, third]))
-        for kept, piece in ((second, groups[1]), (third, groups[2])):
+        for accumulator, piece in ((second, groups[1]), (third, groups[2])):
             hint = "change only the first accumulator in place, or none"
             self.equal(
                 self.output(self.added(piece)),
-                self.output(kept),
+                self.output(accumulator),
                 "must not change the accumulators that it merges",
                 hint,
             )

@@ -126,7 +126,7 @@ def _check_continuation(trigger: Trigger) -> None:
         isinstance(continuation, Trigger) and continuation.may_finish(allowed_lateness=Duration(micros=lateness))
         for lateness in (0, _LATENESS)
     ]
-    for kept, problem, hint in (
+    for holds, problem, hint in (
         (isinstance(continuation, Trigger), "must be a trigger", "return dm.Repeatedly(dm.AfterProcessingTime(0))"),
         (
             trigger.continuation() == continuation,
@@ -135,7 +135,7 @@ def _check_continuation(trigger: Trigger) -> None:
         ),
         (not any(may), "must never finish", "wrap it in dm.Repeatedly(…), so that no elements are dropped"),
     ):
-        if not kept:
+        if not holds:
             raise AssertionError(explain(f"the continuation of {trigger!r} {problem}, got {continuation!r}", hint=hint))
 
 

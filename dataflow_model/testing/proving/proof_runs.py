@@ -73,8 +73,8 @@ class _Tracing(WrappingFn[Any, Any, Any]):
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
         inner, elements = accumulator
-        kept = copy.deepcopy(element)
-        return self._combine.add_input(inner, element), [*elements, kept]
+        copied = copy.deepcopy(element)
+        return self._combine.add_input(inner, element), [*elements, copied]
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
         pairs = list(accumulators)
@@ -203,8 +203,8 @@ def nearest_groupings(plan: Plan, ref: Ref) -> list[GroupByKeyAndWindow]:
 
 def with_panes(plan: Plan) -> Plan:
     """Return the plan with a sink for the output of each grouping."""
-    kept = [_kept(f"{node.label}/panes", Ref(node.label)) for node in groupings_of(plan)]
-    return attrs.evolve(plan, nodes=(*plan.nodes, *kept))
+    probes = [_probe(f"{node.label}/panes", Ref(node.label)) for node in groupings_of(plan)]
+    return attrs.evolve(plan, nodes=(*plan.nodes, *probes))
 
 
 def _with_probes(plan: Plan) -> Plan:
@@ -219,8 +219,8 @@ def _with_probes(plan: Plan) -> Plan:
         twin = GroupByKeyAndWindow(
             label=label, input=node.input, strategy=strategy, combine=_Tracing(node.combine), dropped=_DROPPED
         )
-        lost = _kept(f"{label}/{_DROPPED}", Ref(label, _DROPPED))
-        added += [twin, _kept(f"{node.label}/input", node.input), lost]
+        lost = _probe(f"{label}/{_DROPPED}", Ref(label, _DROPPED))
+        added += [twin, _probe(f"{node.label}/input", node.input), lost]
     return with_panes(attrs.evolve(plan, nodes=(*plan.nodes, *added)))
 
 
@@ -263,7 +263,7 @@ def _dropping_late(node: Node) -> Node:
     return attrs.evolve(node, strategy=attrs.evolve(node.strategy, late_data=LateData.DROP))
 
 
-def _kept(label: str, ref: Ref) -> Write:
+def _probe(label: str, ref: Ref) -> Write:
     return Write(label=label, input=ref, sink=CollectSink())
 
 

@@ -434,9 +434,9 @@ def _check_arguments(fn: DoFn, user: Callable[..., Any], args: tuple[Any, ...], 
         signature = inspect.signature(user)
     except (TypeError, ValueError):  # builtins such as `int` may have no signature
         return
-    held = [name for name, what in requested_by(user, specs).items() if what in specs]
+    named_specs = [name for name, what in requested_by(user, specs).items() if what in specs]
     try:
-        signature.bind(None, *args, **kwargs, **dict.fromkeys([*metadata, *held]))
+        signature.bind(None, *args, **kwargs, **dict.fromkeys([*metadata, *named_specs]))
     except TypeError as error:
         name = getattr(user, "__name__", repr(user))
         raise InvalidArgument(

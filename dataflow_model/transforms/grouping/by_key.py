@@ -326,9 +326,9 @@ class CombinePerKey(_Combining, Generic[InputT, OutputT]):
         """Add the node."""
         if self._dead_letters is not None:
             check_pairs_to_combine(pcoll, self.fn)
-            kept, refused = accepted(pcoll, self.fn, _value_of_pair, self._dead_letters)
+            accepted_pairs, refused = accepted(pcoll, self.fn, _value_of_pair, self._dead_letters)
             both: PCollection[tuple[KeyT, OutputT]] = self._with_refused(
-                self._but(_dead_letters=None).expand(kept), refused
+                self._but(_dead_letters=None).expand(accepted_pairs), refused
             )
             return both
         _, value = typehints.pair_types(pcoll.element_type)
@@ -452,8 +452,10 @@ class CombineGlobally(_Combining[PCollection[InputT], PCollection[OutputT]], Gen
         """Give all elements the key `None`, combine per key, and drop the key."""
         if self._dead_letters is not None:
             typehints.check_combiner_input(self.fn, pcoll.element_type, pcoll.pipeline.scope)
-            kept, refused = accepted(pcoll, self.fn, _itself, self._dead_letters)
-            both: PCollection[OutputT] = self._with_refused(self._but(_dead_letters=None).expand(kept), refused)
+            accepted_pairs, refused = accepted(pcoll, self.fn, _itself, self._dead_letters)
+            both: PCollection[OutputT] = self._with_refused(
+                self._but(_dead_letters=None).expand(accepted_pairs), refused
+            )
             return both
         per_key: CombinePerKey[Any, Any] = CombinePerKey[Any, Any](self.fn)._but(_has_one_key=True)  # noqa: SLF001 - of this module
         if self._fanout is not None:

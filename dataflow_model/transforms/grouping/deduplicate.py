@@ -106,8 +106,8 @@ class Deduplicate(KeepsElements[ElementT_contra]):
         """
         check_dropped(tag)
         changed: Any = self._but(_dropped=tag)
-        kept: KeptAndDropped = changed
-        return kept
+        result: KeptAndDropped = changed
+        return result
 
     def label_by_code(self) -> str:
         """Return the name with the function."""
@@ -122,8 +122,8 @@ class Deduplicate(KeepsElements[ElementT_contra]):
         pairs: PCollection = pcoll | "ids" >> ids
         node = nodes.Deduplicate(label=pipeline.scope, input=pairs.ref, horizon=self._horizon, dropped=self._dropped)
         outputs = pipeline.add(node, strategy=pcoll.strategy, element_types={nodes.MAIN: pcoll.element_type})
-        kept: PCollection = with_further(outputs[nodes.MAIN], [outputs[tag] for tag in filter(None, [self._dropped])])
-        return kept
+        result: PCollection = with_further(outputs[nodes.MAIN], [outputs[tag] for tag in filter(None, [self._dropped])])
+        return result
 
 
 @attrs.frozen(eq=False)

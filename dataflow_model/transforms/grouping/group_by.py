@@ -213,8 +213,8 @@ class GroupBy(PTransform):
             )
         values, combine = self._combined()
         key = _Key(tuple(self._keys.values()), tuple)
-        kept, refused = accepted(pcoll, combine, lambda element: _Pair(key, values)(element)[1], tag)
-        grouped: Any = self._but(_dead_letters=None).expand(kept)
+        accepted_elements, refused = accepted(pcoll, combine, lambda element: _Pair(key, values)(element)[1], tag)
+        grouped: Any = self._but(_dead_letters=None).expand(accepted_elements)
         if self._dropped is None or self._drops_first:
             return WithDeadLetters(grouped, refused, tag=tag)
         rows, dropped = grouped

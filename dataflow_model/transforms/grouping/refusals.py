@@ -34,8 +34,8 @@ def accepted(
         tag: the tag of the dead letters.
     """
     check = ParDo(_AcceptedFn(combine, value_of)).with_output_types(pcoll.element_type)
-    kept, refused = pcoll | "Check" >> check.with_exception_handling(tag)
-    return kept, refused
+    accepted_elements, refused = pcoll | "Check" >> check.with_exception_handling(tag)
+    return accepted_elements, refused
 
 
 class _AcceptedFn(DoFn):

@@ -79,8 +79,8 @@ class Sample(Combiner[Any, _Held, list[Any]]):
     def add_input(self, accumulator: _Held, element: Any) -> _Held:
         """Count the element; if there are too many, drop those with the greatest hashes."""
         hashed = hash_of(element, self.seed)
-        kept, count = accumulator.get(hashed, (element, 0))
-        accumulator[hashed] = _either(kept, element) if count else element, count + 1
+        chosen, count = accumulator.get(hashed, (element, 0))
+        accumulator[hashed] = _either(chosen, element) if count else element, count + 1
         return accumulator if len(accumulator) <= 2 * self._distinct else self._least(accumulator)
 
     def merge_accumulators(self, accumulators: Iterable[_Held]) -> _Held:
@@ -88,21 +88,21 @@ class Sample(Combiner[Any, _Held, list[Any]]):
         merged: _Held = {}
         for accumulator in accumulators:
             for hashed, (element, count) in accumulator.items():
-                kept, before = merged.get(hashed, (element, 0))
-                merged[hashed] = _either(kept, element) if before else element, before + count
+                chosen, before = merged.get(hashed, (element, 0))
+                merged[hashed] = _either(chosen, element) if before else element, before + count
         return self._least(merged)
 
     def extract_output(self, accumulator: _Held) -> list[Any]:
         """Draw."""
         drawn: list[Any] = []
-        held = self._least(accumulator)
+        least = self._least(accumulator)
         queue = [
-            (next(ranks), hashed, ranks) for hashed, (_, count) in held.items() for ranks in [_ranks(hashed, count)]
+            (next(ranks), hashed, ranks) for hashed, (_, count) in least.items() for ranks in [_ranks(hashed, count)]
         ]
         heapq.heapify(queue)
         while queue and len(drawn) < self.n:
             _, hashed, ranks = queue[0]
-            drawn.append(held[hashed][0])
+            drawn.append(least[hashed][0])
             following = next(ranks, None)
             if following is None:
                 heapq.heappop(queue)

@@ -72,8 +72,8 @@ def unwrapped(produced: Any) -> Any:
         >>> unwrapped(int | TaggedOutput), unwrapped(TimestampedValue[int]), unwrapped(TimestampedValue)
         (<class 'int'>, <class 'int'>, typing.Any)
     """
-    kept = [_untimed(member) for member in _members(produced) if member is not TaggedOutput]
-    return either(kept)
+    members = [_untimed(member) for member in _members(produced) if member is not TaggedOutput]
+    return either(members)
 
 
 def _untimed(member: Any) -> Any:

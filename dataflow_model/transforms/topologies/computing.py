@@ -124,9 +124,9 @@ class ComputationFn(DoFn):
         low_watermark_timer: Timer,
         clock_timer: Timer,
     ) -> Scope:
-        held = ComputationState(state, hold, self.computation.coder, type(self.computation).__name__)
+        computation_state = ComputationState(state, hold, self.computation.coder, type(self.computation).__name__)
         timers = {TimeDomain.EVENT_TIME: low_watermark_timer, TimeDomain.PROCESSING_TIME: clock_timer}
-        return Scope(self.name, key, held, timestamp, hold.read(), watermark, timers, self.streams)
+        return Scope(self.name, key, computation_state, timestamp, hold.read(), watermark, timers, self.streams)
 
     def _run(self, scope: Scope, callback: Callable[[], Any]) -> Iterable[Any]:
         object.__setattr__(self.computation, "_scope", scope)  # also where the user's class is frozen

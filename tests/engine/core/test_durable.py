@@ -1,4 +1,4 @@
-"""What the core makes durable is what the object engine makes durable, and each goes on with the other's."""
+"""The core makes the same state durable as the reference engine, and each can resume from the state of the other."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _says_nothing(tag: str, value: Any) -> bool:
 
 
 def check(pick: Pick, script: TestStream, strategy: WindowingStrategy, combiners: Sequence[Any] = COMBINERS) -> None:
-    """Run a script cut into micro-batches, by the object engine alone and by machines that take turns."""
+    """Run a script cut into micro-batches, by the reference engine alone and by machines that take turns."""
     combine = pick(combiners)
     node = GroupByKeyAndWindow(label="sums", input=Ref("script"), strategy=strategy, combine=combine)
     instants, takes_back = drawn_instants(pick, script, strategy, combine)

@@ -40,7 +40,7 @@ _UPSTREAM, _GROUP, _SINK = "upstream", "group", "panes"
 
 @attrs.define
 class ReferenceShard(StageShard):
-    """A stage whose groupings the object engine runs."""
+    """A stage whose groupings the reference engine runs."""
 
     def _grouping(self, node: GroupByKeyAndWindow, *, takes_back: bool) -> KeyedMachine:
         return GroupingEngine(
@@ -82,7 +82,7 @@ class Shards:
     Args:
         chain: from `staged`.
         count: how many shards.
-        on_objects: whether the object engine, the reference, runs the grouping instead of the core.
+        on_objects: whether the reference engine runs the grouping instead of the core.
     """
 
     def __init__(self, chain: StagedPlan, count: int, *, on_objects: bool = True) -> None:

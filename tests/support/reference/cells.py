@@ -1,4 +1,4 @@
-"""What the object engine does with cells, and its store of them by key."""
+"""What the reference engine does with cells, and its store of them by key."""
 
 from __future__ import annotations
 

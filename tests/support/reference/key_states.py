@@ -1,4 +1,4 @@
-"""The state of a grouping for one key as Python objects, as the object engine keeps it."""
+"""The state of a grouping for one key as Python objects, as the reference engine keeps it."""
 
 from __future__ import annotations
 

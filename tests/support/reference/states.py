@@ -55,8 +55,8 @@ _FLAGS: Final = {timing: flags for flags, timing in PANE_TIMINGS.items()}
 class TreeColumns:
     """Converts a `TreeState` to the columns of a cell for its trigger tree, and back.
 
-    Default values are left out: a count of 0, an empty set of conditions. A tree state of the object engine may contain
-    them, with the same meaning.
+    Default values are left out: a count of 0, an empty set of conditions. A tree state of the reference engine may
+    contain them, with the same meaning.
 
     Args:
         program: the program of the tree.
@@ -268,7 +268,7 @@ _by_start = operator.attrgetter("window.start")
 
 
 def key_state(node: GroupByKeyAndWindow, state: bytes, *, takes_back: bool) -> KeyState:
-    """Return the state of a key from its bytes in either form, for the object engine.
+    """Return the state of a key from its bytes in either form, for the reference engine.
 
     Args:
         node: the grouping.
@@ -388,7 +388,7 @@ def packed_entry(node: GroupByKeyAndWindow, encoded: bytes, entry: bytes, *, tak
     Args:
         node: the grouping.
         encoded: the encoded key.
-        entry: the stored form, of the core or of the object engine.
+        entry: the stored form, of the core or of the reference engine.
         takes_back: whether the input of the grouping may contain retractions.
     """
     state = StoredKey.unpacked(entry).state

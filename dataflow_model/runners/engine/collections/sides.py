@@ -148,7 +148,7 @@ def _start_of(window: Window) -> int:
     return int(window.start)
 
 
-def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> Window:
+def side_window(window_fn: WindowFn, at: EventTime, known_windows: Iterable[Window]) -> Window:
     """Return the side window for main windows whose last instant is `at`: the one to which that instant is assigned.
 
     Among several, as with sliding windows, it is the one that ends first. If the windows merge, or the function looks
@@ -158,7 +158,7 @@ def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> W
     Args:
         window_fn: the window function of the side input.
         at: the instant.
-        held: the side windows that hold something.
+        known_windows: the side windows with elements.
 
     Source: the default `WindowMappingFn` of Beam's window functions.
 
@@ -171,7 +171,7 @@ def side_window(window_fn: WindowFn, at: EventTime, held: Iterable[Window]) -> W
     """
     windows = None if window_fn.is_merging else windows_at(window_fn, at)
     if windows is None:
-        windows = [window for window in held if contains(window, at)] or windows_at(window_fn, at)
+        windows = [window for window in known_windows if contains(window, at)] or windows_at(window_fn, at)
     return min(windows or (), key=by_window, default=interval(int(at), int(at) + 1))
 
 

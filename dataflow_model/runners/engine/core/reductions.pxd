@@ -12,7 +12,7 @@ ctypedef fused number:
 @cython.locals(index=int64_t, kind=int64_t, slot=int64_t, argument=int64_t)
 cpdef int add_up(OperationLog log, int64_t begin, number[::1] sums, number[::1] values, number[::1] emitted) except -1
 
-@cython.locals(index=int64_t, kind=int64_t, slot=int64_t, argument=int64_t, value=number, kept=number)
+@cython.locals(index=int64_t, kind=int64_t, slot=int64_t, argument=int64_t, value=number, before=number)
 cpdef int keep_best(
     OperationLog log, int64_t begin, number[::1] best, int64_t[::1] present, number[::1] values, number[::1] emitted,
     int64_t sign

@@ -66,9 +66,9 @@ def keep_best(log: OperationLog, begin: int, best: Any, present: Any, values: An
             present[slot] = 0
         elif kind == _ADD or (kind == _MERGE and present[argument]):
             value = values[argument] if kind == _ADD else best[argument]
-            kept = best[slot]
+            before = best[slot]
             # Only NaN is not itself.
-            if not present[slot] or (value > kept if sign > 0 else value < kept) or kept != kept:  # noqa: PLR0124
+            if not present[slot] or (value > before if sign > 0 else value < before) or before != before:  # noqa: PLR0124
                 best[slot] = value
                 present[slot] = 1
             if kind == _MERGE:

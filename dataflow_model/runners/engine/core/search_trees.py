@@ -55,13 +55,13 @@ class SearchTrees:
 
     def last_before(self, key: int, time: int) -> int:
         """Return the last slot of a key that starts before a time; −1 if there is none."""
-        slot, found = self.root_of[key], _NONE
+        slot, latest = self.root_of[key], _NONE
         while slot >= 0:
             if self.start[slot] < time:
-                found, slot = slot, self.right[slot]
+                latest, slot = slot, self.right[slot]
             else:
                 slot = self.left[slot]
-        return found
+        return latest
 
     def insert(self, key: int, slot: int, start: int) -> None:
         """Add a slot to the tree of a key, which is created if there is none."""

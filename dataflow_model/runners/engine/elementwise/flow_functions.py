@@ -57,7 +57,7 @@ def flat_map_flow(node: ParDo, flow: Flow) -> dict[str, Flow]:
     values = list(itertools.chain.from_iterable(results))
     rows = np.repeat(np.arange(len(results)), np.fromiter(map(len, results), np.int64, len(results)))
     outputs = {tag: Outputs() for tag in (MAIN, *node.tags)}
-    kept = np.ones(len(values), np.bool_)
+    is_kept = np.ones(len(values), np.bool_)
     times: dict[int, int] = {}
     marked = _marked_indices(values)
     given_times = list(flow.times) if marked else []
@@ -70,15 +70,15 @@ def flat_map_flow(node: ParDo, flow: Flow) -> dict[str, Flow]:
             raise user_error(error, node.label, flow.values[row]) from error
         if tag != MAIN:
             outputs[tag].add(values[index], row, at)
-            kept[index] = False
+            is_kept[index] = False
         elif at is not None:
             times[index] = at
     if failure is not None:
         raise user_error(failure, node.label, flow.values[len(results)]) from failure
-    if not kept.all():
-        values = list(itertools.compress(values, kept.tolist()))
-        moved = np.cumsum(kept) - 1
-        rows, times = rows[kept], {int(moved[index]): time for index, time in times.items()}
+    if not is_kept.all():
+        values = list(itertools.compress(values, is_kept.tolist()))
+        moved = np.cumsum(is_kept) - 1
+        rows, times = rows[is_kept], {int(moved[index]): time for index, time in times.items()}
     outputs[MAIN] = Outputs(values, rows.tolist(), times)
     return {tag: output.flow(flow) for tag, output in outputs.items()}
 

@@ -66,8 +66,8 @@ def run_on_columns(node: ParDo, values: Sequence[Any]) -> OnColumns:
         start += batch.num_rows
     failed = sorted([*misfits, *calls.failed], key=lambda failure: failure[0])
     if isinstance(node.fn, VectorizedFilterFn):
-        kept = list(itertools.chain.from_iterable(calls.results))
-        return OnColumns(taken(values, kept), kept, failed)
+        fitting = list(itertools.chain.from_iterable(calls.results))
+        return OnColumns(taken(values, fitting), fitting, failed)
     answered = list(itertools.chain.from_iterable(calls.answered)) if failed else None
     return OnColumns(joined([], *calls.results), answered, failed)
 
@@ -97,7 +97,7 @@ class _Calls:
         node, count = self._node, batch.num_rows
         try:
             with in_scratch() as keep:  # rows for which the function is called again count once
-                given = _given(node, batch)
+                result = _result(node, batch)
                 keep()
         except BaseException as error:
             first = self._rows[start]
@@ -112,7 +112,7 @@ class _Calls:
             return
         rows = self._rows[start : start + count]
         try:
-            columns = _outputs(given, count, node.label)
+            columns = _outputs(result, count, node.label)
             is_filter = isinstance(node.fn, VectorizedFilterFn)
             self.results.append([rows[index] for index in _true(columns)] if is_filter else columns)
         except DataflowError as error:  # no row is to blame
@@ -135,14 +135,14 @@ def _conformed(values: Sequence[Any], node: ParDo) -> tuple[pa.Table, list[tuple
         if cast is not None:
             return cast, []
     elements = list(values)
-    by_name, kept, shapeless = columns_of_values(elements, schema)
+    by_name, rows, shapeless = columns_of_values(elements, schema)
     if not {"key", "value"}.issuperset(schema.names):  # of records, a function receives only the declared fields
         by_name = {name: by_name[name] for name in schema.names if name in by_name}
     reasons: dict[int, str] = {}
-    batches = list(fitted_columns(by_name, len(kept), schema, reasons))
-    misfits = dict(shapeless) | {kept[row]: reason for row, reason in reasons.items()}
+    batches = list(fitted_columns(by_name, len(rows), schema, reasons))
+    misfits = dict(shapeless) | {rows[row]: reason for row, reason in reasons.items()}
     if reasons:
-        fits = np.ones(len(kept), np.bool_)
+        fits = np.ones(len(rows), np.bool_)
         fits[list(reasons)] = False
         starts = itertools.accumulate((batch.num_rows for batch in batches), initial=0)
         batches = [
@@ -166,19 +166,19 @@ def _cast(columns: pa.Table, schema: pa.Schema) -> pa.Table | None:
         return None
 
 
-def _given(node: ParDo, batch: pa.RecordBatch) -> Any:
+def _result(node: ParDo, batch: pa.RecordBatch) -> Any:
     """Return the function's results for a batch; a generator is exhausted here, where its errors are caught."""
     results: Any = node.fn.process_batch(batch, *node.args, **node.kwargs)
     return list(results) if isinstance(results, Iterator) else results
 
 
-def _outputs(given: Any, count: int, label: str) -> RowValues | ColumnValues:
+def _outputs(returned: Any, count: int, label: str) -> RowValues | ColumnValues:
     """Return a function's results for a batch of `count` rows as columns."""
-    if isinstance(given, _BATCHES):
+    if isinstance(returned, _BATCHES):
         raise InvalidType(
             f"process_batch of {label!r} must yield its batch, but returned it", hint="write `yield`, not `return`"
         )
-    batches = listed(given, label, "let process_batch yield one batch")
+    batches = listed(returned, label, "let process_batch yield one batch")
     if len(batches) != 1:
         raise InvalidType(
             f"the function yielded {len(batches)} batches for a batch of {count} rows",

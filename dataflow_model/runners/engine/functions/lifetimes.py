@@ -62,7 +62,7 @@ class Lifetime:
 
     label: str
     fn: DoFn | CombineFn[Any, Any, Any]
-    _held: tuple[_Shared, ...] | None = attrs.field(init=False, default=None)
+    _acquired: tuple[_Shared, ...] | None = attrs.field(init=False, default=None)
 
     def set_up(self) -> None:
         """Hold the function, or those it is made of, and set up what has not been set up.
@@ -70,15 +70,15 @@ class Lifetime:
         Raises:
             UserCodeError: if `setup` raises.
         """
-        if self._held is not None:
+        if self._acquired is not None:
             return
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as acquired:
             shared = []
             for fn in owners_of(self.fn):
                 shared.append(self._hold(fn))
-                held.callback(self._release, shared[-1])
-            self._held = tuple(shared)
-            held.pop_all()
+                acquired.callback(self._release, shared[-1])
+            self._acquired = tuple(shared)
+            acquired.pop_all()
 
     def tear_down(self) -> None:
         """Release what is held, and tear down what nothing else holds.
@@ -86,9 +86,9 @@ class Lifetime:
         Raises:
             UserCodeError: if `teardown` raises.
         """
-        held, self._held = self._held or (), None
+        acquired, self._acquired = self._acquired or (), None
         with contextlib.ExitStack() as stack:
-            for shared in held:
+            for shared in acquired:
                 stack.callback(self._release, shared)
 
     def _hold(self, fn: DoFn | CombineFn[Any, Any, Any]) -> _Shared:

@@ -329,8 +329,8 @@ def _without_repeats(numbers: NDArray[Any]) -> NDArray[Any]:
     """Return some integers without those that equal the one before: the rows of a bounded job are sorted by key."""
     if len(numbers) < 2:  # noqa: PLR2004 - there is none before
         return numbers
-    kept: NDArray[Any] = numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])]
-    return kept
+    distinct: NDArray[Any] = numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])]
+    return distinct
 
 
 def _looks_one_way(key: Any) -> bool:

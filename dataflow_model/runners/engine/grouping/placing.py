@@ -74,9 +74,11 @@ def placed(label: str, bundle: Bundle, instants: NDArray[np.int64], kind_of: Cal
     counts, indices = matched(dense_ranks([column[updated] for column in columns]), is_retraction[updated])
     replaces, exchanged = np.zeros(len(row), np.int64), updated[indices]
     replaces[updated] = counts
-    kept = np.ones(len(row), np.bool_)
-    kept[exchanged] = False
-    return Placements(row[kept], start[kept], end[kept], kind[kept], time[kept], replaces[kept], row[exchanged])
+    is_kept = np.ones(len(row), np.bool_)
+    is_kept[exchanged] = False
+    return Placements(
+        row[is_kept], start[is_kept], end[is_kept], kind[is_kept], time[is_kept], replaces[is_kept], row[exchanged]
+    )
 
 
 def _in_windows(

@@ -123,7 +123,7 @@ class ColumnarMachine(WithoutState):
             if combined is not None and index in combined:
                 self.absorb(*combined[index])
             self.advance_watermarks(watermarks)
-            self._give(index, produced)
+            self._emit_panes(index, produced)
             reached.append(self.output_watermarks())
         produced.watermarks = reached
         return produced
@@ -168,7 +168,7 @@ class ColumnarMachine(WithoutState):
         self._take(bucket.elements, bucket.partials)
         self.advance_watermarks(MAX_WATERMARKS)
         produced = Produced()
-        self._give(0, produced)
+        self._emit_panes(0, produced)
         self.set_clocks(watermark=NEVER, clock=NEVER)
         return produced
 
@@ -179,7 +179,7 @@ class ColumnarMachine(WithoutState):
         if inbox:
             self.fold(inbox)
 
-    def _give(self, index: int, produced: Produced) -> None:
+    def _emit_panes(self, index: int, produced: Produced) -> None:
         for panes in self.take_panes():
             if isinstance(panes, PaneTable):
                 produced.panes.append((index, panes))
@@ -444,7 +444,7 @@ class ColumnarMachine(WithoutState):
         info = PaneInfo(0, 0, is_first=True, is_last=True, timing=PaneTiming.ON_TIME, trigger=self.trigger)
         bundle = Bundle()
         for (end, start, encoded), (key, accumulator) in sorted(
-            (((end, start, encoded), held) for (encoded, start, end), held in rows.items()), key=_expiry_order
+            (((end, start, encoded), entry) for (encoded, start, end), entry in rows.items()), key=_expiry_order
         ):
             window = GLOBAL_WINDOW if self._window_fn.is_global else IntervalWindow(EventTime(start), EventTime(end))
             with at_window(self.label, key, window):
@@ -487,7 +487,7 @@ class ColumnarMachine(WithoutState):
 
 def _folded_between(folded: _Folded, after: int, until: int) -> _Folded:
     """Return the accumulators whose windows end in `(after, until]`."""
-    return {index: held for index, held in folded.items() if after < index[2] <= until}
+    return {cell: accumulator for cell, accumulator in folded.items() if after < cell[2] <= until}
 
 
 def _encoded_key(index: tuple[bytes, int, int]) -> bytes:

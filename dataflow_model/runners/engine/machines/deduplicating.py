@@ -75,14 +75,14 @@ class DeduplicatingMachine(StoreMachine):
         rows = []
         times, orders = list(inbox.times), list(inbox.orders)
         for row in sorted(range(len(inbox)), key=lambda row: (times[row], orders[row])):
-            time, kept = times[row], last.get(encoded[row])
-            if kept is None or slices.expiry(kept) < time:  # elements at a time come before the watermark reaches it
+            time, known = times[row], last.get(encoded[row])
+            if known is None or slices.expiry(known) < time:  # elements at a time come before the watermark reaches it
                 last[encoded[row]] = slices.of(time)
                 rows.append(row)
         self.counters["elements_in"] += len(inbox)
         self.counters["duplicates"] += len(inbox) - len(rows)
         produced = Produced()
-        produced.add(0, {MAIN: self._given(inbox.take(sorted(rows, key=orders.__getitem__)))})
+        produced.add(0, {MAIN: self._with_values(inbox.take(sorted(rows, key=orders.__getitem__)))})
         return produced
 
     def share(self, parts: Iterable[Mapping[bytes, Any]], share: Share) -> dict[bytes, Any]:
@@ -106,7 +106,7 @@ class DeduplicatingMachine(StoreMachine):
         self.counters["duplicates"] += len(inbox) - len(rows) - len(late)
         if self._drops is not None:
             self._drop(inbox.take(late), self._drops)
-        return self._given(inbox.take(rows))
+        return self._with_values(inbox.take(rows))
 
     def _drop(self, late: Bundle, drops: Drops) -> None:
         rows = zip(late.values, late.windows, late.times, late.orders, strict=True)
@@ -115,7 +115,7 @@ class DeduplicatingMachine(StoreMachine):
                 DropReason.LATE, element, windows, time=time, watermark=self.watermark, order=order, clock=self.clock
             )
 
-    def _given(self, passed: Bundle) -> Bundle:
+    def _with_values(self, passed: Bundle) -> Bundle:
         passed.values = [value for _, value in passed.values]
         passed.orders = relayed(passed.orders)
         passed.percentiles = {}

@@ -98,7 +98,7 @@ class MemoMachine(StoreMachine):
         retractions = inbox.retractions()
         self.counters["elements_in"] += len(inbox)
         encoded = [key_of_value(self.label, value) for value in inbox.values]
-        outputs_of = self._given(inbox, encoded, retractions)
+        outputs_of = self._outputs_of(inbox, encoded, retractions)
         outputs: dict[str, Bundle] = {}
         for row, order in enumerate(inbox.orders):
             if row in retractions:
@@ -119,8 +119,8 @@ class MemoMachine(StoreMachine):
     def advance_watermarks(self, watermarks: Watermarks) -> None:
         """Apply the input's watermarks: clear the state of expired windows."""
         if self.reach(watermarks):
-            for _, window, kept in self.state.take_due({EVENT_TIME: self.watermark}):
-                del kept.cells[window]
+            for _, window, keyed in self.state.take_due({EVENT_TIME: self.watermark}):
+                del keyed.cells[window]
 
     def tear_down(self) -> None:
         """Tear down the DoFn."""
@@ -153,7 +153,9 @@ class MemoMachine(StoreMachine):
                 clock=self.clock,
             )
 
-    def _given(self, inbox: Bundle, encoded: list[bytes], retractions: Collection[int]) -> dict[int, list[_Output]]:
+    def _outputs_of(
+        self, inbox: Bundle, encoded: list[bytes], retractions: Collection[int]
+    ) -> dict[int, list[_Output]]:
         """Return the outputs of elements by their indices: the recorded outputs, or those of the function.
 
         Args:

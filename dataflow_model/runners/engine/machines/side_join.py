@@ -155,7 +155,7 @@ class SideJoinMachine(ObjectMachine):
         self._arrival = int(MIN_TIMESTAMP)  # of the elements that are being processed
         self._views: dict[tuple[int, Window], Any] = {}
         self._targets: dict[tuple[int, Window], Window] = {}
-        looked_up = {side: self._lookup(position) for position, (_, side) in enumerate(self.sides)}
+        looked_up = {side: self._lookup(number) for number, (_, side) in enumerate(self.sides)}
         self._fragment = Fragment(staged.plan, node.label, staged.cuts, {**side_values, **looked_up})
         self._output: dict[str, Bundle] = {}
         self._drops = Drops.of(node)
@@ -165,24 +165,24 @@ class SideJoinMachine(ObjectMachine):
         del bucket
         raise AssertionError(f"{self.label!r} has changing side inputs in a bounded job")
 
-    def _instant(self, chunk: Chunk, position: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
-        state, watermarks = self.state, chunk.watermarks[position]
-        sides = [side.elements.get(position) for side in chunk.sides]
+    def _instant(self, chunk: Chunk, index: int, inbox: Bundle | None) -> Mapping[str, Bundle]:
+        state, watermarks = self.state, chunk.watermarks[index]
+        sides = [side.elements.get(index) for side in chunk.sides]
         state.instants += 1
         for number, bundle in enumerate(sides):
             if bundle:
                 self._take_side(number, bundle)
         if inbox:
             self.counters["elements_in"] += len(inbox)
-            self._take_main(inbox, chunk.instants.clocks[position])
-        now = [side.watermarks[position].low for side in chunk.sides]
+            self._take_main(inbox, chunk.instants.clocks[index])
+        now = [side.watermarks[index].low for side in chunk.sides]
         passed = list(map(max, state.watermarks, now))
         changed = any(sides) or passed != state.watermarks
         main = state.main.advance(watermarks)
         if changed or inbox or main is not state.main:
             state.main, state.watermarks = main, passed
             if changed:
-                self._release(chunk.instants.clocks[position])
+                self._release(chunk.instants.clocks[index])
             self._changed.clear()
             self._forget()
         output, self._output = self._output, {}
@@ -239,17 +239,17 @@ class SideJoinMachine(ObjectMachine):
             for window in windows:
                 if self._is_expired(window) and not self._is_awaited(number, window):
                     continue
-                held = self._held(number, window)
+                side_window = self._side_window(number, window)
                 if pane != NO_FIRING or not isinstance(strategy.trigger, DefaultTrigger):
-                    held.has_pane = True
+                    side_window.has_pane = True
                 owner = owner_of(value, self._replaced[number])
-                index, values = held.parts.get(owner, (pane.index, []))
+                index, values = side_window.parts.get(owner, (pane.index, []))
                 if self._replaced[number] != "nothing" and pane.index != index:
                     if pane.index < index:
                         continue
                     values = []
                 values.append(value)
-                held.parts[owner] = pane.index, values
+                side_window.parts[owner] = pane.index, values
 
     def _take_standing(self, number: int, bundle: Bundle) -> None:
         """Incorporate a side input's elements, some of which are retractions."""
@@ -261,10 +261,10 @@ class SideJoinMachine(ObjectMachine):
             for window in windows:
                 if self._is_expired(window) and not self._is_awaited(number, window):
                     continue
-                held = self._held(number, window)
+                side_window = self._side_window(number, window)
                 if early or pane != NO_FIRING:
-                    held.has_pane = True
-                held.standing = change(held.standing, value)
+                    side_window.has_pane = True
+                side_window.standing = change(side_window.standing, value)
                 changed.add(window)
         if self._merges[number]:
             # The values of a window that has merged with others were retracted, and the window no longer exists.
@@ -272,16 +272,16 @@ class SideJoinMachine(ObjectMachine):
                 if not self.state.windows[number][window].standing:
                     self._drop(number, window)
 
-    def _held(self, number: int, window: Window) -> _SideWindow:
+    def _side_window(self, number: int, window: Window) -> _SideWindow:
         """Return a side window that is about to change."""
-        held = self.state.windows[number].get(window)
-        if held is None:
-            held = self.state.windows[number][window] = _SideWindow()
+        side_window = self.state.windows[number].get(window)
+        if side_window is None:
+            side_window = self.state.windows[number][window] = _SideWindow()
             self._held_windows[number].add(window)
             self._expiries.set((number, window), (self._expiry(window),))
         self._views.pop((number, window), None)
         self._changed.add((number, window))
-        return held
+        return side_window
 
     def _drop(self, number: int, window: Window) -> None:
         """Drop a side window."""
@@ -299,7 +299,7 @@ class SideJoinMachine(ObjectMachine):
         for value, time, windows, pane, order, produced in rows:
             for number, window in enumerate(windows):
                 element = _Waiting(value, time, window, pane, order, number, produced, self.state.instants)
-                if any(self._is_late(position, window, arrival) for position in range(len(self.sides))):
+                if any(self._is_late(number, window, arrival) for number in range(len(self.sides))):
                     self.counters["dropped_because_late"] += 1
                     if self._drops is not None:
                         self._drops.add(
@@ -358,8 +358,8 @@ class SideJoinMachine(ObjectMachine):
     def _must_wait(self, window: Window, arrival: int) -> bool:
         for number in range(len(self.sides)):
             target = self._target(number, window, arrival)
-            held = self.state.windows[number].get(target)
-            if (held is None or not held.has_pane) and self.state.watermarks[number] < int(target.end):
+            side_window = self.state.windows[number].get(target)
+            if (side_window is None or not side_window.has_pane) and self.state.watermarks[number] < int(target.end):
                 return True
         return False
 
@@ -375,7 +375,7 @@ class SideJoinMachine(ObjectMachine):
             return known
         window_fn = self._strategies[number].window_fn
         at = window.max_timestamp
-        usable = (held for held in self._held_windows[number].around(at) if arrival < self._expiry(held))
+        usable = (known for known in self._held_windows[number].around(at) if arrival < self._expiry(known))
         target = side_window(window_fn, at, usable)
         if not self._merges[number]:
             if len(self._targets) >= _TARGETS_KEPT:
@@ -393,8 +393,10 @@ class SideJoinMachine(ObjectMachine):
         def look_up(window: Window) -> Any:
             target = self._target(number, window, self._arrival)
             if (number, target) not in self._views:
-                held = self.state.windows[number].get(target)
-                self._views[number, target] = view_of(self.sides[number][1], [] if held is None else held.values())
+                side_window = self.state.windows[number].get(target)
+                self._views[number, target] = view_of(
+                    self.sides[number][1], [] if side_window is None else side_window.values()
+                )
             return self._views[number, target]
 
         return look_up

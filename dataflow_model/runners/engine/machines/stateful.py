@@ -357,8 +357,8 @@ class StatefulMachine(StoreMachine):
             _, _, element = heapq.heappop(state.waiting)
             call.clock, call.pane, call.produced = self.clock, element.pane, element.produced
             call.is_retraction = element.is_retraction
-            held = element.time  # it has held the watermark at this time
-            calls.elements.process(element.value, element.time, cell, held)
+            hold = element.time  # it has held the watermark at this time
+            calls.elements.process(element.value, element.time, cell, hold)
         elif state.event_timers.first() == due:
             self._fire(cell, _EVENT, self.clock)
         else:

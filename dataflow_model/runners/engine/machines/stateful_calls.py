@@ -179,10 +179,10 @@ class Call(CurrentCall):
         at = shifted(time, self.horizon)
         if at >= self.input.watermark:
             return at
-        held = [hold for hold in (self.freed, self.cell.state.hold()) if hold is not None]
+        holds = [hold for hold in (self.freed, self.cell.state.hold()) if hold is not None]
         if self.time >= self.input.watermark:
-            held.append(self.time)
-        return max(at, min(held)) if held else None
+            holds.append(self.time)
+        return max(at, min(holds)) if holds else None
 
     def after(self, domain: TimeDomain, delay: int) -> int:
         """Return the current instant plus a delay; at ±∞ it is the instant itself."""

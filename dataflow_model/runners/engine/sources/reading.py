@@ -37,8 +37,8 @@ def opened(
     Raises:
         SourceError: if it cannot be read, or has disappeared but must not be skipped.
     """
-    found = opened_in_version(source, label, (origin, start, stop), None, counts, read=read, checks=False)
-    return None if found is None else found[1]
+    opened_origin = opened_in_version(source, label, (origin, start, stop), None, counts, read=read, checks=False)
+    return None if opened_origin is None else opened_origin[1]
 
 
 def opened_in_version(

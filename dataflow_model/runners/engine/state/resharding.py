@@ -93,7 +93,7 @@ def partials_of_share(parts: Iterable[Mapping[bytes, Any]], share: Share) -> dic
     for content, folded in itertools.chain.from_iterable(part.values() for part in parts):
         tables = [] if content is None else split_by_shard(from_ipc(content), range(share.shards))
         own_tables = [table for index, table in tables if index == share.index]
-        rows = {cell: held for cell, held in folded.items() if share.takes(cell[0])}
+        rows = {cell: entry for cell, entry in folded.items() if share.takes(cell[0])}
         if own_tables or rows:
             partials[(len(partials) + 1).to_bytes(8)] = to_ipc(own_tables[0]) if own_tables else None, rows
     return partials

@@ -365,8 +365,8 @@ class CellStore(KeyStore[KeyCells]):
         return self.event_due(self.expiry(window), cell), cell.clock_timers.first(), self._hold_of(window, cell)
 
     def _hold_of(self, window: Window, cell: StateCell) -> int | None:
-        held = cell.hold()
+        hold = cell.hold()
         if not self._holds_to_end:
-            return held
+            return hold
         end = int(window.max_timestamp)
-        return end if held is None else min(held, end)
+        return end if hold is None else min(hold, end)

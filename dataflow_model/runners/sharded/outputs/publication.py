@@ -90,8 +90,8 @@ class Publication:
             commit: the id of its commit.
             skipped: the row ranges that it has skipped.
         """
-        kept = pathlib.Path(common_part, DRAWS)
-        draws = {path.parent.name for path in kept.glob(f"*/{commit}.*")} if kept.is_dir() else ()
+        folder = pathlib.Path(common_part, DRAWS)
+        draws = {path.parent.name for path in folder.glob(f"*/{commit}.*")} if folder.is_dir() else ()
         cls(batch, tuple(sorted(draws)), tuple(sorted(set(skipped)))).write(common_part)
 
     def write(self, common_part: str) -> None:

@@ -79,16 +79,16 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     read_rows = dead = 0
     skips = skips_again(program, task.micro_batch, part)
     known = part.read if skips is None else part.stop  # what was published had its rows
-    found = None
+    opened_origin = None
     retries: Counter[str] = Counter()
     if not skips:
         extent = part.origin, start, stop
-        found = opened_in_version(source, part.label, extent, part.version, retries, read=known)
-    if found is None:
+        opened_origin = opened_in_version(source, part.label, extent, part.version, retries, read=known)
+    if opened_origin is None:
         skipped = Observations(part.label, part.origin, np.empty(0, np.int64), skipped=(part.start, part.stop))
         yield from task.rows_for_followers(Kind.SEEN, (skipped, {}))
         return
-    version, batches = found
+    version, batches = opened_origin
     for batch in in_large_batches(batches):
         columns = source.columns_of(batch)
         positions = source.positions_in(batch, row + base)
@@ -183,17 +183,17 @@ class _Reading:
 
 def in_large_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join batches with the same columns to larger ones: a batch has costs that do not depend on its rows."""
-    held: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         is_full = rows + batch.num_rows > ROWS_AT_ONCE or size + batch.nbytes > BYTES_AT_ONCE
-        if held and (is_full or batch.schema != held[0].schema):
-            yield pa.concat_batches(held)
-            held, rows, size = [], 0, 0
-        held.append(batch)
+        if waiting and (is_full or batch.schema != waiting[0].schema):
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-    if held:
-        yield pa.concat_batches(held)
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _with_column(batch: pa.RecordBatch, name: str | None) -> pa.RecordBatch:

@@ -79,10 +79,10 @@ def read_work(task: Task, work: Work) -> Iterator[Row]:
         yield from task.rows_for_followers(Kind.CONTROL, work.control)
         at = FIRST if work.control.steps is None else (0, STATIC_STEP)
         for read in staged.sources:
-            held = read.source.as_elements
-            if held is not None and read.label in work.control.begins:
+            elements = read.source.as_elements
+            if elements is not None and read.label in work.control.begins:
                 yield from read_static(task, read.label, work.control.wall or 0, at)
-                yield from _counted(task, read.label, held.row_count())
+                yield from _counted(task, read.label, elements.row_count())
     for label, first, last, instants in work.scripts:
         yield from read_script(task, label, first, last, instants)
         script = staged.source(label).as_script

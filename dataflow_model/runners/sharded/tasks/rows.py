@@ -144,16 +144,16 @@ def unpacked(payload: Any) -> Any:
 
 def arrow_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
     """Yield rows as record batches of a bounded size."""
-    held: list[Row] = []
+    gathered: list[Row] = []
     size = 0
     for row in rows:
-        held.append(row)
+        gathered.append(row)
         size += len(row.payload)
         if size >= _BATCH_BYTES:
-            yield _batch(held)
-            held, size = [], 0
-    if held:
-        yield _batch(held)
+            yield _batch(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield _batch(gathered)
 
 
 def rows_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

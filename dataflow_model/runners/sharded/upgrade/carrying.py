@@ -281,10 +281,10 @@ def _progress_to_start_from(progress: Mapping[str, Any], drop: Collection[str]) 
 
     Its watermarks are known after its first micro-batch: which of them go on depends on the new pipeline.
     """
-    kept = {name: entry for name, entry in progress.items() if name not in {FOLLOWED, "watermarks", "jumps"}}
-    versions = kept.get("versions", {})  # of files and tables, which may differ where a source starts again
+    carried = {name: entry for name, entry in progress.items() if name not in {FOLLOWED, "watermarks", "jumps"}}
+    versions = carried.get("versions", {})  # of files and tables, which may differ where a source starts again
     return {
-        **kept,
+        **carried,
         "versions": {label: known for label, known in versions.items() if label not in drop},
         "batch": -1,
     }

@@ -95,5 +95,5 @@ def create_archive(command: Sequence[str]) -> Path:
 def _java() -> str | None:
     """Return the Java that Spark starts: that of `JAVA_HOME`, otherwise the one on the path."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    return None if found is None or not Path(found).exists() else os.path.realpath(found)
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    return None if java is None or not Path(java).exists() else os.path.realpath(java)

@@ -111,8 +111,8 @@ def list_executors(spark: SparkSession, package: Package) -> tuple[tuple[str, ..
     Raises:
         UnsupportedOnRunner: if they run another Python than this one, or lack libraries.
     """
-    found, notes = _checked(spark, package, [*_LIBRARIES, *_OF_STREAMS], [], [])
-    locations = sorted({f"{executor.location}, core {CoreBuild[executor.core].name.lower()}" for executor in found})
+    executors, notes = _checked(spark, package, [*_LIBRARIES, *_OF_STREAMS], [], [])
+    locations = sorted({f"{executor.location}, core {CoreBuild[executor.core].name.lower()}" for executor in executors})
     return tuple(locations), notes
 
 
@@ -121,10 +121,10 @@ def _checked(
 ) -> tuple[list[_Executor], tuple[str, ...]]:
     """Return what tasks on the executors have found, and notes about it, if nothing is missing."""
     began = time.time()
-    found = _looked_at(spark, _looking(package.finder(build_of_core), libraries, modules, paths))
-    _check_libraries(found)
-    _check_paths(found, paths)
-    return found, (*_slow(found), *_off(found, began, time.time()))
+    executors = _looked_at(spark, _looking(package.finder(build_of_core), libraries, modules, paths))
+    _check_libraries(executors)
+    _check_paths(executors, paths)
+    return executors, (*_slow(executors), *_off(executors, began, time.time()))
 
 
 def _looked_at(spark: SparkSession, look: Callable[[Any], str]) -> list[_Executor]:
@@ -146,8 +146,8 @@ def _looked_at(spark: SparkSession, look: Callable[[Any], str]) -> list[_Executo
     return sorted((_Executor(**json.loads(answer)) for answer in answers), key=lambda executor: executor.location)
 
 
-def _check_libraries(found: Sequence[_Executor]) -> None:
-    lacking = {executor.location: executor.missing for executor in found if executor.missing}
+def _check_libraries(executors: Sequence[_Executor]) -> None:
+    lacking = {executor.location: executor.missing for executor in executors if executor.missing}
     if lacking:
         names = sorted({_PIP_NAMES.get(name, name) for missing in lacking.values() for name in missing})
         raise UnsupportedOnRunner(
@@ -157,9 +157,9 @@ def _check_libraries(found: Sequence[_Executor]) -> None:
         )
 
 
-def _check_paths(found: Sequence[_Executor], paths: Iterable[str]) -> None:
+def _check_paths(executors: Sequence[_Executor], paths: Iterable[str]) -> None:
     for path in paths:
-        hosts = {executor.host: executor.unreachable[path] for executor in found if path in executor.unreachable}
+        hosts = {executor.host: executor.unreachable[path] for executor in executors if path in executor.unreachable}
         if hosts:
             raise SourceError(
                 f"executors cannot read {path!r}, which the driver can read: "
@@ -169,11 +169,11 @@ def _check_paths(found: Sequence[_Executor], paths: Iterable[str]) -> None:
             )
 
 
-def _slow(found: Iterable[_Executor]) -> list[str]:
+def _slow(executors: Iterable[_Executor]) -> list[str]:
     """Return a sentence for each way in which the core runs uncompiled somewhere."""
     notes = []
     for build, way_out in _WAY_OUT.items():
-        locations = sorted({executor.location for executor in found if executor.core == build.name})
+        locations = sorted({executor.location for executor in executors if executor.core == build.name})
         if locations:
             notes.append(
                 f"executors run the core of dataflow_model uncompiled, about 30 times slower: {', '.join(locations)}; "
@@ -182,10 +182,10 @@ def _slow(found: Iterable[_Executor]) -> list[str]:
     return notes
 
 
-def _off(found: Iterable[_Executor], began: float, ended: float) -> list[str]:
+def _off(executors: Iterable[_Executor], began: float, ended: float) -> list[str]:
     """Return a sentence for each machine whose clock showed a time outside that of the check."""
     off: dict[str, float] = {}
-    for executor in found:
+    for executor in executors:
         if executor.clock is not None:
             ahead = max(executor.clock - ended, 0.0) + min(executor.clock - began, 0.0)
             if abs(ahead) > _MOST_OFF:
@@ -220,8 +220,8 @@ def _looking(
         import sys
         import time
 
-        found: dict[str, Any] = {"host": socket.gethostname(), "python": sys.executable, "core": ""}
-        found["clock"] = time.time()
+        answer: dict[str, Any] = {"host": socket.gethostname(), "python": sys.executable, "core": ""}
+        answer["clock"] = time.time()
         missing = []
         for name in libraries:
             try:
@@ -231,13 +231,13 @@ def _looking(
             if not is_there:
                 missing.append(name)
         if not missing:
-            found["core"] = find()().name
+            answer["core"] = find()().name
             for name in modules:
                 try:
                     importlib.import_module(name)
                 except ModuleNotFoundError as error:
                     missing.append(error.name or name)
-        found["missing"] = missing
+        answer["missing"] = missing
         unreachable = {}
         for path in paths:
             try:
@@ -248,7 +248,7 @@ def _looking(
                     location.open("rb").close()
             except OSError as error:
                 unreachable[path] = error.strerror or str(error)
-        found["unreachable"] = unreachable
-        return json.dumps(found)
+        answer["unreachable"] = unreachable
+        return json.dumps(answer)
 
     return look

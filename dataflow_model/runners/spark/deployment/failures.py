@@ -128,9 +128,9 @@ def _text(error: BaseException) -> str:
 def _without_stack(own_error: BaseException, error: BaseException) -> BaseException:
     """Return an error of this package that replaces one of Spark's, whose stack a file keeps."""
     own_error.__context__, own_error.__suppress_context__ = error, True
-    kept = _keep(error)
-    if kept is not None:
-        own_error.add_note(f"{_KEPT}: {kept}")
+    path = _keep(error)
+    if path is not None:
+        own_error.add_note(f"{_KEPT}: {path}")
     return own_error
 
 
@@ -279,7 +279,7 @@ def session_stopped(spark: SparkSession, way_on: str, cause: BaseException | Non
         way_on: what the user can do next.
         cause: Spark's error, if there is one.
     """
-    kept = None if cause is None else _keep(cause)  # first: its text comes from the JVM
+    path = None if cause is None else _keep(cause)  # first: its text comes from the JVM
     end = _end_of_jvm(spark, cause)
     if end is None:
         error = SessionStopped("the Spark session was stopped before the run ended", hint=way_on)
@@ -293,8 +293,8 @@ def session_stopped(spark: SparkSession, way_on: str, cause: BaseException | Non
     if cause is None:
         return error
     error.__context__, error.__suppress_context__ = cause, True
-    if kept is not None:
-        error.add_note(f"{_KEPT}: {kept}")
+    if path is not None:
+        error.add_note(f"{_KEPT}: {path}")
     return error
 
 

@@ -321,8 +321,8 @@ class DurableMachine(CoreMachine):
     def output_watermarks(self) -> Watermarks:
         """Return the input's watermarks, held back by pending output."""
         hold = self._stored.hold()
-        held = self.watermarks.held(self._core.machine.schedule.held())
-        return held if hold is None else held.held(hold)
+        watermarks = self.watermarks.held(self._core.machine.schedule.held())
+        return watermarks if hold is None else watermarks.held(hold)
 
     def next_moments(self) -> tuple[int | None, int | None]:
         """Return the next watermark, and the next time of the clock, at which a timer or an expiry is due."""
