@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from dataflow_model.io.dataframes import ReadDataFrame
+from dataflow_model.io.events import source
 from dataflow_model.io.generated import GenerateSequence, PeriodicImpulse
 from dataflow_model.io.read import ReadCsv, ReadJson, ReadParquet, ReadText
 from dataflow_model.io.table_source import ReadTable
@@ -26,12 +27,17 @@ from dataflow_model.io.write import (
     WriteText,
 )
 from dataflow_model.plan.columns.type_schemas import schema_from_type
+from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin, OriginPosition
 from dataflow_model.plan.names.spellings import unknown
 
 __all__ = [
+    "Changes",
     "Collect",
+    "ColumnSource",
     "ForeachBundle",
     "GenerateSequence",
+    "Origin",
+    "OriginPosition",
     "PeriodicImpulse",
     "ReadCsv",
     "ReadDataFrame",
@@ -48,6 +54,7 @@ __all__ = [
     "WriteTable",
     "WriteText",
     "schema_from_type",
+    "source",
 ]
 
 if not TYPE_CHECKING:  # type checkers would take every name for one that exists

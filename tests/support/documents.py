@@ -37,4 +37,4 @@ def run_document(path: Path, names: dict[str, object], *, leave_out: str | None 
             names.update(test.globs)
         else:
             # Blank lines first, so that a traceback names the line of the page.
-            exec(compile("\n" * line + code, str(path), "exec"), names)
+            exec(compile("\n" * line + code, str(path), "exec", dont_inherit=True), names)

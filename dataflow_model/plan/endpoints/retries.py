@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from dataflow_model.errors import LOG, SourceError
+from dataflow_model.plan.endpoints.batches import checked_batches
 from dataflow_model.plan.functions.pauses import pause_after
 from dataflow_model.time import duration, duration_text
 
@@ -116,7 +117,7 @@ def read_retried(
     attempts = Attempts(source, label, f"read({origin!r}, …)")
     while True:
         try:
-            for batch in source.read(origin, start, stop):
+            for batch in checked_batches(source, label, source.read(origin, start, stop)):
                 if batch.num_rows:
                     start = int(source.positions_in(batch, start)[-1]) + 1
                     attempts.count = 0

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from dataflow_model.plan.endpoints.scripts import ScriptSource
     from dataflow_model.time import DurationLike
 
-_POLL_INTERVAL: Final = Duration(micros=1_000_000)
-_RETRY_FOR: Final = Duration(micros=60_000_000)
+POLL_INTERVAL: Final = Duration(micros=1_000_000)
+RETRY_FOR: Final = Duration(micros=60_000_000)
 
 
 class Origin(NamedTuple):
@@ -395,6 +395,10 @@ class ColumnSource(RowSource):
             for as long as it is listed.
         holds_rows: whether the rows come with the pipeline. Unless only static side inputs need the source, a
             checkpoint then continues only with the same rows, also if all of them have been read.
+        reads_again: whether `read` returns the same rows whenever it is called. Otherwise it is called once for the
+            rows that `poll` has just listed, on the driver; they are kept in the checkpoint before they count. A
+            bounded run without a checkpoint keeps all rows in memory. Such a source is polled even if it is bounded,
+            until it has no more to list; its rows are numbered from 0.
         poll_interval: the least time between two polls of an unbounded source; `None` for that of the runner. A source
             whose notifier reports something new is polled at once.
         transient_errors: the errors after which `origins`, `poll`, `read` and `committed` are called again, after
@@ -405,9 +409,10 @@ class ColumnSource(RowSource):
     is_typed: ClassVar[bool] = False
     origins_end: ClassVar[bool] = False
     holds_rows: ClassVar[bool] = False
-    poll_interval: DurationLike | None = _POLL_INTERVAL
+    reads_again: ClassVar[bool] = True
+    poll_interval: DurationLike | None = POLL_INTERVAL
     transient_errors: tuple[type[Exception], ...] = (ConnectionError, TimeoutError)
-    retry_for: DurationLike = _RETRY_FOR
+    retry_for: DurationLike = RETRY_FOR
 
     @property
     def feature(self) -> Feature:
@@ -418,6 +423,11 @@ class ColumnSource(RowSource):
     def as_columns(self) -> ColumnSource:
         """The source itself."""
         return self
+
+    @property
+    def is_users(self) -> bool:
+        """Whether code of the user's reads it, of which nothing can be taken for granted."""
+        return type(self).__module__.partition(".")[0] != __name__.partition(".")[0]
 
     @property
     def position_column(self) -> str | None:

@@ -9,6 +9,7 @@ from dataflow_model.runners.sharded.checkpoint.durable import remove_incomplete,
 from dataflow_model.runners.sharded.checkpoint.requests import request_until_drained
 from dataflow_model.runners.sharded.checkpoint.sequencers import take_sequencer
 from dataflow_model.runners.sharded.commits.columns import with_recorded_columns
+from dataflow_model.runners.sharded.feed.inbox import with_inboxes
 from dataflow_model.runners.sharded.tasks.bound import bound_plan
 from dataflow_model.runners.sharded.tasks.program import Program
 from dataflow_model.runners.sharded.upgrade.adopting import upgrade_command
@@ -53,6 +54,7 @@ def stream_program(
     """
     upgrade = f"stop the run, carry its state over, and start with it:\n  {upgrade_command(str(checkpoint.path))}"
     staged = with_recorded_columns(bound_plan(staged), checkpoint.common_part, upgrade)
+    staged = with_inboxes(staged, checkpoint.common_part)
     could_be_lifted = {} if max_state_memory is not None else lifts(staged, streaming=True)
     lifted, folded = checkpoint.feeding(staged, could_be_lifted)
     program = Program(

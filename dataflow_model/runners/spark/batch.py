@@ -12,10 +12,13 @@ from dataflow_model.errors import InvalidArgument
 from dataflow_model.micros import wall_clock
 from dataflow_model.plan.endpoints.features import Feature
 from dataflow_model.plan.endpoints.message_sinks import DataFrameSink
+from dataflow_model.plan.endpoints.retries import retried
 from dataflow_model.plan.logical.ahead import KeptSink
 from dataflow_model.plan.logical.graph import outputs_of
 from dataflow_model.plan.logical.runner import RunnerState
 from dataflow_model.plan.rewrites.lifting import lifts
+from dataflow_model.runners.engine.functions.user_code import source_calls
+from dataflow_model.runners.engine.sources.rows_held import with_rows_held
 from dataflow_model.runners.reporting import CountedAhead, all_counters, make_report
 from dataflow_model.runners.runs.background import BackgroundRun
 from dataflow_model.runners.runs.run_folder import RunFolder
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
     from dataflow_model.display import Board
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.columns.records import Record
-    from dataflow_model.plan.logical.nodes import Ref
+    from dataflow_model.plan.logical.nodes import Read, Ref
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.engine.collections.ahead import Ahead
     from dataflow_model.runners.engine.collections.kept import Kept
@@ -99,6 +102,15 @@ def start_pass(runner: SparkRunner, staged: StagedPlan, ahead: Ahead) -> BatchRe
     return BatchResult(runner.spark, _Job.of(runner, staged, ahead), CountedAhead())
 
 
+def _row_count(read: Read) -> int | None:
+    """Return the number of rows of a source; `None` if it is not known."""
+    source = read.source.as_columns
+    if source is None:
+        return read.source.row_count()
+    with source_calls(read.label, "origins", source.is_users):
+        return retried(source, read.label, "origins", source.row_count)
+
+
 @attrs.frozen(eq=False)
 class _Job:
     """A job that is ready to run.
@@ -123,8 +135,8 @@ class _Job:
         frames = dict(ahead.frames)
         spark = runner.spark
         shards = runner.shards()
-        staged = bound_plan(ahead.filled(staged))
-        counts = [read.source.row_count() for read in staged.sources]
+        staged = with_rows_held(bound_plan(ahead.filled(staged)), wall_clock())
+        counts = [_row_count(read) for read in staged.sources]
         rows = None if None in counts or frames else sum(count or 0 for count in counts)
         buckets = 1 + sum(count or 0 for count in counts) // (_ROWS_A_BUCKET * shards)
         if rows is None:

@@ -12,7 +12,7 @@ from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.endpoints.scripts import events_of
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.functions.lifetimes import torn_down
-from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
 from dataflow_model.runners.engine.lanes.chunk import Bucket
 from dataflow_model.runners.engine.machines.shard import StageShard
 from dataflow_model.runners.engine.protocol.by_key import NEVER
@@ -60,7 +60,7 @@ def plan_work(program: Program, parallelism: int) -> list[JobWork]:
     for read in program.staged.sources:
         columns = read.source.as_columns
         if columns is not None:
-            with exits_reported(read.label):
+            with exits_reported(read.label), source_calls(read.label, "origins", columns.is_users):
                 counted = retried(
                     columns, read.label, "origins", columns.counted_origins, retries.setdefault(read.label, Counter())
                 )

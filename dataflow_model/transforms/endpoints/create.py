@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from dataflow_model.arguments import calls_explained
 from dataflow_model.errors import InvalidType
+from dataflow_model.plan.endpoints.batches import check_columns
 from dataflow_model.plan.endpoints.sinks import Sink
 from dataflow_model.plan.endpoints.sources import ElementsSource, Source
 from dataflow_model.plan.functions.dofn import DeadLetter, TimestampedValue
@@ -80,6 +81,8 @@ class Read(PTransform[PBegin, ResultT]):
         self.source.watermark_origins.check_max_skew()
         check_ahead(self.source.event_time, self.source.watermark)
         pipeline = pcoll.pipeline
+        if self.source.as_columns is not None:
+            check_columns(self.source.as_columns, pipeline.scope)
         node = nodes.Read(label=pipeline.scope, source=self.source, dead_letters=self.dead_letters)
         types = {nodes.MAIN: self.element_type if self._output_type is None else self._output_type}
         applied: Any

@@ -11,6 +11,7 @@ import numpy as np
 
 from dataflow_model.metrics.collecting import collecting, count_received_bundles
 from dataflow_model.metrics.tally import Tally
+from dataflow_model.micros import wall_clock
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.plan.logical.stages import changing_sides, cut_into_stages
 from dataflow_model.plan.rewrites.early_end import percentile_that_ends
@@ -29,6 +30,7 @@ from dataflow_model.runners.engine.lanes.lanes import Repeated, array_of, taken
 from dataflow_model.runners.engine.lanes.pane_tables import PaneRecords
 from dataflow_model.runners.engine.lanes.watermarks import MIN_WATERMARKS, Watermarks
 from dataflow_model.runners.engine.machines.shard import StageShard, least_by_instant, routed
+from dataflow_model.runners.engine.sources.rows_held import with_rows_held
 from dataflow_model.runners.engine.sources.timeline import Awaited
 from dataflow_model.runners.reporting import Measured, state_sizes
 
@@ -80,7 +82,8 @@ class Execution:
         most: int = CHUNK.instants,
         rows: int = CHUNK.rows,
     ) -> None:
-        self.staged = staged = with_own_objects(ahead.filled(staged))
+        staged = with_rows_held(ahead.filled(staged), wall_clock() if clock is None else clock)
+        self.staged = staged = with_own_objects(staged)
         self.clock = clock
         self._size = Size(most, CHUNK.elements, rows)
         self._ahead = ahead.counted

@@ -13,7 +13,7 @@ from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.endpoints.sources import check_positions, check_rows_read
 from dataflow_model.plan.logical.nodes import MAIN
 from dataflow_model.runners.engine.collections.kept import course_of, kept_outputs
-from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
 from dataflow_model.runners.engine.lanes.bundle import Bundle, all_joined
 from dataflow_model.runners.engine.lanes.chunk import PlacedBundle
 from dataflow_model.runners.engine.lanes.lanes import Integers, array_of
@@ -65,7 +65,7 @@ def list_sources(reads: Sequence[Read], awaited: Awaited) -> list[ListedSource]:
     listed = []
     for read in reads:
         source = _columns_of(read)
-        with exits_reported(read.label):
+        with exits_reported(read.label), source_calls(read.label, "origins", source.is_users):
             counts: Counter[str] = Counter()
             origins = tuple(retried(source, read.label, "origins", source.counted_origins, counts))
         count = len(origins)
@@ -203,6 +203,8 @@ class RowReader:
             yield batch.num_rows
         if stop is not None and not has_gaps:
             check_rows_read(read.label, origin, start, stop, row)
+        elif source.is_users and not has_gaps and row < listed:
+            check_rows_read(read.label, origin, start, listed, row)
         return attrs.evolve(observer.seen(), retries=counts[RETRIES])
 
     def take(self, read: Read, first: int, worker: int = 0, workers: int = 1) -> None:

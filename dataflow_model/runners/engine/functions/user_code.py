@@ -41,6 +41,9 @@ _HINT: Final = (
     "add .with_exception_handling() to the dm.Map, dm.FlatMap, dm.Filter, dm.ParDo or combiner that fails, or to one "
     "that checks its input, to send such elements to a separate output"
 )
+_SOURCE_HINT: Final = (
+    "fix the source; if this passes when it is called again, name the error in `transient_errors` of the source"
+)
 _EXIT_HINT: Final = (
     "a function cannot end the program: catch this in it, or raise an Exception such as ValueError instead, which "
     ".with_exception_handling() can send to a separate output"
@@ -132,6 +135,33 @@ class life_cycle:  # noqa: N801 - a context manager
             raise UserCodeError(
                 f"{text}\n  transform: {self.label!r}, in its {self.step}()",
                 hint="fix the function; such a step has no element that could be sent to the dead letters",
+            ) from error
+
+
+@attrs.frozen
+class source_calls:  # noqa: N801 - a context manager
+    """Report exceptions of a method of a source, if code of the user's reads it, with the label and the method.
+
+    Attributes:
+        label: the label of the source.
+        method: the name of the method.
+        is_users: whether code of the user's reads it.
+    """
+
+    label: str
+    method: str
+    is_users: bool
+
+    def __enter__(self) -> None:
+        """Enter the context."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise a `UserCodeError` in place of an exception that is not ours."""
+        if self.is_users and isinstance(error, Exception) and not isinstance(error, DataflowError):
+            raise UserCodeError(
+                encodable(f"{_where(error)}\n  source: {self.label!r}, in its {self.method}()"), hint=_SOURCE_HINT
             ) from error
 
 

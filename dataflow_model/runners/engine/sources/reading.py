@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.errors import SourceError
 from dataflow_model.plan.endpoints.retries import read_retried
-from dataflow_model.runners.engine.functions.user_code import each_reported
+from dataflow_model.runners.engine.functions.user_code import each_reported, source_calls
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -65,13 +65,13 @@ def opened_in_version(
     Raises:
         SourceError: if it has another version, and as for `opened`.
     """
-    origin, start, stop = extent
+    origin, *_ = extent
     try:
         if checks and version is None:
             version = source.version_of(origin)
         elif version is not None:
             source.check_version(origin, version)
-        batches = each_reported(read_retried(source, label, origin, start, stop, counts), label)
+        batches = each_reported(_read(source, label, extent, counts), label)
         first = next(batches, None)  # a file that is not there is noticed here
     except (SourceError, OSError) as error:
         if not source.is_missing(origin):
@@ -82,6 +82,22 @@ def opened_in_version(
             raise refusal from error
         return None
     return version, batches if first is None else itertools.chain([first], batches)
+
+
+def _read(
+    source: ColumnSource, label: str, extent: tuple[str, int, int | None], counts: Counter[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of an origin; exceptions of a user's source are reported, unless its origin is missing."""
+    batches = read_retried(source, label, *extent, counts)
+    while True:
+        try:
+            batch = next(batches, None)
+        except Exception:
+            with source_calls(label, "read", source.is_users and not source.is_missing(extent[0])):
+                raise
+        if batch is None:
+            return
+        yield batch
 
 
 def check_unchanged(source: ColumnSource, origin: str, version: tuple[int | str, ...]) -> None:

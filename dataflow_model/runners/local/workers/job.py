@@ -17,6 +17,7 @@ from dataflow_model.plan.rewrites.lifting import lifts
 from dataflow_model.runners.engine.bounded.execution import run_ahead_in_process
 from dataflow_model.runners.engine.bounded.files import list_sources
 from dataflow_model.runners.engine.bounded.inputs import inputs_of
+from dataflow_model.runners.engine.sources.rows_held import with_rows_held
 from dataflow_model.runners.local.workers.exchange import writing_in
 from dataflow_model.runners.local.workers.messages import PROGRAM_FILE, Assignment
 from dataflow_model.runners.runs.run_folder import RunFolder
@@ -68,7 +69,8 @@ class Job:
         check_functions(plan)
         cut = cut_into_stages(plan, changing_sides(plan))
         ahead = run_ahead_in_process(cut, clock)
-        staged = bound_plan(ahead.filled(cut))
+        wall = wall_clock() if clock is None else clock
+        staged = with_rows_held(bound_plan(ahead.filled(cut)), wall)
         inputs = inputs_of(staged)
         program = Program(
             staged,
@@ -76,7 +78,7 @@ class Job:
             tuple(range(workers)),
             uuid.uuid4().hex[:12],
             lifts=lifts(staged, streaming=True, by_instant=True),
-            wall=wall_clock() if clock is None else clock,
+            wall=wall,
         )
         packed = program.pack()
         listed = tuple(list_sources(inputs.rows, program.awaited))

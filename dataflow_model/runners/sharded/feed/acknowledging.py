@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_model.plan.endpoints.retries import retried
 from dataflow_model.plan.endpoints.sources import ColumnSource
-from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,5 +30,5 @@ def acknowledge(reads: Iterable[Read], offset: Offset) -> None:
         if type(source).committed is ColumnSource.committed:
             continue
         found = offset.of_source(read.label).positions(has_gaps=source.position_column is not None)
-        with exits_reported(read.label):
+        with exits_reported(read.label), source_calls(read.label, "committed", source.is_users):
             retried(source, read.label, "committed", functools.partial(source.committed, found))

@@ -12,7 +12,7 @@ from dataflow_model.micros import wall_clock
 from dataflow_model.plan.columns.natural_order import natural
 from dataflow_model.plan.endpoints.retries import RETRIES, retried
 from dataflow_model.plan.watermarks.oldest_file import OldestFile
-from dataflow_model.runners.engine.functions.user_code import exits_reported
+from dataflow_model.runners.engine.functions.user_code import exits_reported, source_calls
 from dataflow_model.runners.engine.sources.timeline import NOTHING_AWAITED, TO_COME, Awaited
 from dataflow_model.runners.sharded.checkpoint.requests import signal_of
 from dataflow_model.runners.sharded.feed.origins import OriginOffset, SourceOffset
@@ -338,7 +338,8 @@ class Feed:
         if not self.polls.is_due(label, at_once=is_last and label not in self.polls.complete):
             return None
         source = source.drained() if is_last else source
-        polled = self.polls.poll(label, source, lambda: source.poll(before, clock))
+        with source_calls(label, "poll", source.is_users):
+            polled = self.polls.poll(label, source, lambda: source.poll(before, clock))
         if polled is None:
             return None
         listing, retries = polled
@@ -356,7 +357,8 @@ class Feed:
 def _counted(label: str, source: ColumnSource) -> SourceOffset:
     """Return the origins of a bounded source, of which nothing has been read."""
     counts: Counter[str] = Counter()
-    origins = retried(source, label, "origins", source.counted_origins, counts)
+    with source_calls(label, "origins", source.is_users):
+        origins = retried(source, label, "origins", source.counted_origins, counts)
     has_gaps = source.position_column is not None
     keeps_version = has_gaps or source.holds_rows
     listed = {

@@ -13,7 +13,7 @@ from dataflow_model.errors import CheckpointInUse, CheckpointMismatch, InvalidAr
 from dataflow_model.plan.logical.stages import owner_of_cut
 from dataflow_model.runners.engine.state.resharding import count_keys
 from dataflow_model.runners.runs.run_folder import working_folder
-from dataflow_model.runners.sharded.checkpoint.durable import make_folder, sync_all, sync_to_disk
+from dataflow_model.runners.sharded.checkpoint.durable import file_name, make_folder, sync_all, sync_to_disk
 from dataflow_model.runners.sharded.checkpoint.kept_rows import KeptRows
 from dataflow_model.runners.sharded.checkpoint.parts import SINK_COLUMNS, check_present, common_part, written_once
 from dataflow_model.runners.sharded.checkpoint.record import RunRecord
@@ -28,6 +28,7 @@ from dataflow_model.runners.sharded.commits.ahead import AHEAD
 from dataflow_model.runners.sharded.commits.columns import RecordedColumns, carry_columns
 from dataflow_model.runners.sharded.commits.progress import WRITTEN, read_progress, write_progress
 from dataflow_model.runners.sharded.commits.restoring import check_progress
+from dataflow_model.runners.sharded.feed.inbox import INBOX
 from dataflow_model.runners.sharded.stages.stageless import FOLLOWED, followed_in
 from dataflow_model.runners.sharded.upgrade.adopting import seed_in
 from dataflow_model.runners.sharded.upgrade.carried import gather
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from dataflow_model.runners.sharded.upgrade.seed import Manifest
     from dataflow_model.time import InstantLike
 
-_ALONG: Final = ("inputs", "collected", "sequencers", AHEAD, SINK_COLUMNS)
+_ALONG: Final = ("inputs", "collected", "sequencers", AHEAD, SINK_COLUMNS, INBOX)
 """The folders of a checkpoint apart from state, which a new run continues to use unchanged."""
 
 
@@ -273,6 +274,7 @@ def _copy_rest(old: pathlib.Path, target: pathlib.Path, drop: Collection[str]) -
     for label in drop:
         KeptRows(target, label).remove()
         RecordedColumns.of(str(target), label).path.unlink(missing_ok=True)
+        shutil.rmtree(target / INBOX / file_name(label), ignore_errors=True)
     copy_signals(old / "requests", target / "requests")
 
 

@@ -1,0 +1,67 @@
+"""What a source of a user's yields, compared with what it has said that it yields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dataflow_model.errors import InvalidType, SourceError, shown
+from dataflow_model.plan.columns.source_columns import check_time_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dataflow_model.plan.endpoints.sources import ColumnSource
+
+
+def check_columns(source: ColumnSource, label: str) -> None:
+    """Check the columns that a source of a user's has, when it is applied.
+
+    Raises:
+        InvalidType: if they are not a schema of Arrow.
+        InvalidArgument: if a column of times does not exist.
+    """
+    if not source.is_users:
+        return
+    schema: Any = source.schema()
+    if not isinstance(schema, pa.Schema):
+        raise InvalidType(
+            f"the schema of {label!r} must be a schema of Arrow, got {shown(schema)}",
+            hint='return pa.schema({"value": pa.int64()}), for example',
+        )
+    for option, name in (("event_time", source.event_time), ("processing_time", source.processing_time)):
+        if isinstance(name, str):
+            check_time_column(schema, name, option)
+
+
+def checked_batches(source: ColumnSource, label: str, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a source; those of a user's are checked.
+
+    Raises:
+        SourceError: for what is no batch, or has other columns than the source.
+    """
+    if not source.is_users:
+        yield from batches
+        return
+    schema = source.schema()
+    for batch in batches:
+        if not isinstance(batch, pa.RecordBatch):
+            raise SourceError(
+                f"{label!r} must yield batches of Arrow from read(), got {shown(batch)} of type {type(batch).__name__}",
+                hint="yield from table.to_batches() for a table, pa.RecordBatch.from_pylist(rows, schema=…) for dicts",
+            )
+        for field in schema:
+            place = batch.schema.get_field_index(field.name)
+            if place < 0:
+                raise SourceError(
+                    f"{label!r} read no column {field.name!r}, only {', '.join(batch.schema.names)}",
+                    hint="yield batches with the columns of schema()",
+                )
+            found = batch.schema.field(place).type
+            if found != field.type:
+                raise SourceError(
+                    f"{label!r} read column {field.name!r} as {found}, and its schema says {field.type}",
+                    hint="pass schema=self.schema() where the batch is made, or correct schema()",
+                )
+        yield batch
