@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 import dataflow_model as dm
@@ -11,6 +12,14 @@ from dataflow_model.io.topics import client as kafka_client
 from dataflow_model.io.topics.source import COLUMNS, KafkaSource
 
 SERVERS = "localhost:1"
+FIELDS = pa.schema({"delay": pa.int64(), "timestamp": pa.int64()})
+
+
+class Wrong(NamedTuple):
+    """A class with a field of a message that is of another type."""
+
+    delay: int
+    offset: str
 
 
 def source(**options: Any) -> KafkaSource:
@@ -31,6 +40,26 @@ def source(**options: Any) -> KafkaSource:
         ({"start": "latest", "end": "latest"}, "leave nothing to read"),
         ({"event_time": "scheduled"}, "scheduled"),
         ({"watermark_origin": "file"}, "`watermark_origin` must be a column, got 'file'"),
+        ({"end": "earliest"}, "`end` leaves nothing to read, got 'earliest'"),
+        ({"start": {}}, "`start` must have at least one offset, got {}"),
+        ({"start": {"departures": 4}}, "offsets by topic and partition, got 'departures' for one of these"),
+        ({"start": {("departures", True): 4}}, "got ('departures', True) for one of these"),
+        ({"start": {("departures", 0): -1}}, "offsets that are whole numbers from 0 on, got -1 for departures/0"),
+        ({"end": {("arrivals", 0): 1}}, "`end` has an offset of arrivals/0, but the topics are departures"),
+        ({"start": {("departures", 0): 5}, "end": {("departures", 0): 4}}, "`end` is before `start` in departures/0"),
+        ({"topics": None}, "either `topics` or `pattern` says what is read"),
+        ({"pattern": ".*"}, "either `topics` or `pattern` says what is read"),
+        ({"topics": None, "pattern": "["}, "`pattern` must be a regular expression, got '['"),
+        ({"topics": None, "pattern": 5}, "`pattern` must be a regular expression as text, got 5"),
+        ({"on_loss": "ignore"}, "`on_loss` must be 'error' or 'skip', got 'ignore'"),
+        ({"value": "text"}, "`value` must be 'bytes', 'json' or a function of the bytes, got 'text'"),
+        ({"value": 5}, "`value` must be 'bytes', 'json' or a function of the bytes, got 5"),
+        ({"value": "json"}, "`schema` or `row_type` names the fields of values that are not bytes"),
+        ({"schema": FIELDS}, "got value='bytes' and the fields ['delay', 'timestamp']"),
+        ({"value": "json", "schema": {"delay": int}}, "`schema` must be a schema of Arrow, got {'delay'"),
+        ({"value": "json", "schema": pa.schema({})}, "at least one field of the values, each once, got []"),
+        ({"value": "json", "schema": FIELDS, "event_time": "at"}, "`event_time` names the column 'at'"),
+        ({"value": "json", "row_type": Wrong}, "column 'offset' is int64, but Wrong.offset is str"),
         ({"options": {"group.id": "mine"}}, "must not contain 'group.id', which is set here"),
         ({"topic": "departures"}, "ReadKafka has no argument 'topic'"),
     ],
@@ -59,6 +88,14 @@ def test_by_default_each_partition_has_a_watermark_of_its_own() -> None:
 def test_only_columns_that_are_needed_are_read() -> None:
     assert source().schema() == COLUMNS
     assert source().project(["value"]).schema().names == ["value", "timestamp", "offset", "origin"]
+
+
+def test_fields_of_the_value_are_columns_beside_those_of_the_message() -> None:
+    decoded = source(value="json", schema=FIELDS)
+    of_message = ["key", "timestamp", "topic", "partition", "offset", "origin", "headers", "is_tombstone"]
+    assert decoded.schema().names == ["delay", "value_timestamp", *of_message]
+    assert decoded.project(["delay"]) is decoded  # any field may make a bad row
+    assert source(value="json", schema=FIELDS, event_time="value_timestamp").event_time == "value_timestamp"
 
 
 def test_no_option_of_the_client_is_shown() -> None:

@@ -144,6 +144,47 @@ def test_instants_select_rows_by_their_timestamps_wherever_they_are(kafka: str, 
     assert numbers(result) == [5, 5, 6, 7, 8, 9, 20, 21]
 
 
+def test_offsets_select_rows_and_partitions_that_they_do_not_name_are_read_whole(kafka: str, topic: str) -> None:
+    def read(**places: Any) -> list[int]:
+        return numbers(run(dm.LocalRunner(), lambda p: build(p, kafka, topic, **places)))
+
+    odd = [1, 3, 5, 7, 9, 21, 23, 25, 27, 29]
+    # Five rows, the end of a transaction, five rows and the end of an aborted one, and five rows.
+    assert read(start={(topic, 0): 3}, end="latest") == sorted([6, 8, 20, 22, 24, 26, 28, *odd])
+    assert read(end={(topic, 0): 3}) == sorted([0, 2, 4, *odd])
+    assert read(start={(topic, 0): 3, (topic, 1): 5}, end={(topic, 0): 13, (topic, 1): 12}) == [6, 8, 20]
+    assert read(start={(topic, 0): 3, (topic, 1): 5}, end={(topic, 0): 3, (topic, 1): 5}) == []
+
+
+@pytest.mark.parametrize(
+    ("places", "problem"),
+    [
+        ({"start": 1_000}, "`start` of ReadKafka is offset 1000 of {topic}/0, which has rows up to offset 17 "),
+        ({"end": 1_000}, "`end` of ReadKafka is offset 1000 of {topic}/0, which has committed rows up to offset 17 "),
+        ({"start": 5, "partition": 7}, "`start` of ReadKafka has an offset of {topic}/7, and the topic has 2 part"),
+    ],
+)
+def test_offsets_that_do_not_exist_are_errors_before_anything_is_read(
+    kafka: str, topic: str, places: dict[str, int], problem: str
+) -> None:
+    partition = places.pop("partition", 0)
+    options: dict[str, Any] = {name: {(topic, partition): offset} for name, offset in places.items()}
+    with pytest.raises(dm.SourceError) as raised:
+        run(dm.LocalRunner(), lambda p: build(p, kafka, topic, **{"end": "latest", **options}))
+    assert problem.format(topic=topic) in str(raised.value)
+
+
+def test_a_stream_begins_at_offsets_once_and_goes_on_from_its_checkpoint(
+    kafka: str, topic: str, tmp_path: Path
+) -> None:
+    start = {(topic, 0): 15, (topic, 1): 15}
+    for _ in range(2):
+        result = start_stream(tmp_path, 2, kafka, topic, start=start)
+        await_numbers(result, 4)
+        result.stop()
+        assert numbers(result) == [26, 27, 28, 29]
+
+
 def test_a_run_from_the_latest_row_on_reads_what_is_written_after_its_start(
     kafka: str, topic: str, tmp_path: Path
 ) -> None:
@@ -176,7 +217,113 @@ def test_rows_of_a_transaction_that_is_open_are_read_once_it_is_committed(kafka:
     assert numbers(result) == [1, 2]
 
 
+# Topics by their names.
+
+
+def test_topics_that_come_to_match_a_pattern_are_read_while_the_stream_runs(kafka: str, tmp_path: Path) -> None:
+    prefix = new_topic(kafka)
+    first = new_topic(kafka, exactly=f"{prefix}-first")
+    send(kafka, first, rows(range(2), partitions=1))
+    result = start_stream(tmp_path, 100, kafka, None, pattern=f"{prefix}-.*", start="latest")
+    deadline = time.monotonic() + 30
+    while not result.report().commits:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    send(kafka, prefix, rows(range(9, 10), partitions=1))  # only a part of the pattern
+    second = new_topic(kafka, exactly=f"{prefix}-second", partitions=2)
+    send(kafka, second, rows(range(2, 4)))
+    send(kafka, first, rows(range(4, 6), partitions=1))
+    await_numbers(result, 4)
+    result.stop()
+    assert numbers(result) == [2, 3, 4, 5]  # of the first topic from its end on, of the second from its start
+    result = run(dm.LocalRunner(), lambda p: build(p, kafka, None, pattern=f"{prefix}-.*", end="latest"))
+    assert numbers(result) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_pattern_that_no_topic_matches_is_an_error_before_anything_runs(kafka: str) -> None:
+    with pytest.raises(dm.SourceError, match=r"cannot read topics that match 'none-\.\*' on .*: there are none"):
+        run(dm.LocalRunner(), lambda p: build(p, kafka, None, pattern="none-.*", end="latest"))
+
+
+@pytest.mark.parametrize("on_loss", ["error", "skip"])
+def test_a_topic_of_a_pattern_that_is_deleted_is_an_error_unless_losses_are_skipped(
+    kafka: str, tmp_path: Path, on_loss: str
+) -> None:
+    prefix = new_topic(kafka)
+    kept, gone = (new_topic(kafka, exactly=f"{prefix}-{name}") for name in ("kept", "gone"))
+    send(kafka, kept, rows(range(2), partitions=1))
+    send(kafka, gone, rows(range(2, 3), partitions=1))
+    options: dict[str, Any] = {"pattern": f"{prefix}-.*", "on_loss": on_loss}
+    result = start_stream(tmp_path, 100, kafka, None, **options)
+    await_numbers(result, 3)
+    result.stop()
+    delete(kafka, gone)
+    send(kafka, kept, rows(range(3, 4), partitions=1))
+    if on_loss == "error":
+        with pytest.raises(dm.SourceError, match=f"the topic of {gone}/0 was deleted since the run began"):
+            run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, None, **options))
+        return
+    result = run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, None, **options))
+    assert numbers(result) == [0, 1, 2, 3]
+
+
 # What is lost.
+
+
+def truncate(kafka: str, topic: str, partition: int, offset: int) -> None:
+    """Delete the rows of a partition before an offset."""
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        future.result(30)
+
+
+def delete(kafka: str, topic: str) -> None:
+    """Delete a topic, and wait until it is gone."""
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.delete_topics([topic])[topic].result(30)
+    while topic in admin.list_topics(timeout=10).topics:
+        time.sleep(0.1)
+
+
+def lost(result: Any) -> int:
+    return int(result.report().transforms["in"].counters.get("rows_lost", 0))
+
+
+def test_lost_rows_are_skipped_and_counted_if_that_is_asked_for(kafka: str, topic: str, tmp_path: Path) -> None:
+    result = start_stream(tmp_path, 1_000, kafka, topic, on_loss="skip")
+    await_numbers(result, len(COMMITTED))
+    result.stop()
+    assert lost(result) == 0
+    send(kafka, topic, rows(range(30, 50)))
+    truncate(kafka, topic, 0, 22)  # 30, 32, 34 and 36 were at 18 to 21
+    runner = dm.LocalRunner(checkpoint=tmp_path, max_rows_per_batch=2)
+    result = run(runner, lambda p: build(p, kafka, topic, on_loss="skip"))
+    left = [number for number in range(30, 50) if number not in {30, 32, 34, 36}]
+    assert numbers(result) == [*COMMITTED, *left]
+    assert lost(result) == 4
+
+
+@pytest.mark.parametrize("partition_is_gone", [False, True])
+def test_a_bounded_run_counts_what_is_deleted_in_front_of_its_start(
+    kafka: str, topic: str, *, partition_is_gone: bool
+) -> None:
+    truncate(kafka, topic, 0, 18 if partition_is_gone else 4)
+    options: dict[str, Any] = {"start": {(topic, 0): 1, (topic, 1): 15}, "end": "latest", "on_loss": "skip"}
+    for runner in (dm.LocalRunner(), dm.LocalRunner(workers=2)):
+        result = run(runner, lambda p: build(p, kafka, topic, **options))
+        assert numbers(result) == ([27, 29] if partition_is_gone else [8, 20, 22, 24, 26, 27, 28, 29])
+        assert lost(result) == (17 if partition_is_gone else 3)
+
+
+def test_spark_counts_lost_rows(kafka: str, topic: str, spark: SparkSession, tmp_path: Path) -> None:
+    truncate(kafka, topic, 0, 4)
+    options: dict[str, Any] = {"start": {(topic, 0): 1, (topic, 1): 15}, "on_loss": "skip"}
+    batch = dm.SparkRunner(spark, mode="batch")
+    stream = dm.SparkRunner(spark, mode="streaming", checkpoint=tmp_path, max_rows_per_batch=16)
+    for runner, end in ((batch, "latest"), (stream, None)):
+        result = run(runner, lambda p, end=end: build(p, kafka, topic, end=end, **options))  # type: ignore[misc]
+        assert numbers(result) == [8, 20, 22, 24, 26, 27, 28, 29]
+        assert lost(result) == 3
 
 
 def test_rows_that_were_deleted_before_they_were_read_are_an_error_with_their_number(
@@ -186,10 +333,8 @@ def test_rows_that_were_deleted_before_they_were_read_are_an_error_with_their_nu
     await_numbers(result, len(COMMITTED))
     result.stop()
     send(kafka, topic, rows(range(30, 40)))
-    admin = AdminClient({"bootstrap.servers": kafka})
-    for future in admin.delete_records([TopicPartition(topic, 0, 20)]).values():
-        future.result(30)
-    with pytest.raises(dm.SourceError, match=rf"{topic}/0 from offset \d+ on, .* \d+ offsets are lost"):
+    truncate(kafka, topic, 0, 20)
+    with pytest.raises(dm.SourceError, match=rf"{topic}/0 from offset 18 on, .* offsets 20 to 22: 2 offsets are lost"):
         run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, topic))
 
 
@@ -197,10 +342,7 @@ def test_a_topic_that_was_made_again_is_an_error(kafka: str, topic: str, tmp_pat
     result = start_stream(tmp_path, 1_000, kafka, topic)
     await_numbers(result, len(COMMITTED))
     result.stop()
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.delete_topics([topic])[topic].result(30)
-    while topic in admin.list_topics(timeout=10).topics:
-        time.sleep(0.1)
+    delete(kafka, topic)
     new_topic(kafka, partitions=2, exactly=topic)
     with pytest.raises(dm.SourceError, match=f"the topic of {topic}/0 was deleted and made again"):
         run(dm.LocalRunner(checkpoint=tmp_path), lambda p: build(p, kafka, topic))

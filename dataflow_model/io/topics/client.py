@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import random
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +23,10 @@ PATIENCE: Final = 20.0
 """Seconds in which a broker must answer when a run starts."""
 _SECONDS: Final = 2.0
 """How long one request may take until it is made again."""
+_PAUSE: Final = 0.2
+"""How long to wait before that, at most."""
+_INTERNAL: Final = "__"
+"""How the names of Kafka's own topics begin."""
 _OWN: Final = (
     "auto.offset.reset",
     "bootstrap.servers",
@@ -148,6 +154,7 @@ def described(
             if not may_pass(cause) or time.monotonic() > deadline:
                 place = f"{', '.join(map(repr, names))} on {servers}"
                 raise _refusal(label, place, said(cause, options), way_out_of(cause), reads=reads) from error
+            pause(_PAUSE)
 
     right = AclOperation.READ if reads else AclOperation.WRITE
     for name, topic in topics.items():
@@ -155,6 +162,50 @@ def described(
             place, lack = f"{name!r} on {servers}", f"the user has no right to {right.name} it"
             raise _refusal(label, place, lack, f"grant the user {right.name} on the topic", reads=reads)
     return topics
+
+
+def matching(label: str, pattern: str, servers: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the names of the topics that match a regular expression as a whole, in order; not those of Kafka itself.
+
+    Args:
+        label: what an error calls the transform.
+        pattern: the regular expression.
+        servers: the addresses of brokers.
+        options: of the client.
+
+    Raises:
+        InvalidArgument: for options that the client does not have.
+        SourceError: if the brokers do not answer in time or do not let the user in, or no topic matches.
+    """
+    from confluent_kafka import KafkaException
+
+    faults = list[Any]()
+    admin = admin_of(label, servers, options, faults.append)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            found = admin.list_topics(timeout=_SECONDS).topics
+            break
+        except KafkaException as error:
+            admin.poll(0)
+            cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
+            if not may_pass(cause) or time.monotonic() > deadline:
+                raise SourceError(
+                    f"{label!r} cannot list the topics on {servers}: {said(cause, options)}", hint=way_out_of(cause)
+                ) from error
+            pause(_PAUSE)
+    names = sorted(name for name in found if re.fullmatch(pattern, name) and not name.startswith(_INTERNAL))
+    if not names:
+        raise SourceError(
+            f"{label!r} cannot read topics that match {pattern!r} on {servers}: there are none that the user may see",
+            hint="create a topic, fix the pattern, which must match the whole name, or grant the user DESCRIBE on them",
+        )
+    return names
+
+
+def pause(seconds: float) -> None:
+    """Wait before a request is made again: half of the time at least, so that many clients do not ask at once."""
+    time.sleep(seconds * random.uniform(0.5, 1))  # noqa: S311 - no secret
 
 
 def _refusal(label: str, place: str, cause: str, hint: str, *, reads: bool) -> SinkError | SourceError:

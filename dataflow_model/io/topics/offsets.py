@@ -7,16 +7,17 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from dataflow_model.errors import SourceError
-from dataflow_model.io.topics.client import PATIENCE, admin_of, described
+from dataflow_model.io.topics.client import PATIENCE, admin_of, described, matching, pause
 from dataflow_model.io.topics.errors import may_pass, said, way_out_of
 from dataflow_model.plan.endpoints.sources import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from confluent_kafka.admin import AdminClient
 
-    from dataflow_model.io.topics.source import KafkaSource, Place
+    from dataflow_model.io.topics.places import Offsets, Place
+    from dataflow_model.io.topics.source import KafkaSource
 
 _SECONDS: Final = 5.0
 """How long one request may take until it is made again."""
@@ -40,9 +41,16 @@ def listed(source: KafkaSource, known: Mapping[str, Origin]) -> list[Origin]:
     """
     places = _ids_of(source)
     new = [place for place in places if _name(*place) not in known]
-    firsts = _offsets(source, new, "earliest" if known else source.start)
     # Rows behind the first with a late timestamp may be earlier, so those in front of an instant may be anywhere.
     ends = _offsets(source, list(places), "latest")
+    firsts = _offsets(source, new, "earliest" if known else source.start)
+    if isinstance(source.start, dict) and not known:
+        _check_places("start", source.start, places)
+        _check_reached(source, "start", source.start, _offsets(source, list(source.start), "latest", committed=False))
+    if isinstance(source.end, dict):
+        _check_places("end", source.end, places)
+        _check_reached(source, "end", source.end, ends)
+        ends |= source.end
     origins = []
     for place, topic_id in sorted(places.items()):
         before = known.get(_name(*place))
@@ -74,9 +82,12 @@ def find_topics(source: KafkaSource) -> dict[tuple[str, int], str]:
     Raises:
         SourceError: if the brokers cannot be reached, or a topic does not exist.
     """
-    topics = described("ReadKafka", source.topics, source.servers, source.options, reads=True)
+    topics = source.topics or matching("ReadKafka", source.pattern or "", source.servers, source.options)
+    described_topics = described("ReadKafka", topics, source.servers, source.options, reads=True)
     found = {
-        (name, partition.id): str(topic.topic_id) for name, topic in topics.items() for partition in topic.partitions
+        (name, partition.id): str(topic.topic_id)
+        for name, topic in described_topics.items()
+        for partition in topic.partitions
     }
     _found[key_of(source)] = time.monotonic(), found
     return found
@@ -90,11 +101,43 @@ def _ids_of(source: KafkaSource) -> dict[tuple[str, int], str]:
 
 def key_of(source: KafkaSource) -> tuple[Any, ...]:
     """Return what the clients of a source are kept by: the process, and what they connect to."""
-    return os.getpid(), source.servers, source.topics, repr(sorted(source.options.items()))
+    return os.getpid(), source.servers, source.topics, source.pattern, repr(sorted(source.options.items()))
 
 
-def _offsets(source: KafkaSource, places: Sequence[tuple[str, int]], where: Place) -> dict[tuple[str, int], int]:
-    """Return an offset of each partition, of which the latest is behind the last row that is committed."""
+def _check_places(name: str, offsets: Offsets, places: Collection[tuple[str, int]]) -> None:
+    """Raise `SourceError` for an offset of a partition that does not exist."""
+    for place in offsets:
+        if place not in places:
+            count = sum(topic == place[0] for topic, _ in places)
+            raise SourceError(
+                f"`{name}` of ReadKafka has an offset of {_name(*place)}, and the topic has {count} partitions",
+                hint="leave it out",
+            )
+
+
+def _check_reached(source: KafkaSource, name: str, offsets: Offsets, ends: Offsets) -> None:
+    """Raise `SourceError` for an offset that a partition has not reached."""
+    for place, offset in offsets.items():
+        if offset > ends[place]:
+            kind = "committed rows" if name == "end" else "rows"
+            raise SourceError(
+                f"`{name}` of ReadKafka is offset {offset} of {_name(*place)}, which has {kind} up to offset "
+                f"{ends[place] - 1} on {source.servers}",
+                hint=f"use at most {ends[place]}, or start the run once there are more",
+            )
+
+
+def _offsets(
+    source: KafkaSource, places: Sequence[tuple[str, int]], where: Place, *, committed: bool = True
+) -> Offsets:
+    """Return an offset of each partition, of which the latest is behind the last row that is there.
+
+    Args:
+        source: the source.
+        places: the partitions.
+        where: the place; a partition of which it has no offset begins at its earliest.
+        committed: whether the latest row is the last one that is committed.
+    """
     import confluent_kafka.admin
 
     specs: Any = confluent_kafka.admin
@@ -102,35 +145,39 @@ def _offsets(source: KafkaSource, places: Sequence[tuple[str, int]], where: Plac
     if not places:
         return {}
     if where == "latest":
-        return _asked(source, places, specs.OffsetSpec.latest())
+        return _asked(source, places, specs.OffsetSpec.latest(), committed=committed)
     if where == "earliest":
         return _asked(source, places, specs.OffsetSpec.earliest())
+    if isinstance(where, dict):
+        others = [place for place in places if place not in where]
+        return {place: where[place] for place in places if place in where} | _offsets(source, others, "earliest")
     found = _asked(source, places, specs.OffsetSpec.for_timestamp(-(-int(where) // 1_000)))
     behind = [place for place in places if found[place] == _END]
     return found | _offsets(source, behind, "latest")
 
 
-def _asked(source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
+def _asked(source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool = True) -> Offsets:
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
     key = key_of(source)
     asked = {TopicPartition(*place): spec for place in places}
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     deadline = time.monotonic() + PATIENCE
     while True:
         if key not in _admins:
             _admins[key] = admin_of("ReadKafka", source.servers, source.options, lambda _: None)
         try:
-            futures = _admins[key].list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_SECONDS
-            )
+            futures = _admins[key].list_offsets(asked, isolation_level=level, request_timeout=_SECONDS)
             return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
         except KafkaException as error:
             cause = error.args[0]
-            if not may_pass(cause) or time.monotonic() > deadline:
+            # A partition has been listed a moment ago, so a client that does not know it has old news.
+            passes = may_pass(cause) or cause.name() == "_UNKNOWN_PARTITION"
+            if not passes or time.monotonic() > deadline:
                 raise SourceError(
-                    f"ReadKafka cannot list the offsets of {', '.join(source.topics)} on {source.servers}: "
+                    f"ReadKafka cannot list the offsets of {source.contents} on {source.servers}: "
                     f"{said(cause, source.options)}",
                     hint=way_out_of(cause),
                 ) from error
             del _admins[key]  # it does not look for the leaders of new partitions again
-            time.sleep(_PAUSE)
+            pause(_PAUSE)

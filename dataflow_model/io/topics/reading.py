@@ -25,6 +25,8 @@ _SECONDS: Final = 60.0
 """How long to wait for rows that are there."""
 _ROWS: Final = 20_000
 """The most rows of a batch."""
+_TRIES: Final = 20
+"""How often a consumer may be told that an offset does not exist, although it does."""
 _NO_TIME: Final = 0
 """The type of the timestamp of a message that has none."""
 _held = threading.local()
@@ -40,6 +42,9 @@ class _Position:
         offset: the offset of the next row that it yields, if rows are read from there on.
         read: the rows that it has yielded already, but that are behind the last range.
         end: where the partition ended when it was last read to its end; -1 before that.
+        is_lost: whether there are no rows where it is, since they have been deleted.
+        reading: the reading of a range for which it was assigned last.
+        lost: by partition, the number of offsets that its last range lacked, since they have been deleted.
     """
 
     consumer: Consumer
@@ -47,43 +52,88 @@ class _Position:
     offset: int = -1
     read: list[Message] = attrs.field(factory=list)
     end: int = -1
+    is_lost: bool = False
+    reading: object = None
+    lost: dict[str, int] = attrs.field(factory=dict)
+
+    def go_to(self, origin: str, offset: int) -> None:
+        """Read from an offset of a partition on."""
+        from confluent_kafka import TopicPartition
+
+        self.consumer.assign([TopicPartition(*place_of(origin), offset)])
+        self.origin, self.read, self.end, self.is_lost = origin, [], -1, False
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the first offset that there is, and the one behind the last."""
+        from confluent_kafka import TopicPartition
+
+        bounds: Any = self.consumer.get_watermark_offsets(TopicPartition(*place_of(self.origin)), timeout=_SECONDS)
+        low, high = bounds
+        return low, high
+
+
+class _LostError(Exception):
+    """There are no rows at the offset from which a consumer was to read."""
 
 
 def read_partition(source: KafkaSource, origin: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
     """Yield the committed rows with offsets `[start, stop)` of a partition.
 
     Raises:
-        SourceError: if the rows from `start` on have been deleted, or the brokers do not answer.
+        SourceError: if the brokers do not answer, or rows have been deleted before they were read. If these may be
+            skipped, `offsets_lost` returns their number.
     """
-    from confluent_kafka import TopicPartition
-
-    topic, partition = place_of(origin)
     position = _position(source)
+    reading = position.reading = object()
     if (position.origin, position.offset) != (origin, start):
-        position.consumer.assign([TopicPartition(topic, partition, start)])
-        position.read, position.end = [], -1
-    position.origin, position.offset = origin, -1  # unless all goes well
+        position.go_to(origin, start)
+    position.offset = -1  # unless all goes well
+    position.lost[origin] = 0
     earliest, latest = (int(at) if isinstance(at, EventTime) else None for at in (source.start, source.end))
-    last = start - 1
+    last, tries = start - 1, 0
     while last < stop - 1 and (position.read or position.end < stop):
-        messages = _next(source, position, origin, start)
+        try:
+            messages = _next(source, position, last + 1)
+        except _LostError:
+            first = _first_left(source, position, last + 1)
+            position.lost[origin] += min(first, stop) - last - 1
+            tries = tries + 1 if first == last + 1 else 0
+            if tries > _TRIES:
+                raise SourceError(
+                    f"ReadKafka cannot read {origin} from offset {first} on: the brokers list that offset, but refuse "
+                    "to read there",
+                    hint="make sure that all replicas of the partition are in sync, and start the run again",
+                ) from None
+            last = min(first, stop) - 1
+            position.go_to(origin, last + 1)
+            continue
         rows = [message for message in messages if start <= _offset(message) < stop]
         position.read = messages[len(rows) :]
         last = max([last, *map(_offset, messages[-1:])])
         wanted = [row for row in rows if _is_between(row, earliest, latest)]
         if wanted:
             yield _batch(source, wanted, origin)
+        if position.reading is not reading:  # another range was read in the meantime
+            position.reading = reading
+            position.go_to(origin, last + 1)
     position.offset = stop
 
 
-def _next(source: KafkaSource, position: _Position, origin: str, start: int) -> list[Message]:
+def offsets_lost(source: KafkaSource, origin: str) -> int:
+    """Return how many offsets the last range of a partition lacked that this thread has read."""
+    return _position(source).lost.pop(origin, 0)
+
+
+def _next(source: KafkaSource, position: _Position, start: int) -> list[Message]:
     """Return the next rows, if there are any."""
     if position.read:
         return position.read
+    if position.is_lost:
+        raise _LostError
     first = position.consumer.poll(_SECONDS)
     if first is None:
         raise SourceError(
-            f"ReadKafka cannot read {origin} from offset {start} on: no answer within {_SECONDS:.0f} s",
+            f"ReadKafka cannot read {position.origin} from offset {start} on: no answer within {_SECONDS:.0f} s",
             hint="make sure that the brokers run and can be reached, and start the run again",
         )
     rows = []
@@ -95,27 +145,36 @@ def _next(source: KafkaSource, position: _Position, origin: str, start: int) -> 
         elif error.name() == "_PARTITION_EOF":
             position.end = _offset(message)
         elif error.name() == "_AUTO_OFFSET_RESET":
-            raise _lost(position, origin, start)
+            # It is said once, perhaps only after another partition was assigned.
+            position.is_lost |= (message.topic(), message.partition()) == place_of(position.origin)
         elif not error.retriable() and error.name() not in {"_TRANSPORT", "_ALL_BROKERS_DOWN"}:
             raise SourceError(
-                f"ReadKafka cannot read {origin} from offset {start} on: {said(error, source.options)}",
+                f"ReadKafka cannot read {position.origin} from offset {start} on: {said(error, source.options)}",
                 hint=way_out_of(error),
             )
+    if position.is_lost and not rows:
+        raise _LostError
     return rows
 
 
-def _lost(position: _Position, origin: str, start: int) -> SourceError:
-    """Return the error for rows that were deleted before they were read."""
-    from confluent_kafka import TopicPartition
+def _first_left(source: KafkaSource, position: _Position, start: int) -> int:
+    """Return the first offset that there is from `start` on, where a consumer was told that there are no rows there.
 
-    topic, partition = place_of(origin)
-    bounds: Any = position.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_SECONDS)
-    low, high = bounds
+    Raises:
+        SourceError: if rows have been deleted that must not be skipped, or there are none behind them.
+    """
+    low, high = position.bounds()
+    if low > start and source.on_loss == "skip":
+        return low
+    if low <= start <= high:  # it was told again about an earlier place
+        return start
     count = f"{low - start} offsets are" if low > start else "the rows are"
-    return SourceError(
-        f"ReadKafka was to read {origin} from offset {start} on, but it has offsets {low} to {high - 1}: {count} lost, "
-        "by the retention of the topic or because they were deleted",
-        hint="start a new run with another checkpoint, and choose a longer retention.ms for the topic",
+    raise SourceError(
+        f"ReadKafka was to read {position.origin} from offset {start} on, but it has offsets {low} to {high - 1}: "
+        f"{count} lost, by the retention of the topic or because they were deleted",
+        hint="choose a longer retention.ms for the topic, and pass on_loss='skip' to go on with the rows that are left"
+        if low > start
+        else "start a new run with another checkpoint",
     )
 
 
@@ -158,7 +217,7 @@ def _batch(source: KafkaSource, rows: Sequence[Message], origin: str) -> pa.Reco
         "origin": lambda _: origin,
         "headers": _headers,
     }
-    schema = source.schema()
+    schema = source.message_columns
     columns = [pa.array(list(map(values[field.name], rows)), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -8,16 +8,25 @@ import attrs
 import pyarrow as pa
 
 from dataflow_model.errors import InvalidArgument, SourceError
-from dataflow_model.io.topics.client import checked_options, checked_servers, checked_topic
+from dataflow_model.io.topics.client import checked_options, checked_servers
+from dataflow_model.io.topics.places import (
+    Place,
+    check_offsets,
+    checked_end,
+    checked_pattern,
+    checked_start,
+    checked_topics,
+)
 from dataflow_model.plan.columns.source_columns import check_time_column
+from dataflow_model.plan.columns.time_units import checked_unit
 from dataflow_model.plan.endpoints.sources import Changes, ColumnSource, Origin
 from dataflow_model.plan.watermarks.estimators import check_estimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
-from dataflow_model.time import EventTime, event_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from dataflow_model.plan.columns.time_units import TimeUnit
     from dataflow_model.plan.endpoints.sources import Known
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
 
@@ -33,25 +42,7 @@ COLUMNS: Final = pa.schema(
         ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))),
     ]
 )
-Place = Literal["earliest", "latest"] | EventTime
-
-
-def _checked_topics(value: Any) -> tuple[str, ...]:
-    topics = (value,) if isinstance(value, str) else tuple(value)
-    if not topics or len(set(topics)) < len(topics):
-        raise InvalidArgument(
-            f"`topics` must be one topic or several, each once, got {value!r}", hint="pass 'departures', for example"
-        )
-    return tuple(map(checked_topic, topics))
-
-
-def _checked_start(value: Any) -> Place:
-    given: Any = value
-    return given if isinstance(value, str) and value in {"earliest", "latest"} else event_time(value)
-
-
-def _checked_end(value: Any) -> Place | None:
-    return None if value is None else _checked_start(value)
+"""The columns of rows whose values are bytes."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,23 +50,30 @@ class KafkaSource(ColumnSource):
     """Topics, from a place on; without an end they are followed.
 
     Attributes:
-        topics: their names.
+        topics: their names; empty if `pattern` says which.
+        pattern: a regular expression that the whole name of a topic must match.
         servers: the addresses of brokers.
-        start: where each partition begins; a partition that is added later is read from its first row. Rows whose
-            timestamps are before an instant are left out.
+        start: where each partition begins; one that is added later, or that offsets do not name, is read from its first
+            row. Rows whose timestamps are before an instant are left out.
         end: `None` to follow the topics, else all that is there when the run begins is read, or what is before an
-            instant.
+            instant or an offset.
+        on_loss: what happens where rows have been deleted before they were read; if they are skipped, they are counted
+            as `rows_lost`.
         event_time: a column, `ARRIVAL`, or `None`.
+        event_time_unit: the unit of integers in that column.
         watermark, watermark_origins: see `Source`.
         options: of the client.
         needed: the columns to read.
     """
 
-    topics: tuple[str, ...] = attrs.field(converter=_checked_topics)
+    topics: tuple[str, ...] = attrs.field(default=None, converter=checked_topics)
+    pattern: str | None = attrs.field(default=None, converter=checked_pattern)
     servers: str = attrs.field(converter=checked_servers)
-    start: Place = attrs.field(default="earliest", converter=_checked_start)
-    end: Place | None = attrs.field(default=None, converter=_checked_end)
+    start: Place = attrs.field(default="earliest", converter=checked_start)
+    end: Place | None = attrs.field(default=None, converter=checked_end)
+    on_loss: Literal["error", "skip"] = "error"
     event_time: str | Arrival | None = "timestamp"
+    event_time_unit: TimeUnit | None = attrs.field(default=None, converter=checked_unit)
     watermark: WatermarkEstimator = attrs.field()
     watermark_origins: WatermarkOrigins = EVERYTHING
     options: dict[str, Any] = attrs.field(default=None, converter=checked_options, repr=False)
@@ -89,15 +87,36 @@ class KafkaSource(ColumnSource):
     def __attrs_post_init__(self) -> None:
         """Check the options."""
         check_estimator(self.watermark)
+        if bool(self.topics) == (self.pattern is not None):
+            raise InvalidArgument(
+                f"either `topics` or `pattern` says what is read, got topics={self.topics!r} and "
+                f"pattern={self.pattern!r}",
+                hint="pass 'departures', or pattern='departures-.*'",
+            )
+        check_offsets("start", self.start, self.topics)
+        check_offsets("end", self.end, self.topics)
+        if self.on_loss not in {"error", "skip"}:
+            raise InvalidArgument(
+                f"`on_loss` must be 'error' or 'skip', got {self.on_loss!r}",
+                hint="on_loss='skip' goes on behind rows that have been deleted, and counts them",
+            )
         if isinstance(self.event_time, str):
-            check_time_column(COLUMNS, self.event_time, "event_time")
+            check_time_column(self.columns, self.event_time, "event_time")
         if self.start == "latest" and self.end is not None:
             raise InvalidArgument(
                 f"`start` and `end` leave nothing to read, got start='latest' and end={self.end!r}",
                 hint="use start='earliest', or leave `end` out to follow the topic",
             )
+        if isinstance(self.start, dict) and isinstance(self.end, dict):
+            for place, offset in self.end.items():
+                if self.start.get(place, 0) > offset:
+                    raise InvalidArgument(
+                        f"`end` is before `start` in {place[0]}/{place[1]}, got offsets {offset} and "
+                        f"{self.start[place]}",
+                        hint="end behind the last row to read",
+                    )
         by = self.watermark_origins.by_column
-        if self.watermark_origins.by == "file" or (by is not None and by not in COLUMNS.names):
+        if self.watermark_origins.by == "file" or (by is not None and by not in self.columns.names):
             raise InvalidArgument(
                 f"`watermark_origin` must be a column, got {self.watermark_origins.by!r}",
                 hint="use watermark_origin='origin' for one watermark for each partition",
@@ -106,7 +125,14 @@ class KafkaSource(ColumnSource):
     @property
     def contents(self) -> str:
         """What `explain()` calls the source."""
+        if self.pattern is not None:
+            return f"the topics that match {self.pattern!r}"
         return f"the topic{'s' if len(self.topics) > 1 else ''} {', '.join(self.topics)}"
+
+    @property
+    def columns(self) -> pa.Schema:
+        """All columns that a row can have."""
+        return COLUMNS
 
     @property
     def position_column(self) -> str:
@@ -131,7 +157,17 @@ class KafkaSource(ColumnSource):
 
     def schema(self) -> pa.Schema:
         """Return the columns."""
+        return self.message_columns
+
+    @property
+    def message_columns(self) -> pa.Schema:
+        """The columns of messages, as they are before values are decoded."""
         return pa.schema([COLUMNS.field(name) for name in self.needed])
+
+    def where(self, origin: str, row: int) -> str:
+        """Return how messages call a row."""
+        del origin
+        return f"offset {row}"
 
     def project(self, columns: Collection[str]) -> KafkaSource:
         """Return the source with only these columns and those of time, watermark and position."""
@@ -154,8 +190,14 @@ class KafkaSource(ColumnSource):
         from dataflow_model.io.topics.offsets import listed
 
         before = {name: origin for name in known.names() if (origin := known.get(name)) is not None}
-        changed = [origin for origin in listed(self, before) if self._has_changed(before.get(origin.name), origin)]
-        return Changes(changed, frozenset())
+        now = listed(self, before)
+        gone = before.keys() - {origin.name for origin in now}
+        if gone and self.on_loss == "error":
+            raise SourceError(
+                f"the topic of {min(gone)} was deleted since the run began",
+                hint="start a new run with another checkpoint, or pass on_loss='skip'",
+            )
+        return Changes([origin for origin in now if self._has_changed(before.get(origin.name), origin)], gone)
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read the committed rows with offsets `[start, stop)` of a partition."""
@@ -163,6 +205,12 @@ class KafkaSource(ColumnSource):
 
         assert stop is not None  # noqa: S101 - all origins are listed with their ends
         yield from read_partition(self, origin, start, stop)
+
+    def rows_lost(self, origin: str) -> int:
+        """Return the number of offsets that the last range of a partition lacked, since they have been deleted."""
+        from dataflow_model.io.topics.reading import offsets_lost
+
+        return offsets_lost(self, origin)
 
     def _has_changed(self, before: Origin | None, now: Origin) -> bool:
         if before is None:

@@ -374,6 +374,11 @@ def check_positions(label: str, origin: str, start: int, stop: int, positions: N
 
 def way_out_for(source: Source, advice: str = "") -> str:
     """Return what the hint of an error suggests for the bad rows of a source, behind particular advice."""
+    if not source.is_bounded and not source.places:
+        return (
+            f"{advice}send such rows to a separate output with .with_exception_handling() and start the run again, "
+            "after dataflow-model upgrade if you add a sink for them"
+        )
     if not source.is_bounded:
         return (
             f"{advice}send such rows to a separate output with .with_exception_handling() and start the run again, "
@@ -542,6 +547,17 @@ class ColumnSource(RowSource):
         """
         del origin
         return False
+
+    def rows_lost(self, origin: str) -> int:
+        """Return how many rows the range that was read last of an origin lacked; runs on a worker, behind each range.
+
+        They are counted as `rows_lost`. A source that must not skip rows raises from `read` instead.
+
+        Args:
+            origin: the name of the origin.
+        """
+        del origin
+        return 0
 
     def awaits_more(self, version: tuple[int | str, ...] | None) -> bool:
         """Return whether an origin all of whose rows have been read holds the beginning of another one.

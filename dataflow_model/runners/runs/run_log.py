@@ -25,7 +25,7 @@ _WORDS: Final = {
     "dropped_because_late": "late",
     "dropped_because_closed": "after the trigger had finished",
     "dropped_retractions": "as retractions",
-    "rows_lost": "with files that were removed or replaced",
+    "rows_lost": "removed or replaced before they were read",
 }
 """The words for the counters of dropped elements, to follow a number; any other counter begins with `dropped_`."""
 _UNWRITTEN: Final = "dead_letters"

@@ -205,7 +205,7 @@ class RowReader:
             check_rows_read(read.label, origin, start, stop, row)
         elif source.is_users and not has_gaps and row < listed:
             check_rows_read(read.label, origin, start, listed, row)
-        return attrs.evolve(observer.seen(), retries=counts[RETRIES])
+        return attrs.evolve(observer.seen(), retries=counts[RETRIES], lost=source.rows_lost(origin))
 
     def take(self, read: Read, first: int, worker: int = 0, workers: int = 1) -> None:
         """Run elements of a source in the program through the transforms that are fused with it.

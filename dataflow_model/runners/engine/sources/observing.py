@@ -28,7 +28,7 @@ WHOLE: Final = ""
 FILES_SKIPPED: Final = "files_skipped"
 """The counter of files that disappeared before any of their rows was read."""
 ROWS_LOST: Final = "rows_lost"
-"""The counter of rows that were listed but not read, since their files have disappeared or were replaced."""
+"""The counter of rows that were listed but not read, since they were removed or replaced before."""
 _MANY: Final = 131_072
 """The number of records that are summarised at a time."""
 _NONE: Final = int(MIN_TIMESTAMP)
@@ -70,6 +70,7 @@ class Observations:
         unplaced: the records themselves instead of `parts`, if they may be too far ahead of a clock that is not known
             where they are read.
         retries: how often reading failed.
+        lost: the number of rows that could not be read, since the origin has lost them.
     """
 
     label: str
@@ -81,6 +82,7 @@ class Observations:
     unplaced: _Records | None = None
     skipped: tuple[int, int] | None = None
     retries: int = 0
+    lost: int = 0
 
     def counts(self) -> dict[str, int]:
         """Return the counters of the records that are too far ahead, of rows that are lost, and of retries, if any."""
@@ -90,6 +92,8 @@ class Observations:
         if self.skipped is not None:
             start, stop = self.skipped
             counts |= {FILES_SKIPPED: int(start == 0), ROWS_LOST: stop - start}
+        if self.lost:
+            counts[ROWS_LOST] = counts.get(ROWS_LOST, 0) + self.lost
         return counts
 
 

@@ -109,7 +109,8 @@ def read_slice(task: Task, part: Slice, wall: int | None, writer: PendingWriter 
     if version is not None:  # it may have been replaced while it was read
         check_unchanged(source, part.origin, version)
     counts = {"elements_out": read_rows, "dead_letters": dead}
-    seen = attrs.evolve(observer.seen(version), retries=retries[RETRIES])
+    lost = source.rows_lost(part.origin)
+    seen = attrs.evolve(observer.seen(version), retries=retries[RETRIES], lost=lost)
     yield from task.rows_for_followers(Kind.SEEN, (seen, counts))
 
 

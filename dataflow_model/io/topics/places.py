@@ -1,0 +1,129 @@
+"""Places in topics, at which a run begins or ends: the ends of partitions, instants, and offsets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from dataflow_model.errors import InvalidArgument, InvalidType, shown
+from dataflow_model.io.topics.client import checked_topic
+from dataflow_model.time import EventTime, event_time
+
+Offsets = dict[tuple[str, int], int]
+"""Offsets by topic and partition."""
+Place = Literal["earliest", "latest"] | EventTime | Offsets
+_PARTITION: Final = 2
+_EXAMPLE: Final = "pass {('departures', 0): 42}, for example"
+
+
+def checked_topics(value: Any) -> tuple[str, ...]:
+    """Return the names of topics.
+
+    Raises:
+        InvalidType: if a name is not text.
+        InvalidArgument: if there is none, or one is empty or repeated.
+    """
+    if value is None:
+        return ()
+    topics = (value,) if isinstance(value, str) else tuple(value)
+    if not topics or len(set(topics)) < len(topics):
+        raise InvalidArgument(
+            f"`topics` must be one topic or several, each once, got {value!r}", hint="pass 'departures', for example"
+        )
+    return tuple(map(checked_topic, topics))
+
+
+def checked_pattern(value: Any) -> str | None:
+    """Return a regular expression.
+
+    Raises:
+        InvalidType: if it is not text.
+        InvalidArgument: if it is not a regular expression.
+    """
+    hint = "pass pattern='departures-.*', for example"
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidType(f"`pattern` must be a regular expression as text, got {value!r}", hint=hint)
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise InvalidArgument(f"`pattern` must be a regular expression, got {value!r}: {error}", hint=hint) from error
+    return value
+
+
+def checked_start(value: Any) -> Place:
+    """Return the argument `start`.
+
+    Raises:
+        InvalidArgument: for text that is neither a word nor an instant, and for offsets that are no offsets.
+        InvalidType: for something else than a place.
+    """
+    return _checked("start", value)
+
+
+def checked_end(value: Any) -> Place | None:
+    """Return the argument `end`; the errors are those of `checked_start`."""
+    if value == "earliest":
+        raise InvalidArgument("`end` leaves nothing to read, got 'earliest'", hint="use end='latest'")
+    return None if value is None else _checked("end", value)
+
+
+def check_offsets(name: str, place: Place | None, topics: tuple[str, ...]) -> None:
+    """Reject offsets of topics that are not read.
+
+    Args:
+        name: the name of the argument.
+        place: its value.
+        topics: the topics that are read; empty if a pattern says which.
+
+    Raises:
+        InvalidArgument: for such an offset.
+    """
+    if not isinstance(place, dict) or not topics:
+        return
+    for topic, partition in place:
+        if topic not in topics:
+            raise InvalidArgument(
+                f"`{name}` has an offset of {topic}/{partition}, but the topics are {', '.join(topics)}",
+                hint="leave it out, or read that topic too",
+            )
+
+
+def _checked(name: str, value: Any) -> Place:
+    if isinstance(value, Mapping):
+        return _checked_offsets(name, value)
+    given: Any = value
+    return given if isinstance(value, str) and value in {"earliest", "latest"} else event_time(value)
+
+
+def _checked_offsets(name: str, value: Mapping[Any, Any]) -> Offsets:
+    """Return offsets by topic and partition.
+
+    Example:
+        >>> _checked_offsets("start", {("departures", 3): 42})
+        {('departures', 3): 42}
+    """
+    if not value:
+        raise InvalidArgument(f"`{name}` must have at least one offset, got {{}}", hint=_EXAMPLE)
+    for place, offset in value.items():
+        is_place = (
+            isinstance(place, tuple)
+            and len(place) == _PARTITION
+            and isinstance(place[0], str)
+            and type(place[1]) is int
+            and place[1] >= 0
+        )
+        if not is_place:
+            raise InvalidType(
+                f"`{name}` must have offsets by topic and partition, got {shown(place)} for one of these",
+                hint=_EXAMPLE,
+            )
+        if type(offset) is not int or offset < 0:
+            raise InvalidArgument(
+                f"`{name}` must have offsets that are whole numbers from 0 on, got {shown(offset)} for "
+                f"{place[0]}/{place[1]}",
+                hint=_EXAMPLE,
+            )
+    return dict(value)
