@@ -195,6 +195,14 @@ def _of_transform(families: _Families, transform: TransformReport) -> None:
         families.gauge("state_entries", "Keys of a transform that have state", labels, transform.state_entries)
     if transform.state_bytes is not None:
         families.gauge("state_bytes", "Bytes of a transform's state, as stored", labels, transform.state_bytes)
+    for name, origins in transform.levels.items():
+        for origin, rows in origins.items():
+            more = {"name": name, "origin": origin}
+            families.gauge("source_level", "Numbers that a source reports, by origin", {**labels, **more}, rows)
+    _of_user(families, transform, labels)
+
+
+def _of_user(families: _Families, transform: TransformReport, labels: dict[str, str]) -> None:
     for name, count in transform.user.counters.items():
         families.counter("user_counter", "Counters of users' functions", {**labels, "name": name}, count)
     for name, level in transform.user.gauges.items():

@@ -99,6 +99,8 @@ class TransformReport:
             one has. Sources with `max_ahead` report none.
         state_entries: the number of keys with state (of partial sums, for groupings in columns); `None` without state.
         state_bytes: the size of the state when it is stored; `None` if it is not stored.
+        levels: of a source of a stream that is running, numbers that it reports itself, by name and origin, such as
+            `"lag"`: the rows of each partition of Kafka that are not read yet.
         slowest_keys: the slowest of the timed keys, the slowest first.
         user: the metrics that its own functions have recorded.
     """
@@ -116,6 +118,7 @@ class TransformReport:
     watermark_jump: WatermarkJump | None = None
     state_entries: int | None = None
     state_bytes: int | None = None
+    levels: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
     slowest_keys: tuple[SlowKey, ...] = ()
     user: UserMetrics = UserMetrics()
 

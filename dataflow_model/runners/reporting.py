@@ -55,6 +55,7 @@ class Measured:
         pending_since: the wall-clock time at which the oldest uncommitted work was seen; `None` if there is none.
         jumps: by source, the first event that has moved its watermark far ahead of the clock, as its event time and the
             clock.
+        levels: by source, the numbers that it reports itself, by name and origin.
     """
 
     counters: Mapping[str, Mapping[str, Any]]
@@ -65,6 +66,7 @@ class Measured:
     commits: int
     pending_since: int | None
     jumps: Mapping[str, Sequence[int]] = attrs.field(factory=dict)
+    levels: Mapping[str, Mapping[str, Mapping[str, int]]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -184,6 +186,7 @@ def _transform(label: str, stage: int, measured: Measured, clock: int) -> Transf
         watermark_jump=None if jump is None else WatermarkJump(EventTime(jump[0]), ProcessingTime(jump[1])),
         state_entries=entries,
         state_bytes=stored,
+        levels=measured.levels.get(label, {}),
         slowest_keys=tuple(SlowKey(key, *spent) for key, spent in tally.slowest(label).items()),
         user=_user(tally.users.get(label, _NOTHING)),
     )

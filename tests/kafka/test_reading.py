@@ -6,13 +6,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 import dataflow_model as dm
 from tests.support.kafka.topics import messages_in, new_topic, send
 from tests.support.pipelines import run
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,8 +201,6 @@ def test_a_run_from_the_latest_row_on_reads_what_is_written_after_its_start(
 
 
 def test_rows_of_a_transaction_that_is_open_are_read_once_it_is_committed(kafka: str, tmp_path: Path) -> None:
-    from confluent_kafka import Producer
-
     topic = new_topic(kafka)
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": topic})
     producer.init_transactions(30)
@@ -351,3 +350,54 @@ def test_a_topic_that_was_made_again_is_an_error(kafka: str, topic: str, tmp_pat
 def test_a_topic_that_does_not_exist_is_an_error_before_anything_runs(kafka: str) -> None:
     with pytest.raises(dm.SourceError, match=r"cannot read the topic 'none' on .*UNKNOWN_TOPIC_OR_PART"):
         run(dm.LocalRunner(), lambda p: build(p, kafka, "none", end="latest"))
+
+
+# How far a stream has come.
+
+
+def level(result: Any, name: str) -> dict[str, int]:
+    return dict(result.report().transforms["in"].levels.get(name, {}))
+
+
+def test_a_report_says_how_much_of_each_partition_is_unread_and_held_back(kafka: str, tmp_path: Path) -> None:
+    topic = new_topic(kafka, partitions=2)
+    send(kafka, topic, rows(range(4)))
+    result = start_stream(tmp_path, 100, kafka, topic)
+    await_numbers(result, 4)
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for row in rows(range(4, 10)):
+        if row["partition"] == 1:
+            producer.produce(topic, **row)
+    producer.flush(30)
+    held = {f"{topic}/0": 0, f"{topic}/1": 3}
+    wait_for(result, lambda: level(result, "held_back") == held and level(result, "lag") == held)
+    producer.commit_transaction(30)
+    await_numbers(result, 7)
+    none = dict.fromkeys(held, 0)
+    wait_for(result, lambda: level(result, "held_back") == none and level(result, "lag") == none)
+    result.stop()
+    assert level(result, "lag") == {}
+
+
+def noted(kafka: str, group: str, topic: str) -> list[int]:
+    """Return the offsets of the partitions in a consumer group."""
+    admin = AdminClient({"bootstrap.servers": kafka})
+    [future] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    places = future.result(30).topic_partitions
+    return [place.offset for place in sorted(places, key=lambda place: place.partition) if place.topic == topic]
+
+
+@pytest.mark.parametrize("host", ["process", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_group_says_how_far_a_stream_has_read(
+    kafka: str, topic: str, tmp_path: Path, host: str, request: pytest.FixtureRequest
+) -> None:
+    group = f"readers-of-{topic}"
+    if host == "process":
+        runner: Any = dm.LocalRunner(checkpoint=tmp_path)
+    else:
+        spark = request.getfixturevalue("spark")
+        runner = dm.SparkRunner(spark, mode="streaming", checkpoint=tmp_path, max_rows_per_batch=16)
+    run(runner, lambda p: build(p, kafka, topic, group=group))
+    assert noted(kafka, group, topic) == [18, 18]

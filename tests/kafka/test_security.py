@@ -26,16 +26,18 @@ pytestmark = [pytest.mark.connectors, pytest.mark.slow, pytest.mark.timeout(300)
 WRONG = "".join(reversed(PASSWORD))
 WRITES = [(Resource.TOPIC, AclOperation.DESCRIBE), (Resource.TOPIC, AclOperation.WRITE)]
 IDS = [(Resource.TRANSACTIONAL_ID, AclOperation.DESCRIBE), (Resource.TRANSACTIONAL_ID, AclOperation.WRITE)]
+SEES = (Resource.GROUP, AclOperation.DESCRIBE)
 MARKS = [(Resource.GROUP, AclOperation.READ), (Resource.TOPIC, AclOperation.READ)]
 
 
-def grant(broker: Broker, topic: str, rights: list[tuple[Any, Any]]) -> None:
-    """Grant ann rights to a topic, or to ids and groups of this package."""
+def grant(broker: Broker, topic: str, rights: list[tuple[Any, Any]], group: str = "dataflow_model-") -> None:
+    """Grant ann rights to a topic, to ids of this package, or to groups whose names begin as given."""
     admin = AdminClient({"bootstrap.servers": broker.servers})
+    names = {Resource.TOPIC: topic, Resource.GROUP: group}
     bindings = [
         AclBinding(
             kind,
-            topic if kind is Resource.TOPIC else "dataflow_model-",
+            names.get(kind, "dataflow_model-"),
             ResourcePatternType.LITERAL if kind is Resource.TOPIC else ResourcePatternType.PREFIXED,
             "User:ann",
             "*",
@@ -44,7 +46,7 @@ def grant(broker: Broker, topic: str, rights: list[tuple[Any, Any]]) -> None:
         )
         for kind, operation in rights
     ]
-    for future in admin.create_acls(bindings).values():
+    for future in admin.create_acls(bindings).values() if bindings else ():
         future.result(30)
     time.sleep(1)  # until the broker has taken notice
 
@@ -52,6 +54,14 @@ def grant(broker: Broker, topic: str, rights: list[tuple[Any, Any]]) -> None:
 def options(password: str = PASSWORD) -> dict[str, str]:
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": password}
     return {"security.protocol": "SASL_PLAINTEXT", **login}
+
+
+def read(broker: Broker, topic: str | None, checkpoint: Path, password: str = PASSWORD, **arguments: Any) -> None:
+    def build(p: dm.Pipeline) -> None:
+        read = dm.io.ReadKafka(topic, bootstrap_servers=broker.secured, options=options(password), **arguments)
+        _ = p | read | dm.io.Collect()
+
+    run(dm.LocalRunner() if "end" in arguments else dm.LocalRunner(checkpoint=checkpoint), build)
 
 
 def write(broker: Broker, topic: str, checkpoint: Path | None, marks: Any = "group", **login: Any) -> None:
@@ -116,6 +126,38 @@ def test_with_marks_in_a_topic_a_stream_needs_no_right_to_read_the_topic_or_a_gr
     grant(broker, f"{topic}-marks", [(Resource.TOPIC, AclOperation.READ)])
     write(broker, topic, tmp_path / "all", marks="topic")
     assert len(messages_in(broker.servers, topic)) == 1
+
+
+@pytest.mark.parametrize(("rights", "problem"), [([], "GROUP_AUTHORIZATION_FAILED"), ([SEES], "no right to READ it")])
+def test_a_missing_right_to_the_group_is_named_at_the_start(
+    broker: Broker, tmp_path: Path, rights: list[Any], problem: str
+) -> None:
+    topic = new_topic(broker.servers)
+    grant(broker, topic, MARKS[1:])
+    group = f"{'seen' if rights else 'unseen'}-{topic}"
+    grant(broker, topic, rights, group=group)
+    began = time.monotonic()
+    with pytest.raises(dm.SourceError, match=rf"cannot note offsets in the group '{group}' .*{problem}"):
+        read(broker, topic, tmp_path, group=group)
+    assert time.monotonic() - began < 15
+    grant(broker, topic, MARKS[:1], group=group)
+    read(broker, topic, tmp_path, group=group)
+
+
+@pytest.mark.parametrize("options", [{"end": "latest"}, {"pattern": "topic-.*", "end": "latest"}])
+def test_a_wrong_password_of_a_reader_is_named_at_once(broker: Broker, tmp_path: Path, options: dict[str, Any]) -> None:
+    topic = None if "pattern" in options else new_topic(broker.servers)
+    began = time.monotonic()
+    with pytest.raises(dm.SourceError, match="_AUTHENTICATION") as raised:
+        read(broker, topic, tmp_path, password=WRONG, **options)
+    assert time.monotonic() - began < 15
+    assert WRONG not in str(raised.value)
+
+
+def test_topics_that_the_user_may_not_see_do_not_match_a_pattern(broker: Broker, tmp_path: Path) -> None:
+    hidden = new_topic(broker.servers)
+    with pytest.raises(dm.SourceError, match="there are none that the user may see"):
+        read(broker, None, tmp_path, pattern=hidden, end="latest")
 
 
 def test_a_topic_without_the_right_to_read_it_is_named(broker: Broker) -> None:

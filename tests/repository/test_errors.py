@@ -20,6 +20,7 @@ OTHERS: Final = {
     "AssertionError": "a check of the user's fails, or a bug of this package",
     "AttributeError": "what Python expects of a name that is missing; `plan.names.spellings` adds the way out",
     "Broken": "within `testing`, which reports it as an AssertionError",
+    "ConnectionError": "after which the engine calls a source again, until it raises a SourceError",
     "Incomparable": "an InvalidType that the checks of `testing` do not report as a broken rule",
     "KafkaException": "an error of Kafka's client, which becomes a SinkError or a SourceError",
     "KeyError": "what Python expects of a column that is missing, or caught where the row type is known",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dataflow_model.errors import SourceError
 from dataflow_model.io.topics.client import PATIENCE, admin_of, described, matching, pause
 from dataflow_model.io.topics.errors import may_pass, said, way_out_of
+from dataflow_model.io.topics.places import place_of
 from dataflow_model.plan.endpoints.sources import Origin
 
 if TYPE_CHECKING:
@@ -21,12 +22,17 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 5.0
 """How long one request may take until it is made again."""
+_SOON: Final = 2.0
+"""How long a request for a report may take."""
 _PAUSE: Final = 0.2
 _FRESH: Final = 2.0
 """Seconds for which the partitions of topics are not asked for again."""
+_STALE: Final = frozenset({"FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "_UNKNOWN_PARTITION"})
+"""The errors of a client that has old news of partitions, which have been listed a moment ago, or of their leaders."""
 _END: Final = -1
 """The offset that brokers return if no row has a timestamp that is late enough."""
 _admins: dict[tuple[Any, ...], AdminClient] = {}
+_ends: dict[tuple[Any, ...], tuple[float, tuple[Offsets, ...]]] = {}
 _found: dict[tuple[Any, ...], tuple[float, dict[tuple[str, int], str]]] = {}
 
 
@@ -61,17 +67,6 @@ def listed(source: KafkaSource, known: Mapping[str, Origin]) -> list[Origin]:
     return origins
 
 
-def place_of(name: str) -> tuple[str, int]:
-    """Return the topic and the partition of an origin.
-
-    Example:
-        >>> place_of("departures/3")
-        ('departures', 3)
-    """
-    topic, _, partition = name.rpartition("/")
-    return topic, int(partition)
-
-
 def _name(topic: str, partition: int) -> str:
     return f"{topic}/{partition}"
 
@@ -102,6 +97,35 @@ def _ids_of(source: KafkaSource) -> dict[tuple[str, int], str]:
 def key_of(source: KafkaSource) -> tuple[Any, ...]:
     """Return what the clients of a source are kept by: the process, and what they connect to."""
     return os.getpid(), source.servers, source.topics, source.pattern, repr(sorted(source.options.items()))
+
+
+def levels_of(source: KafkaSource, positions: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return how many offsets of each partition are unread, and how many of these an open transaction holds back.
+
+    Brokers are asked once in two seconds; if they do not answer, there are no levels.
+
+    Args:
+        source: the source.
+        positions: by partition, the offset up to which it has been read.
+    """
+    from confluent_kafka import KafkaException
+
+    key, names = key_of(source), {place_of(name): name for name in positions}
+    at, ends = _ends.get(key, (0.0, ({}, {})))
+    if not all(names.keys() <= part.keys() for part in ends) or time.monotonic() - at >= _FRESH:
+        spec: Any = _specs().OffsetSpec.latest()
+        try:
+            ends = tuple(
+                _listed(source, list(names), spec, committed=committed, seconds=_SOON) for committed in (False, True)
+            )
+        except KafkaException:
+            return {}
+        _ends[key] = time.monotonic(), ends
+    written, committed_ends = ends
+    return {
+        "lag": {name: max(0, written[place] - positions[name]) for place, name in names.items()},
+        "held_back": {name: max(0, written[place] - committed_ends[place]) for place, name in names.items()},
+    }
 
 
 def _check_places(name: str, offsets: Offsets, places: Collection[tuple[str, int]]) -> None:
@@ -138,12 +162,9 @@ def _offsets(
         where: the place; a partition of which it has no offset begins at its earliest.
         committed: whether the latest row is the last one that is committed.
     """
-    import confluent_kafka.admin
-
-    specs: Any = confluent_kafka.admin
-
     if not places:
         return {}
+    specs = _specs()
     if where == "latest":
         return _asked(source, places, specs.OffsetSpec.latest(), committed=committed)
     if where == "earliest":
@@ -156,28 +177,48 @@ def _offsets(
     return found | _offsets(source, behind, "latest")
 
 
-def _asked(source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool = True) -> Offsets:
-    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+def _specs() -> Any:
+    """Return the module with the classes of requests for offsets, which it does not declare for type checkers."""
+    import confluent_kafka.admin
 
-    key = key_of(source)
-    asked = {TopicPartition(*place): spec for place in places}
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    return confluent_kafka.admin
+
+
+def _asked(source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool = True) -> Offsets:
+    from confluent_kafka import KafkaException
+
     deadline = time.monotonic() + PATIENCE
     while True:
-        if key not in _admins:
-            _admins[key] = admin_of("ReadKafka", source.servers, source.options, lambda _: None)
         try:
-            futures = _admins[key].list_offsets(asked, isolation_level=level, request_timeout=_SECONDS)
-            return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
+            return _listed(source, places, spec, committed=committed, seconds=_SECONDS)
         except KafkaException as error:
             cause = error.args[0]
-            # A partition has been listed a moment ago, so a client that does not know it has old news.
-            passes = may_pass(cause) or cause.name() == "_UNKNOWN_PARTITION"
+            passes = may_pass(cause) or cause.name() in _STALE
             if not passes or time.monotonic() > deadline:
                 raise SourceError(
                     f"ReadKafka cannot list the offsets of {source.contents} on {source.servers}: "
                     f"{said(cause, source.options)}",
                     hint=way_out_of(cause),
                 ) from error
-            del _admins[key]  # it does not look for the leaders of new partitions again
+            _admins.pop(key_of(source), None)  # it does not look for the leaders of new partitions again
             pause(_PAUSE)
+
+
+def _listed(
+    source: KafkaSource, places: Sequence[tuple[str, int]], spec: Any, *, committed: bool, seconds: float
+) -> Offsets:
+    """Ask for an offset of each partition, once; raises `KafkaException`."""
+    from confluent_kafka import IsolationLevel, TopicPartition
+
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    asked = {TopicPartition(*place): spec for place in places}
+    futures = kept_admin(source).list_offsets(asked, isolation_level=level, request_timeout=seconds)
+    return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
+
+
+def kept_admin(source: KafkaSource) -> AdminClient:
+    """Return the client of this process that asks about the offsets of a source."""
+    key = key_of(source)
+    if key not in _admins:
+        _admins[key] = admin_of("ReadKafka", source.servers, source.options, lambda _: None)
+    return _admins[key]

@@ -91,6 +91,34 @@ def check_offsets(name: str, place: Place | None, topics: tuple[str, ...]) -> No
             )
 
 
+def checked_group(value: Any) -> str | None:
+    """Return the name of a consumer group.
+
+    Raises:
+        InvalidType: if it is not text.
+        InvalidArgument: if it is empty.
+    """
+    hint = "pass group='delays', for example"
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidType(f"`group` must be the name of a consumer group, got {value!r}", hint=hint)
+    if not value:
+        raise InvalidArgument("`group` must be the name of a consumer group, got ''", hint=hint)
+    return value
+
+
+def place_of(name: str) -> tuple[str, int]:
+    """Return the topic and the partition of an origin.
+
+    Example:
+        >>> place_of("departures/3")
+        ('departures', 3)
+    """
+    topic, _, partition = name.rpartition("/")
+    return topic, int(partition)
+
+
 def _checked(name: str, value: Any) -> Place:
     if isinstance(value, Mapping):
         return _checked_offsets(name, value)

@@ -35,6 +35,7 @@ class KafkaOptions(WatermarkOptions, total=False):
     start: Literal["earliest", "latest"] | InstantLike | Mapping[tuple[str, int], int]
     end: Literal["latest"] | InstantLike | Mapping[tuple[str, int], int] | None
     on_loss: Literal["error", "skip"]
+    group: str | None
     value: Literal["bytes", "json"] | Callable[[bytes], Mapping[str, Any]]
     event_time: str | Arrival | None
     event_time_unit: TimeUnit | None
@@ -53,8 +54,8 @@ class ReadKafka(ReadRows[ResultT]):
     null. A field with the name of another column, such as `timestamp`, is the column `value_timestamp`.
 
     Only committed messages are read, up to the first transaction that is still open. Offsets are kept in the
-    checkpoint, and nothing in Kafka. Partitions that are added to a topic, and topics that come to match `pattern`, are
-    read from their first row.
+    checkpoint, and only noted in Kafka if there is a `group`. Partitions that are added to a topic, and topics that
+    come to match `pattern`, are read from their first row.
 
     Args:
         topics: the name of a topic, or several.
@@ -69,6 +70,8 @@ class ReadKafka(ReadRows[ResultT]):
         on_loss: what happens if rows were deleted before they were read, by the retention of the topic for example: by
             default the run fails with their number. With `"skip"`, it goes on behind them, and counts their offsets as
             `rows_lost`.
+        group: a consumer group in which a stream notes, after each commit, how far it has read, for tools that show
+            this. Nothing is read from it.
         value: what values are: `"bytes"`, `"json"` for an object with the fields in `schema`, or a function from the
             bytes to a dict of these fields. A value that is not JSON, does not fit the schema, or for which the
             function raises an exception is a bad row; see `with_exception_handling`.
@@ -89,8 +92,8 @@ class ReadKafka(ReadRows[ResultT]):
         InvalidArgument: for options that contradict each other, or that are set here.
         InvalidType: for a value of another type, and for a `row_type` with a field of a type that no column can have.
         SourceError: by `run()`, if the brokers cannot be reached, a topic does not exist or none matches, or a
-            partition has not got an offset that is named; during the run, if rows were deleted before they were read,
-            or a topic was made again.
+            partition has not got an offset that is named, or the user lacks a right; during the run, if rows were
+            deleted before they were read, or a topic was made again.
 
     Source: Beam's `ReadFromKafka`, which runs in Java.
 
@@ -136,6 +139,7 @@ class ReadKafka(ReadRows[ResultT]):
         start: Literal["earliest", "latest"] | InstantLike | Mapping[tuple[str, int], int] = "earliest",
         end: Literal["latest"] | InstantLike | Mapping[tuple[str, int], int] | None = None,
         on_loss: Literal["error", "skip"] = "error",
+        group: str | None = None,
         value: Literal["bytes", "json"] | Callable[[bytes], Mapping[str, Any]] = "bytes",
         schema: pa.Schema | None = None,
         row_type: type[Any] | None = None,
@@ -157,6 +161,7 @@ class ReadKafka(ReadRows[ResultT]):
             "start": start,
             "end": end,
             "on_loss": on_loss,
+            "group": group,
             "event_time": event_time,
             "event_time_unit": event_time_unit,
             "watermark": checked_watermark(event_time, watermark, origins),

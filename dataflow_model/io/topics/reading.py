@@ -11,7 +11,8 @@ import pyarrow as pa
 from dataflow_model.errors import SourceError
 from dataflow_model.io.topics.client import READING
 from dataflow_model.io.topics.errors import said, way_out_of
-from dataflow_model.io.topics.offsets import key_of, place_of
+from dataflow_model.io.topics.offsets import key_of
+from dataflow_model.io.topics.places import place_of
 from dataflow_model.time import EventTime
 
 if TYPE_CHECKING:

@@ -13,9 +13,11 @@ from dataflow_model.io.topics.places import (
     Place,
     check_offsets,
     checked_end,
+    checked_group,
     checked_pattern,
     checked_start,
     checked_topics,
+    place_of,
 )
 from dataflow_model.plan.columns.source_columns import check_time_column
 from dataflow_model.plan.columns.time_units import checked_unit
@@ -24,10 +26,10 @@ from dataflow_model.plan.watermarks.estimators import check_estimator
 from dataflow_model.plan.watermarks.origins import EVERYTHING, WatermarkOrigins
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from dataflow_model.plan.columns.time_units import TimeUnit
-    from dataflow_model.plan.endpoints.sources import Known
+    from dataflow_model.plan.endpoints.sources import Known, OriginPosition
     from dataflow_model.plan.watermarks.estimators import Arrival, WatermarkEstimator
 
 COLUMNS: Final = pa.schema(
@@ -57,6 +59,7 @@ class KafkaSource(ColumnSource):
             row. Rows whose timestamps are before an instant are left out.
         end: `None` to follow the topics, else all that is there when the run begins is read, or what is before an
             instant or an offset.
+        group: the consumer group in which is noted how far the run has read; `None` for none.
         on_loss: what happens where rows have been deleted before they were read; if they are skipped, they are counted
             as `rows_lost`.
         event_time: a column, `ARRIVAL`, or `None`.
@@ -71,6 +74,7 @@ class KafkaSource(ColumnSource):
     servers: str = attrs.field(converter=checked_servers)
     start: Place = attrs.field(default="earliest", converter=checked_start)
     end: Place | None = attrs.field(default=None, converter=checked_end)
+    group: str | None = attrs.field(default=None, converter=checked_group)
     on_loss: Literal["error", "skip"] = "error"
     event_time: str | Arrival | None = "timestamp"
     event_time_unit: TimeUnit | None = attrs.field(default=None, converter=checked_unit)
@@ -148,11 +152,14 @@ class KafkaSource(ColumnSource):
         """Return the source, once the topics have been found.
 
         Raises:
-            SourceError: if the brokers cannot be reached, or a topic does not exist.
+            SourceError: if the brokers cannot be reached, a topic does not exist, or a right is missing.
         """
+        from dataflow_model.io.topics.groups import check_group
         from dataflow_model.io.topics.offsets import find_topics
 
         find_topics(self)
+        if self.group is not None:
+            check_group("ReadKafka", self.group, self.servers, self.options, reads=True)
         return self
 
     def schema(self) -> pa.Schema:
@@ -198,6 +205,19 @@ class KafkaSource(ColumnSource):
                 hint="start a new run with another checkpoint, or pass on_loss='skip'",
             )
         return Changes([origin for origin in now if self._has_changed(before.get(origin.name), origin)], gone)
+
+    def committed(self, origins: Mapping[str, OriginPosition]) -> None:
+        """Note in the consumer group how far the run has read, if there is a group."""
+        from dataflow_model.io.topics.groups import note_positions
+
+        if self.group is not None:
+            note_positions(self, self.group, {place_of(name): origin.position for name, origin in origins.items()})
+
+    def levels(self, origins: Mapping[str, OriginPosition]) -> Mapping[str, Mapping[str, int]]:
+        """Return by partition how many offsets are unread, and how many an open transaction holds back."""
+        from dataflow_model.io.topics.offsets import levels_of
+
+        return levels_of(self, {name: origin.position for name, origin in origins.items()})
 
     def read(self, origin: str, start: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         """Read the committed rows with offsets `[start, stop)` of a partition."""

@@ -509,6 +509,17 @@ class ColumnSource(RowSource):
             origins: how far each origin has been read, by name.
         """
 
+    def levels(self, origins: Mapping[str, OriginPosition]) -> Mapping[str, Mapping[str, int]]:
+        """Return numbers that go up and down, for a report, by name and origin: how many rows are unread, for example.
+
+        It runs on the driver of a stream, for each report while the stream runs, so it must not take long.
+
+        Args:
+            origins: how far each origin has been read, by name, as of the last commit.
+        """
+        del origins
+        return {}
+
     def drained(self) -> Self:
         """Return the source for the last poll of a run that ends with what exists now; nothing is waited for."""
         return self

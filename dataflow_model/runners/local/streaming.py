@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.graph import Plan
     from dataflow_model.plan.logical.runner import Clock
     from dataflow_model.plan.logical.stages import StagedPlan
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.tasks.program import Program
     from dataflow_model.time import Duration
 
@@ -181,6 +182,9 @@ class LocalStreamResult(StreamResult):
         self._wake_up.ring()
         if self._may_wait():
             self._over.wait()
+
+    def _offset(self) -> Offset:
+        return self._stream.offset
 
     def _pending_since(self) -> int | None:
         return self._stream.began

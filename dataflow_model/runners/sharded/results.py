@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from dataflow_model.errors import LOG, InvalidArgument
 from dataflow_model.plan.checks.all_checks import unbounded_collections
 from dataflow_model.plan.checks.signals import check_signal
@@ -20,6 +22,7 @@ from dataflow_model.runners.sharded.checkpoint.requests import (
 )
 from dataflow_model.runners.sharded.commits.progress import read_measured, read_watermarks
 from dataflow_model.runners.sharded.commits.publishing import read_collected
+from dataflow_model.runners.sharded.feed.acknowledging import levels_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.reporting import CountedAhead
     from dataflow_model.runners.sharded.directory import Checkpoint
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.time import EventTime
 
 
@@ -98,6 +102,8 @@ class StreamResult(BackgroundRun, abc.ABC):
         """Return the report of the run as of the last micro-batch, with its current lag."""
         pending = self._pending_since() if self._state is RunnerState.RUNNING else None
         measured = read_measured(self._checkpoint.common_part, self._staged.whole, pending)
+        if self._state is RunnerState.RUNNING:
+            measured = attrs.evolve(measured, levels=levels_of(self._staged.sources, self._offset))
         return make_report(self._staged, self._counted.in_measured(measured))
 
     def watermarks(self) -> Mapping[str, EventTime]:
@@ -106,6 +112,10 @@ class StreamResult(BackgroundRun, abc.ABC):
 
     def _records_of(self, label: str) -> list[Record]:
         return read_collected(self._checkpoint.common_part, label)
+
+    @abc.abstractmethod
+    def _offset(self) -> Offset | None:
+        """Return how far sources have been read for good; `None` before the first commit."""
 
     @abc.abstractmethod
     def _pending_since(self) -> int | None:

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from dataflow_model.metrics.report import RunReport
     from dataflow_model.plan.logical.stages import StagedPlan
     from dataflow_model.runners.reporting import CountedAhead
+    from dataflow_model.runners.sharded.feed.offsets import Offset
     from dataflow_model.runners.sharded.tasks.program import PackedProgram, Program
     from dataflow_model.runners.spark.deployment.package import Package
     from dataflow_model.runners.spark.runner import SparkRunner
@@ -276,6 +277,10 @@ class StreamingResult(StreamResult):
         if has_teardown(self._staged.plan) and not is_stopped(self._spark):
             with settings_of(self._spark, _OF_WORKERS), quick_workers(self._spark):
                 tear_down_workers(self._spark, self._package, self._program.digest, self._checkpoint.shards)
+
+    def _offset(self) -> Offset | None:
+        committed = last_committed(self._checkpoint.host_part)
+        return None if committed is None else offset_of(self._checkpoint.host_part, committed)[0]
 
     def _pending_since(self) -> int | None:
         """Return when the current micro-batch started, which is when Spark logged its offsets."""

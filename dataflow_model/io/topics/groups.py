@@ -1,0 +1,101 @@
+"""Consumer groups: the right to one, and notes of how far a run has read, for other tools."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from dataflow_model.errors import SinkError, SourceError
+from dataflow_model.io.topics.client import PATIENCE, admin_of, pause
+from dataflow_model.io.topics.errors import is_of_login, may_pass, said, way_out_of
+from dataflow_model.io.topics.offsets import kept_admin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import KafkaError
+
+    from dataflow_model.io.topics.places import Offsets
+    from dataflow_model.io.topics.source import KafkaSource
+
+_SECONDS: Final = 5.0
+"""How long one request may take until it is made again."""
+_PAUSE: Final = 0.2
+_GRANT: Final = "grant the user READ on the group"
+_REFUSED: Final = "GROUP_AUTHORIZATION_FAILED"
+_OF_COORDINATORS: Final = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
+"""The errors of groups whose broker has not started to look after them."""
+_UNKNOWN: Final = "GROUP_ID_NOT_FOUND"
+
+
+def check_group(label: str, group: str, servers: str, options: Mapping[str, Any], *, reads: bool) -> None:
+    """Check that the user has the right READ on a consumer group, which notes of offsets need.
+
+    Args:
+        label: what an error calls the transform.
+        group: the group, which need not exist.
+        servers: the addresses of brokers.
+        options: of the client.
+        reads: whether a source asks; else a sink does.
+
+    Raises:
+        InvalidArgument: for options that the client does not have.
+        SourceError, SinkError: if the right is missing, or the brokers do not answer in time or do not let the user in.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin._acl import AclOperation  # which `admin` does not export for type checkers
+
+    faults = list[Any]()
+    admin = admin_of(label, servers, options, faults.append)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            [future] = admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=_SECONDS
+            ).values()
+            operations = future.result().authorized_operations
+            break
+        except KafkaException as error:
+            admin.poll(0)
+            cause: KafkaError = next(filter(is_of_login, faults), error.args[0])
+            if cause.name() == _UNKNOWN:  # brokers say so of a group that is not there, once the user may see it
+                return
+            if not _passes(cause) or time.monotonic() > deadline:
+                hint = _GRANT if cause.name() == _REFUSED else way_out_of(cause)
+                raise _refusal(label, f"{group!r} on {servers}", said(cause, options), hint, reads=reads) from error
+            pause(_PAUSE)
+    if operations is not None and AclOperation.READ not in operations:
+        raise _refusal(label, f"{group!r} on {servers}", "the user has no right to READ it", _GRANT, reads=reads)
+
+
+def _passes(error: KafkaError) -> bool:
+    return may_pass(error) or error.name() in _OF_COORDINATORS
+
+
+def _refusal(label: str, place: str, cause: str, hint: str, *, reads: bool) -> SinkError | SourceError:
+    problem = f"{label!r} cannot note offsets in the group {place}: {cause}"
+    return SourceError(problem, hint=hint) if reads else SinkError(problem, hint=hint)
+
+
+def note_positions(source: KafkaSource, group: str, positions: Offsets) -> None:
+    """Note in a consumer group up to which offset each partition has been read.
+
+    Raises:
+        ConnectionError: if that may succeed a little later.
+        SourceError: otherwise, such as for a group with members.
+    """
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+    offsets = [TopicPartition(*place, offset) for place, offset in positions.items()]
+    request = ConsumerGroupTopicPartitions(group, offsets)
+    try:
+        [future] = kept_admin(source).alter_consumer_group_offsets([request], request_timeout=_SECONDS).values()
+        errors = [place.error for place in future.result().topic_partitions if place.error is not None]
+    except KafkaException as error:
+        errors = [error.args[0]]
+    if not errors:
+        return
+    problem = f"ReadKafka cannot note offsets in the group {group!r}: {said(errors[0], source.options)}"
+    if _passes(errors[0]):
+        raise ConnectionError(problem)
+    raise SourceError(problem, hint="choose a group that no consumer is a member of, for which the user has READ")
