@@ -11,7 +11,7 @@ from dataflow_model.errors import InvalidArgument, InvalidType
 from dataflow_model.io.topics.source import COLUMNS, KafkaSource
 from dataflow_model.io.topics.values import in_columns
 from dataflow_model.plan.columns.nested import without_views
-from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_place
+from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -97,7 +97,7 @@ class DecodedSource(KafkaSource):
         for batch in super().read(origin, start, stop):
             values = batch.column("value")
             table = in_columns(values, self.form, self.fields)
-            marked = bad_place(table.schema) is not None
+            marked = bad_column_index(table.schema) is not None
             names = [name for name in _OF_MESSAGE.names if name != _TOMBSTONE.name]
             arrays = [*table.columns[: len(self.fields)], *(batch.column(name) for name in names), values.is_null()]
             fields = list(self.columns)

@@ -17,7 +17,7 @@ from dataflow_model.io.json.json_parsing import parse_lines, problem_of_line
 from dataflow_model.io.text.parsing import parse_rows
 from dataflow_model.io.text.row_texts import RowTexts
 from dataflow_model.plan.columns.element_columns import fitted_columns
-from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_place
+from dataflow_model.plan.columns.source_columns import BAD_FIELD, bad_column_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,7 +118,7 @@ class FunctionValues:
 def with_bad_rows(table: pa.Table, values: pa.Array, reasons: Mapping[int, str]) -> pa.Table:
     """Return a table in which more rows are bad rows, with the reasons by place, and their values as text."""
     before: Sequence[Any] = [None] * len(values)
-    at = bad_place(table.schema)
+    at = bad_column_index(table.schema)
     if at is not None:
         before = table.column(at).to_pylist()
         table = table.remove_column(at)

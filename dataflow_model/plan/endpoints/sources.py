@@ -374,7 +374,7 @@ def check_positions(label: str, origin: str, start: int, stop: int, positions: N
 
 def way_out_for(source: Source, advice: str = "") -> str:
     """Return what the hint of an error suggests for the bad rows of a source, behind particular advice."""
-    if not source.is_bounded and not source.places:
+    if not source.is_bounded and not source.shared_paths:
         return (
             f"{advice}send such rows to a separate output with .with_exception_handling() and start the run again, "
             "after dataflow-model upgrade if you add a sink for them"

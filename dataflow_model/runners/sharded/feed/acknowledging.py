@@ -49,6 +49,6 @@ def levels_of(reads: Iterable[Read], offset: Callable[[], Offset | None]) -> dic
     if read_to is None:
         return {}
     return {
-        label: source.levels(positions(read_to, label, has_gaps=source.position_column is not None))
+        label: source.levels(read_to.of_source(label).positions(has_gaps=source.position_column is not None))
         for label, source in asked.items()
     }
