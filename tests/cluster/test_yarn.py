@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts import servers
 from tests.support.cluster.cluster import JARS
 from tests.support.cluster.hadoop import hadoop
 from tests.support.cluster.outcomes import check, kill_under_way, outcome_of
+from tests.support.fetched import jars_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster, pytest.m
 @pytest.fixture(scope="module")
 def jars() -> Path:
     """The jars of Hadoop's daemons; skip where they cannot be had."""
-    try:
-        return servers.get("hadoop")
-    except servers.ServerMissing as missing:
-        pytest.skip(f"YARN was not tested: {missing}")
+    return jars_of("hadoop", "YARN")
 
 
 @pytest.fixture(scope="module")

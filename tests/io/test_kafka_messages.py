@@ -162,6 +162,7 @@ def test_a_triple_has_headers_which_may_be_repeated() -> None:
         ({"headers": ("key", "key")}, "`headers` must be one column or several, each once"),
         ({"headers": "dataflow_model.commit"}, "the names of headers must not begin with 'dataflow_model.'"),
         ({"dead_letters": ""}, "`dead_letters` must be a name, got ''"),
+        ({"dead_letters": "sums"}, "`dead_letters` must be another topic than that of the rows, got 'sums'"),
         ({"marks": "table"}, "`marks` must be 'group' or 'topic', got 'table'"),
         ({"delivery": "at_most_once"}, "must be 'exactly_once' or 'at_least_once', got 'at_most_once'"),
         ({"delivery": "at_least_once", "marks": "topic"}, "delivery='at_least_once' writes no marks"),

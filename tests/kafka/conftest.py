@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts import servers
+from tests.support.fetched import jars_of
 from tests.support.kafka.broker import running_broker
 
 if TYPE_CHECKING:
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
     """The jars of Kafka; skip where they cannot be had."""
-    try:
-        return servers.get("kafka")
-    except servers.ServerMissing as missing:
-        pytest.skip(f"Kafka was not tested: {missing}")
+    return jars_of("kafka", "Kafka")
 
 
 @pytest.fixture(scope="session")

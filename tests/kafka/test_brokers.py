@@ -118,7 +118,7 @@ def await_replicas(servers: str, topics: list[str], count: int) -> None:
         time.sleep(0.2)
 
 
-def kill_by_turns(java_home: str, jars: Path, folder: Path, kills: int, seed: int) -> None:
+def kill_by_turns(java_home: str, jars: Path, folder: Path, kills: int, marks: str, seed: int) -> None:
     """Kill brokers and a stream of random draws from topic to topic, each so many times, and check what is there."""
     draw = random.Random(seed)
     (folder / "brokers").mkdir()
@@ -127,7 +127,7 @@ def kill_by_turns(java_home: str, jars: Path, folder: Path, kills: int, seed: in
         source, target = (new_topic(servers, partitions=PARTITIONS, replicas=3) for _ in range(2))
         checkpoint = folder / "run"
         feeder = Feeder(servers, source)
-        stream = Stream(job_command(servers, source, target, checkpoint, "follow", "group"), folder / "stream.log")
+        stream = Stream(job_command(servers, source, target, checkpoint, "follow", marks), folder / "stream.log")
         feeder.start()
         stream.start()
         time.sleep(8)  # until it writes
@@ -146,7 +146,7 @@ def kill_by_turns(java_home: str, jars: Path, folder: Path, kills: int, seed: in
         time.sleep(5)
         feeder.stop()
         stream.stop()
-        assert run_job(servers, source, target, checkpoint) == 0
+        assert run_job(servers, source, target, checkpoint, marks=marks) == 0
         written = [json.loads(message.value() or b"")["n"] for message in messages_in(servers, target)]
         assert not feeder.refused
         assert len(written) == len(set(written)), "rows are there twice"
@@ -161,12 +161,13 @@ def kill_by_turns(java_home: str, jars: Path, folder: Path, kills: int, seed: in
 def test_each_row_is_written_once_while_brokers_and_the_stream_are_killed(
     java_home: str, kafka_jars: Path, tmp_path: Path
 ) -> None:
-    kill_by_turns(java_home, kafka_jars, tmp_path, 3, seed=1)
+    kill_by_turns(java_home, kafka_jars, tmp_path, 3, "group", seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("marks", ["group", "topic"])
 def test_each_row_is_written_once_while_brokers_and_the_stream_are_killed_many_times(
-    java_home: str, kafka_jars: Path, tmp_path: Path
+    java_home: str, kafka_jars: Path, tmp_path: Path, marks: str
 ) -> None:
-    kill_by_turns(java_home, kafka_jars, tmp_path, 20, seed=2)
+    kill_by_turns(java_home, kafka_jars, tmp_path, 20, marks, seed=2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts import servers
+from tests.support.fetched import jars_of
 from tests.support.kafka.spark_source import ROWS
 from tests.support.kafka.topics import new_topic, send
 from tests.support.settings import REPOSITORY
@@ -26,10 +26,7 @@ NEW_YEAR = 1_357_002_000_000
 @pytest.fixture(scope="session")
 def connector() -> Path:
     """The jars of Spark's connector; skip where they cannot be had."""
-    try:
-        return servers.get("spark-kafka")
-    except servers.ServerMissing as missing:
-        pytest.skip(f"Spark's connector of Kafka was not tested: {missing}")
+    return jars_of("spark-kafka", "Spark's connector of Kafka")
 
 
 @pytest.mark.parametrize("mode", ["batch", "streaming"])

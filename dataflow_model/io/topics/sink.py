@@ -106,6 +106,11 @@ class KafkaSink(ColumnSink):
             raise InvalidArgument(
                 f"`delivery` must be 'exactly_once' or 'at_least_once', got {self.delivery!r}", hint="leave it out"
             )
+        if self.dead_letters == self.topic:
+            raise InvalidArgument(
+                f"`dead_letters` must be another topic than that of the rows, got {self.topic!r}",
+                hint=f"pass dead_letters='{self.topic}-bad', for example",
+            )
         if self.delivery == "at_least_once" and self.marks != "group":
             raise InvalidArgument(
                 f"delivery='at_least_once' writes no marks, got marks={self.marks!r}", hint="leave `marks` out"

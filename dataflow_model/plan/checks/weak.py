@@ -25,7 +25,7 @@ def check_weak(plan: Plan) -> None:
         ...
         dataflow_model.errors.PlanError: productions='weak' has no effect here: none of 'Collect' can publish
             immediately
-        Hint: leave it out, or write with dm.io.WriteParquet, WriteJson, WriteTable or a sink that has `open_weak`
+        Hint: leave it out, or write with dm.io.WriteParquet, WriteTable, WriteKafka or a sink with `open_weak`
     """
     writes = [node for node in plan.nodes if isinstance(node, Write)]
     able = [write for write in writes if type(write.sink).open_weak is not Sink.open_weak]
@@ -33,7 +33,7 @@ def check_weak(plan: Plan) -> None:
         labels = ", ".join(repr(write.label) for write in writes)
         raise PlanError(
             f"productions='weak' has no effect here: none of {labels} can publish immediately",
-            hint="leave it out, or write with dm.io.WriteParquet, WriteJson, WriteTable or a sink that has `open_weak`",
+            hint="leave it out, or write with dm.io.WriteParquet, WriteTable, WriteKafka or a sink with `open_weak`",
         )
     retracted = retracted_collections(plan)
     for write in able:
